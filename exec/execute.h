@@ -1,0 +1,68 @@
+// Executes a plan on this machine's devices and returns what happened.
+#pragma once
+
+#include "exec/kernels.h"
+#include "schedules/buffers.h"
+#include "schedules/plan.h"
+#include "schedules/trace.h"
+#include "workloads/config.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct Progress {
+    int step = 0, steps = 0;
+    double loss = 0;   // of the last finished update
+    Ns step_time = 0;
+};
+
+struct RunOptions {
+    std::string dump;  // folder for the first mini-batch as .npy; empty: none
+    std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
+};
+
+struct RunResult {
+    Trace trace;
+    std::vector<double> losses;          // mean over the samples, one per update
+    std::vector<double> gradient_norms;  // L2 over all parameters, one per update
+    std::string weights_hash;
+    std::vector<MemoryUse> peak;  // per device, counted by the allocator
+    std::vector<Bytes> arena;     // per device, reserved
+};
+
+// Everything an execution needs, made once by the caller.
+struct Job {
+    const Config& config;
+    const Model& model;
+    StageSplit split;
+    Plan plan;
+    VersionTable versions;  // usually versions_of(plan); the oracle keeps those of its plan
+    int steps = 1;          // repeats of a synchronous plan; an asynchronous plan holds all its steps
+};
+
+// The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient
+// sums, the same weight versions, one task at a time.
+Job oracle_of(const Job& job);
+
+RunResult run(const Job& job, const RunOptions& options);
+
+// The kernels of a config's `run.backend`. Throws Error when this build does not have them.
+const HostKernels& kernels_named(const std::string& backend);
+
+struct BackendRow {
+    std::string_view name;
+    std::string_view summary;
+    std::string status;  // "ready", or why not: "not in this build"
+};
+std::vector<BackendRow> backends();
+std::vector<BackendRow> transports();
+
+// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the
+// backend of `config`, at the given micro-batch sizes.
+Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
+                        const std::function<void(int done, int all)>& progress);
+
+}  // namespace pw

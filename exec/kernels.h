@@ -1,0 +1,87 @@
+// The passes of one layer, made once per layer and micro-batch size by a host backend. Tensors are
+// raw pointers into planned memory, in the backend's own layout; nothing is allocated in a pass.
+#pragma once
+
+#include "workloads/dataset.h"
+#include "workloads/layer_graph.h"
+#include "workloads/parameters.h"
+#include "workloads/stage_layout.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// Everything a pass may touch; what a pass does not use may be null.
+struct LayerArgs {
+    std::span<const std::byte* const> inputs;    // tensors the layer reads
+    std::byte* output = nullptr;                 // tensor it makes (F)
+    const std::byte* weights = nullptr;          // block of LayerBytes::weights
+    std::byte* statistics = nullptr;             // block of LayerBytes::statistics
+    std::byte* saved = nullptr;                  // LayerBytes::saved_until_input
+    std::byte* kept = nullptr;                   // LayerBytes::kept_until_weight
+    const std::byte* output_gradient = nullptr;  // I, W; the loss has none
+    std::span<std::byte* const> input_gradients; // I: null entries are not wanted
+    std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
+    bool accumulate = false;                     // add to weight_gradient instead of overwriting it
+    std::byte* scratch = nullptr;
+    std::span<const int> labels;                 // the loss
+    double loss_scale = 1;                       // 1 / samples of the mini-batch
+    double* loss = nullptr;                      // F of the loss: sum over the samples, unscaled
+};
+
+class LayerKernel {
+public:
+    virtual ~LayerKernel() = default;
+    virtual LayerBytes bytes() const = 0;
+
+    // `save` false: writes no saved state and leaves the running averages alone (evaluation, and the
+    // F of a recomputed stage).
+    virtual void forward(const LayerArgs& args, bool save) = 0;
+    virtual void backward_input(const LayerArgs& args) = 0;   // batch norm: with its weight gradients
+    virtual void backward_weight(const LayerArgs& args) = 0;  // convolution, linear; else nothing
+
+    // Between the plain layouts of workloads/parameters.h and the blocks. `values[k]` belongs to
+    // parameters_of(layer)[k].
+    virtual void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) = 0;
+    virtual std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const = 0;
+
+    // Plain NCHW floats of the output tensor, for dumps and tests; `fill_output` is its inverse.
+    // Input tensors: the same with the index of the input.
+    virtual std::vector<float> read_output(const std::byte* tensor) const = 0;
+    virtual void fill_output(const std::vector<float>& values, std::byte* tensor) const = 0;
+    virtual std::vector<float> read_input(const std::byte* tensor) const = 0;
+    virtual void fill_input(const std::vector<float>& values, std::byte* tensor) const = 0;
+};
+
+// Momentum SGD as in PyTorch: g' = g + decay w; v = momentum v + g'; w_new = w - rate v.
+struct Sgd {
+    double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
+};
+
+// A family of kernels that run on host threads. Stateless; kernels are made on the device's thread.
+class HostKernels {
+public:
+    virtual ~HostKernels() = default;
+    virtual std::string_view name() const = 0;  // "cpu", "reference"
+    // Called on a device's own pinned thread before any kernel is made there.
+    virtual void start_device(int threads) const = 0;
+    // Layouts depend on the layer alone, never on the split.
+    virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
+    virtual Bytes data_bytes(Dims input, int samples) const = 0;
+    // Writes samples [first, first + samples) of the data set in the layout that data-reading layers take.
+    virtual void load_data(const Dataset& data, std::int64_t first, int samples, std::byte* out) const = 0;
+    virtual void add(const std::byte* from, std::byte* to, Bytes bytes) const = 0;  // to += from
+    // new_weights may be weights. `bytes` is a multiple of 64.
+    virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
+                        std::byte* new_weights, Bytes bytes) const = 0;
+};
+
+const HostKernels& cpu_kernels();        // oneDNN; fp32
+const HostKernels& reference_kernels();  // plain loops; fp32
+const HostKernels& reference_kernels_double();  // the oracle of the layer tests
+
+}  // namespace pw

@@ -1,0 +1,56 @@
+// Every buffer of a plan and when it lives, as positions in the device's own task list. The
+// simulator adds them up, the executor allocates them.
+#pragma once
+
+#include "schedules/plan.h"
+#include "schedules/trace.h"
+#include "schedules/versions.h"
+#include "workloads/costs.h"
+
+#include <vector>
+
+namespace pw {
+
+enum class BufferUse {
+    Weights,        // version `version` of a stage; one buffer may hold several versions in turn
+    Statistics,     // running averages
+    Gradients, Optimizer,
+    Workspace,      // one per device
+    Data,           // input data of a micro-batch
+    UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h
+    LandingForward, LandingBackward,         // of boundary from -> to
+    SentForward, SentBackward,               // the sender's copy
+};
+
+struct Buffer {
+    BufferUse use;
+    MemoryKind kind;
+    Bytes bytes;
+    int device;
+    int stage = -1;
+    int microbatch = -1;
+    int edge = -1;     // landing and sent buffers: index into Costs::edges
+    int version = -1;  // weights: the first version it holds
+    // Lives from the start of task `first` to the end of task `last` of order[device]; the whole
+    // step when first is 0 and last is the last position.
+    int first = 0, last = 0;
+};
+
+// `early`: receives are posted as soon as their data can arrive.
+std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true);
+
+// Per device and position of its list: live bytes by kind while that task runs.
+std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
+
+// The largest total over the positions of a device, by kind.
+MemoryUse peak_of(const std::vector<MemoryUse>& positions);
+
+// Offsets in one arena per device so that buffers that live together do not overlap; first fit in
+// order of birth. arena[device] is the size.
+struct Packing {
+    std::vector<Bytes> offset;  // per buffer
+    std::vector<Bytes> arena;   // per device
+};
+Packing pack(const std::vector<Buffer>& buffers, int devices);
+
+}  // namespace pw

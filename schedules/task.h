@@ -1,0 +1,53 @@
+// One step of one device. Plain data: comparable, printable, cheap to copy. A task says what to do,
+// never how long it takes (workloads/costs.h) or when it ran (schedules/trace.h).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+namespace pw {
+
+enum class Op : std::uint8_t {
+    Forward,
+    Backward,        // input and weight gradients in one go
+    BackwardInput,   // the zero-bubble papers' B
+    BackwardWeight,
+    Recompute,
+    Update,
+    SumGradients,
+    SendForward,
+    RecvForward,
+    SendBackward,
+    RecvBackward,
+};
+
+struct Task {
+    Op op;
+    int stage;  // a device may hold several
+    int microbatch;
+    int slice = 0;           // of the sequence, where a schedule cuts it
+    int peer = -1;           // transfers: the stage at the other end
+    bool with_next = false;  // runs overlapped with the next task; not part of its identity
+
+    auto key() const { return std::tuple(op, stage, microbatch, slice, peer); }
+    bool operator==(const Task& other) const { return key() == other.key(); }
+    auto operator<=>(const Task& other) const { return key() <=> other.key(); }
+};
+
+std::string_view letters_of(Op op);  // F B I W R U S SEND_F RECV_F SEND_B RECV_B
+std::optional<Op> op_from(std::string_view letters);
+
+// "3F7": stage 3, forward, micro-batch 7. Transfers name the other end: "3SEND_F7>4", "4RECV_F7<3".
+std::string print(const Task& task);
+
+constexpr bool is_transfer(Op op) { return op >= Op::SendForward; }
+constexpr bool is_send(Op op) { return op == Op::SendForward || op == Op::SendBackward; }
+constexpr bool is_recv(Op op) { return op == Op::RecvForward || op == Op::RecvBackward; }
+// F B I W R: what ideal, busy and span count.
+constexpr bool is_compute(Op op) { return op <= Op::Recompute; }
+
+}  // namespace pw

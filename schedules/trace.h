@@ -1,0 +1,64 @@
+// When every task ran: the common result of simulation and execution. Nothing downstream can tell
+// which one made it, except by its label.
+#pragma once
+
+#include "schedules/task.h"
+#include "workloads/units.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+enum class MemoryKind { Weights, StashedWeights, Gradients, Optimizer, Activations, Inputs, Workspace, Communication };
+inline constexpr int kMemoryKinds = 8;
+using MemoryUse = std::array<Bytes, kMemoryKinds>;  // indexed by MemoryKind
+std::string_view name_of(MemoryKind kind);          // "stashed_weights"
+Bytes total(const MemoryUse& use);
+
+struct TraceEvent {
+    int step;    // of the run, from 0
+    int device;
+    int rank;    // the process that hosts the device
+    Task task;
+    Ns start, end;   // on one clock, from the start of the trace
+    Bytes bytes;     // moved, for transfers
+    int version;     // of the weights used (F B I W R) or made (U); -1 otherwise
+};
+
+struct MemorySample {
+    int step;
+    int device;
+    Ns time;
+    MemoryUse use;  // from here on
+};
+
+struct Trace {
+    static constexpr int kSchemaVersion = 1;
+    std::string label;      // "predicted" | "measured"
+    std::string plan_hash;
+    std::string schedule;
+    std::string config;     // effective, YAML
+    std::string machine;
+    int devices = 0;
+    int stages = 0;
+    int micro_batches = 0;      // of a mini-batch
+    int micro_batch_size = 1;
+    bool asynchronous = false;
+    std::vector<std::vector<int>> stages_of;  // device -> stages
+    std::vector<TraceEvent> events;     // by device, then in list order, step by step
+    std::vector<MemorySample> memory;   // by device, then time
+};
+
+// Chrome/Perfetto JSON: one process per device, tasks, sends, receives and the optimizer on threads
+// of their own, flow arrows from SEND to RECV, memory as counter events.
+void write_trace(const Trace& trace, const std::string& path);
+// Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and place.
+Trace read_trace(const std::string& path);
+
+// The events of one step only, times from its first start.
+Trace only_step(const Trace& trace, int step);
+
+}  // namespace pw

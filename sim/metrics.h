@@ -1,0 +1,43 @@
+// Numbers of a trace, predicted or measured alike. Definitions: docs/metrics.md.
+#pragma once
+
+#include "schedules/trace.h"
+
+#include <vector>
+
+namespace pw {
+
+struct DeviceMetrics {
+    Ns busy = 0;    // F B I W R
+    Ns idle = 0;    // makespan - busy
+    Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
+    MemoryUse memory{};            // at the peak
+    Bytes peak_memory = 0;
+    int peak_in_flight = 0;               // (micro-batch, stage) pairs, freed at I or B
+    int peak_in_flight_until_weight = 0;  // freed at W or B
+    int weight_versions = 1;
+};
+
+struct Metrics {
+    Ns makespan = 0;   // last end - first start over all devices, transfers left out
+    Ns span = 0;       // max over devices of own last end - own first start, F B I W R only
+    Ns step_time = 0;
+    Ns ideal = 0;      // mean over devices of compute time
+    double bubble_rate = 0;       // (makespan - ideal) / makespan
+    double bubble_ratio = 0;      // (makespan - ideal) / ideal
+    double span_bubble_rate = 0;  // (span - ideal) / span
+    double samples_per_second = 0;
+    int tasks = 0;  // of a step, transfers included
+    int step = 0;   // the step the numbers are from: the one with the median step time
+    std::vector<DeviceMetrics> devices;
+};
+
+// Of the median step of a synchronous trace without its first (when it has others), of the whole
+// trace when asynchronous: step time is then the median distance between successive updates of the
+// last stage, without the first and last `stages`.
+Metrics metrics_of(const Trace& trace);
+
+// Step times of all steps, in order (asynchronous: distances between updates of the last stage).
+std::vector<Ns> step_times(const Trace& trace);
+
+}  // namespace pw

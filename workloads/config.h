@@ -1,0 +1,111 @@
+// The effective configuration: one struct per block of the YAML file, defaults filled in.
+#pragma once
+
+#include "workloads/costs.h"
+#include "workloads/yaml.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
+
+// model: uniform. One value per stage.
+struct UniformWorkload {
+    std::vector<Ns> forward, backward_input, backward_weight;
+    std::vector<Bytes> activation, activation_until_weight, output, weights;
+};
+
+struct WorkloadConfig {
+    std::string model;  // resnet50 | mlp | uniform
+    int image_size = 224;
+    int classes = 10;
+    std::string dataset = "synthetic";  // synthetic | cifar10
+    std::string path;                   // of the data set; made absolute against the config's folder
+    UniformWorkload uniform;
+};
+
+struct DeviceConfig {
+    std::string name;
+    double speed = 1;
+    Bytes memory = kUnlimited;
+    std::string host;
+};
+
+struct ClusterConfig {
+    std::vector<DeviceConfig> devices;
+    Ns link_latency = 0;
+    double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
+    bool link_given = false;   // else a profile's measured link counts
+    std::string profile;       // path, absolute; empty: analytic costs
+    DeviceRates rates;
+};
+
+struct PipelineConfig {
+    std::string schedule;
+    int stages = 0;
+    enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
+    std::vector<std::string> cuts;                // Split::Cuts
+    std::vector<std::vector<std::string>> lists;  // Split::Lists
+    int micro_batches = 1;
+    int micro_batch_size = 1;
+    std::vector<int> replicas;  // per stage; empty: 1 each
+    std::string weights;        // policy; empty: the schedule's own
+    std::string drain = "fifo"; // gpipe
+};
+
+struct TrainingConfig {
+    int steps = 20;
+    double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
+    std::int64_t seed = 1;
+};
+
+struct RunConfig {
+    std::string backend = "cpu";  // cpu | reference
+    std::string transport = "threads";
+    int threads_per_device = 1;
+    Ns timeout = 30'000'000'000;
+    std::string gradient_order = "plan";  // plan | micro_batch
+};
+
+struct TransferConfig {
+    std::string communicator = "edge";  // edge | direction | one
+    std::string receive = "early";      // early | deferred
+    std::string protocol = "eager";     // eager | rendezvous
+};
+
+struct Config {
+    WorkloadConfig workload;
+    ClusterConfig cluster;
+    PipelineConfig pipeline;
+    TrainingConfig training;
+    RunConfig run;
+    TransferConfig transfer;
+
+    // For errors found after loading: where a key stands in the file.
+    std::shared_ptr<Source> source;
+    std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
+    std::string yaml;                     // the effective configuration, canonical YAML
+
+    // Throws Error (BadInput) pointing at `key` (or its closest present parent).
+    [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
+};
+
+// Loads `path`, applies the overrides, checks every key of the contract and reports all mistakes at
+// once. Keys of later parts of the contract that this build does not serve are errors that say so.
+Config load_config(const std::string& path, const std::vector<std::string>& set);
+
+// The model that the config names (not for `uniform`).
+Model build_model(const Config& config);
+// The split it asks for; `profile` serves `auto`.
+StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
+// Measured profile if given, else analytic.
+Profile profile_of(const Config& config, const Model& model);
+// Stage costs of a `uniform` workload.
+Costs uniform_costs(const Config& config);
+
+}  // namespace pw

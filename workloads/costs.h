@@ -1,0 +1,93 @@
+// What tasks cost, per stage: times and bytes. Measured layer by layer into a profile, or derived
+// from FLOPs and bytes.
+#pragma once
+
+#include "workloads/stage_layout.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Medians of repeated measurements, with the spread (p90 - p10) beside them.
+struct Measured {
+    Ns median = 0;
+    Ns spread = 0;
+};
+
+struct LayerTimes {
+    Measured forward, backward_input, backward_weight;
+    Measured backward;  // B as one pass; not always I + W
+    Measured recompute;
+};
+
+struct LayerProfile {
+    std::string name;
+    std::map<int, LayerTimes> times;  // by micro-batch size
+    std::map<int, LayerBytes> bytes;
+    Measured update;  // optimizer, per step
+};
+
+struct LinkProfile {
+    Ns latency = 0;
+    double bandwidth = 0;  // bytes per second; infinity for a hand-over by pointer
+};
+
+// A versioned file. Times of sizes that were not measured are interpolated linearly between
+// neighbours, and extrapolated from the last two (marked by `interpolated`).
+struct Profile {
+    static constexpr int kVersion = 1;
+    std::string model, backend, machine, date;
+    Dims input;
+    int classes = 0;
+    int threads_per_device = 1;
+    std::vector<LayerProfile> layers;   // in forward order
+    std::map<int, Measured> data;       // one micro-batch of input data, by its size
+    std::map<int, Bytes> data_bytes;
+    Measured dispatch;                  // per task, whatever it does
+    LinkProfile link;
+    bool sent_copies = false;           // a transport that copies out of the sender
+};
+
+Profile read_profile(const std::string& path);                       // throws Error (BadInput) with line
+void write_profile(const Profile& profile, const std::string& path);  // YAML
+
+// Everything per micro-batch.
+struct StageCost {
+    Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
+    Ns update = 0, sum_gradients = 0;
+};
+
+// Costs beside a plan: the simulator's second argument.
+struct Costs {
+    std::vector<StageCost> stage;
+    std::vector<StageBytes> bytes;  // per stage
+    std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
+    std::vector<double> speed;      // per device, relative; empty: 1
+    Ns dispatch = 0;                // per task
+    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;      // some time was not measured at this micro-batch size
+};
+
+struct DeviceRates {
+    double flops = 150e9;            // FLOP/s
+    double memory_bandwidth = 15e9;  // B/s
+};
+
+// Plain fp32 sizes of a layer, each rounded up to 64 bytes.
+LayerBytes analytic_bytes(const Layer& layer, int samples);
+// Time of a pass = max(FLOPs / rate, bytes touched / bandwidth).
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
+
+// A profile of `model` made of analytic costs at one micro-batch size.
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
+
+// Forward plus backward per layer: what `split_bottleneck` balances.
+std::vector<Ns> layer_times(const Profile& profile, int samples);
+
+// Sums a profile over the stages of a split. Throws Error (BadInput) when the profile was made for
+// another model, shape or layer list, naming the first difference.
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples);
+
+}  // namespace pw

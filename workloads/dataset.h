@@ -1,0 +1,43 @@
+// Images and labels. The order of samples depends on the seed alone.
+#pragma once
+
+#include "workloads/layer_graph.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Samples in memory as bytes (channels x height x width, planar), resized and normalised when read.
+class Dataset {
+public:
+    // CIFAR-10 binary files: data_batch_1..5.bin in `folder`. Throws Error (BadInput) that names the
+    // file, its size and the size expected, or the record with a label above 9.
+    static Dataset cifar10(const std::string& folder, int image_size, std::int64_t seed);
+    // Learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed
+    // random pattern per class plus noise. 2048 samples.
+    static Dataset synthetic(Dims input, int classes, std::int64_t seed);
+
+    Dims input() const { return input_; }
+    int classes() const { return classes_; }
+    int samples() const { return static_cast<int>(labels_.size()); }
+
+    // Sample number `index` of the endless sequence of shuffled epochs: plain NCHW floats.
+    void read(std::int64_t index, std::span<float> image) const;
+    int label(std::int64_t index) const;
+
+private:
+    Dataset() = default;
+    int stored_index(std::int64_t index) const;  // epoch and position -> place in the store
+    Dims input_;    // as delivered
+    Dims stored_;   // as stored
+    int classes_ = 0;
+    std::int64_t seed_ = 1;
+    std::vector<std::uint8_t> pixels_;
+    std::vector<std::uint8_t> labels_;
+};
+
+}  // namespace pw

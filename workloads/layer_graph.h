@@ -1,0 +1,83 @@
+// A model as a graph of layers. Vertices are numbered in forward order, which is a topological
+// order; edges run from the layer that makes a tensor to the layer that reads it. A layer without
+// in-edges reads the data batch; the loss layer is the last one and reads the labels too.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <boost/graph/adjacency_list.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+enum class LayerKind {
+    Convolution,   // no bias
+    BatchNorm,     // training statistics of the micro-batch; optional fused ReLU
+    Relu,
+    Add,           // of two tensors of equal shape; optional fused ReLU
+    MaxPool,
+    AveragePool,   // global: to 1x1
+    Linear,        // flattens its input; with bias
+    CrossEntropy,  // softmax cross-entropy, the loss
+};
+
+// Shape of a tensor per sample.
+struct Dims {
+    int channels = 0;
+    int height = 1;
+    int width = 1;
+    std::int64_t elements() const { return std::int64_t{channels} * height * width; }
+    bool operator==(const Dims&) const = default;
+};
+
+struct Layer {
+    std::string name;  // torchvision's for built-in models: "layer3.0.downsample.0"
+    LayerKind kind;
+    Dims input;   // of the first input, per sample
+    Dims output;  // per sample; the loss has {1, 1, 1}
+    int kernel = 1, stride = 1, padding = 0;  // square; convolution and max pool
+    bool relu = false;                        // batch norm and add: ReLU on the output
+    // Derived from the fields above by `finish_layer`; fp32, plain layout, per sample where a size
+    // or a count depends on the batch. A backend's own sizes replace the bytes (LayerBytes).
+    Bytes parameter_bytes = 0;      // trainable
+    Bytes saved_until_input = 0;    // read again by I: inputs and masks
+    Bytes kept_until_weight = 0;    // read again by W
+    double flops_forward = 0, flops_input = 0, flops_weight = 0;  // 2 per multiply-accumulate
+};
+
+struct LayerInput {
+    int position = 0;  // which input of the reader the tensor is
+};
+
+using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput>;
+
+std::string_view name_of(LayerKind kind);
+
+// Which later pass reads a layer's input tensors again. The same for every backend.
+bool rereads_input_for_input_gradient(LayerKind kind);   // batch norm, ReLU
+bool rereads_input_for_weight_gradient(LayerKind kind);  // convolution, linear
+bool has_weight_pass(LayerKind kind);                    // convolution, linear: W is not empty
+
+void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
+
+// Adds a layer that reads `inputs` in this order (none: the data batch) and returns its number.
+int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
+
+std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
+std::vector<int> readers_of_layer(const LayerGraph& graph, int layer);  // ascending, each once
+int find_layer(const LayerGraph& graph, std::string_view name);         // -1 when absent
+
+struct Model {
+    std::string name;
+    Dims input;  // of a sample
+    int classes = 0;
+    LayerGraph layers;
+};
+
+Model build_resnet50(int image_size, int classes);  // v1.5: the stride sits in the 3x3 (torchvision)
+Model build_mlp(Dims input, int classes);           // in-512-512-classes, ReLU after every linear layer
+
+}  // namespace pw

@@ -1,0 +1,26 @@
+// Times are integer nanoseconds, sizes are bytes, everywhere; text carries units.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pw {
+
+using Ns = std::int64_t;
+using Bytes = std::int64_t;
+
+// "1.5 ms", "500 ns", "2 s", "3 us". Empty when malformed, negative or without a unit.
+std::optional<Ns> parse_time(std::string_view text);
+// "16 GiB", "1.61 MB" (kB = 1000, KiB = 1024). "inf" is the largest Bytes. Empty when malformed.
+std::optional<Bytes> parse_bytes(std::string_view text);
+// Bytes per second: "10 GB/s", "100 Gbit/s", "inf". Empty when malformed or not positive.
+std::optional<double> parse_bandwidth(std::string_view text);
+// Floating point operations per second: "150 GFLOP/s". Empty when malformed or not positive.
+std::optional<double> parse_flops(std::string_view text);
+
+std::string print_time(Ns time);      // "12.34 ms": four significant digits
+std::string print_bytes(Bytes size);  // "1.234 GiB"
+
+}  // namespace pw

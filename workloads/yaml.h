@@ -1,0 +1,100 @@
+// The one strict reader of YAML (and JSON, which is YAML). On top of yaml-cpp it rejects repeated
+// keys, further documents, cyclic aliases, unknown keys and numbers without a unit, and it collects
+// every mistake of a file before it throws.
+#pragma once
+
+#include "workloads/error.h"
+#include "workloads/units.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+struct Place {
+    int line = 0;    // from 1; 0: not from the file (a --set or a default)
+    int column = 0;  // from 1
+};
+
+// One file's text and the mistakes found in it so far. Shared by all readers on it.
+class Source {
+public:
+    Source(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
+    const std::string& name() const { return name_; }
+
+    void complain(Place place, const std::string& fact, const std::string& help);
+    bool clean() const { return mistakes_.empty(); }
+    // Throws Error (BadInput) with every mistake, in the order of the file, at most 20:
+    //   error: stage 2 gets no layer
+    //    --> cfg.yaml:14:13
+    //      |
+    //   14 |   split: [layer3.0, layer3.0]
+    //      |                     ^
+    //     help: ...
+    void throw_if_mistaken() const;
+
+private:
+    struct Mistake {
+        Place place;
+        std::string fact, help;
+    };
+    std::string name_, text_;
+    std::vector<Mistake> mistakes_;
+};
+
+// A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
+// fallback, so that one pass finds all mistakes.
+class Yaml {
+public:
+    // `set`: "key.path=value" overrides, applied before anything is read.
+    static Yaml parse(std::shared_ptr<Source> source, const std::vector<std::string>& set = {});
+    static Yaml load(const std::string& path, const std::vector<std::string>& set = {});
+
+    bool present() const { return node_.IsDefined() && !node_.IsNull(); }
+    bool is_list() const { return present() && node_.IsSequence(); }
+    bool is_map() const { return present() && node_.IsMap(); }
+    bool is_text() const { return present() && node_.IsScalar(); }
+
+    // The value under `key`; absent when missing.
+    Yaml operator[](std::string_view key) const;
+    std::vector<Yaml> items() const;                           // of a list; a mistake otherwise
+    std::vector<std::pair<std::string, Yaml>> entries() const;  // of a map
+    // Notes a mistake for every key that is not allowed, naming the nearest allowed one.
+    void allow(std::initializer_list<std::string_view> keys) const;
+
+    std::string text(std::string_view fallback = "") const;
+    std::int64_t integer(std::int64_t fallback, std::int64_t least, std::int64_t most) const;
+    double number(double fallback, double least, double most) const;
+    bool boolean(bool fallback) const;
+    Ns time(Ns fallback) const;
+    Bytes bytes(Bytes fallback) const;
+    double bandwidth(double fallback) const;
+    double flops(double fallback) const;
+    // One of `choices`; a mistake lists them.
+    std::string choice(std::string_view fallback, const std::vector<std::string_view>& choices) const;
+
+    Place place() const;
+    const std::string& path() const { return path_; }  // "pipeline.split[1]"
+    void complain(const std::string& fact, const std::string& help) const;
+    Source& source() const { return *source_; }
+    std::shared_ptr<Source> shared_source() const { return source_; }
+
+private:
+    Yaml(std::shared_ptr<Source> source, YAML::Node node, std::string path, Place parent)
+        : source_(std::move(source)), node_(std::move(node)), path_(std::move(path)), parent_(parent) {}
+    std::shared_ptr<Source> source_;
+    YAML::Node node_;
+    std::string path_;
+    Place parent_;  // where to point when the value is absent
+};
+
+// The candidate with the smallest edit distance, when it is close enough to be a typing mistake.
+std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
+
+}  // namespace pw
