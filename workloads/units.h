@@ -23,4 +23,10 @@ std::optional<double> parse_flops(std::string_view text);
 std::string print_time(Ns time);      // "12.34 ms": four significant digits
 std::string print_bytes(Bytes size);  // "1.234 GiB"
 
+// Text that the functions above read back to the very same value: "1500 us", "16 GiB", "12.5 GB/s".
+std::string exact_time(Ns time);
+std::string exact_bytes(Bytes size);
+std::string exact_bandwidth(double bandwidth);
+std::string exact_flops(double rate);
+
 }  // namespace pw
