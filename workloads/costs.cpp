@@ -14,6 +14,7 @@ namespace {
 
 constexpr Bytes kFloat = 4;
 constexpr Bytes kAlignment = 64;
+constexpr double kMost = 1e15;  // nanoseconds (11 days) or bytes
 
 Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -35,7 +36,7 @@ Ns recompute_of(const LayerTimes& times) {
 }
 
 // The value at `samples` on the line through the two nearest measured sizes; with one size, through
-// zero. Never negative.
+// zero. Kept from 0 to kMost, so that sums cannot overflow.
 template <class Value, class Get>
 std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) {
     auto high = by_size.lower_bound(samples);
@@ -43,14 +44,15 @@ std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) 
         return get(high->second);
     if (high == by_size.end())
         --high;
+    const auto kept = [](double value) { return std::llround(std::clamp(value, 0.0, kMost)); };
     if (by_size.size() == 1)
-        return std::llround(static_cast<double>(get(high->second)) * samples / high->first);
+        return kept(static_cast<double>(get(high->second)) * samples / high->first);
     if (high == by_size.begin())
         ++high;
     const auto low = std::prev(high);
     const auto start = static_cast<double>(get(low->second));
     const double slope = (static_cast<double>(get(high->second)) - start) / (high->first - low->first);
-    return std::max(std::int64_t{0}, static_cast<std::int64_t>(std::llround(start + slope * (samples - low->first))));
+    return kept(start + slope * (samples - low->first));
 }
 
 LayerBytes bytes_at(const std::map<int, LayerBytes>& by_size, int samples) {

@@ -14,12 +14,14 @@ namespace pw {
 struct Measured {
     Ns median = 0;
     Ns spread = 0;
+    bool operator==(const Measured&) const = default;
 };
 
 struct LayerTimes {
     Measured forward, backward_input, backward_weight;
     Measured backward;  // B as one pass; not always I + W
     Measured recompute;
+    bool operator==(const LayerTimes&) const = default;
 };
 
 struct LayerProfile {
@@ -27,11 +29,13 @@ struct LayerProfile {
     std::map<int, LayerTimes> times;  // by micro-batch size
     std::map<int, LayerBytes> bytes;
     Measured update;  // optimizer, per step
+    bool operator==(const LayerProfile&) const = default;
 };
 
 struct LinkProfile {
     Ns latency = 0;
     double bandwidth = 0;  // bytes per second; infinity for a hand-over by pointer
+    bool operator==(const LinkProfile&) const = default;
 };
 
 // A versioned file. Times of sizes that were not measured are interpolated linearly between
@@ -49,6 +53,7 @@ struct Profile {
     Measured dispatch;  // per task, whatever it does
     LinkProfile link;
     bool sent_copies = false;  // a transport that copies out of the sender
+    bool operator==(const Profile&) const = default;
 };
 
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
