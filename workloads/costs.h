@@ -19,8 +19,8 @@ struct Measured {
 
 struct LayerTimes {
     Measured forward, backward_input, backward_weight;
-    Measured backward;  // B as one pass; not always I + W
-    Measured recompute;
+    Measured backward;    // B as one pass; not always I + W
+    Measured accumulate;  // more, when weight gradients are added instead of written
     bool operator==(const LayerTimes&) const = default;
 };
 
@@ -63,6 +63,7 @@ void write_profile(const Profile& profile, const std::string& path);  // YAML
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
+    Ns accumulate = 0;  // more for every B or W of a mini-batch but the stage's first
 };
 
 // Costs beside a plan: the simulator's second argument.
