@@ -30,11 +30,6 @@ Ns backward_of(const LayerTimes& times) {
     return times.backward_input.median + times.backward_weight.median;
 }
 
-// Measured, else a forward.
-Ns recompute_of(const LayerTimes& times) {
-    return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
-}
-
 // The value at `samples` on the line through the two nearest measured sizes; with one size, through
 // zero. Kept from 0 to kMost, so that sums cannot overflow.
 template <class Value, class Get>
@@ -104,7 +99,8 @@ void add_layer_cost(StageCost& cost, const LayerProfile& layer, int samples) {
     cost.backward += at_size(layer.times, samples, backward_of);
     cost.backward_input += median(&LayerTimes::backward_input);
     cost.backward_weight += median(&LayerTimes::backward_weight);
-    cost.recompute += at_size(layer.times, samples, recompute_of);
+    cost.recompute += median(&LayerTimes::forward);
+    cost.accumulate += median(&LayerTimes::accumulate);
     cost.update += layer.update.median;
 }
 
@@ -149,10 +145,9 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
         times.backward_input = longer_of(layer.flops_input * samples,
                                          passes * (output + mask + again) + layer.parameter_bytes + inputs, rates);
     if (weighted)
-        times.backward_weight =
-            longer_of(layer.flops_weight * samples, inputs + output + 2 * layer.parameter_bytes, rates);
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + layer.parameter_bytes, rates);
     times.backward.median = times.backward_input.median + times.backward_weight.median;
-    times.recompute = times.forward;
+    times.accumulate = longer_of(0, layer.parameter_bytes, rates);  // reads the sum so far
     return times;
 }
 

@@ -48,15 +48,15 @@ Measured read_measured(const Yaml& map) {
 }
 
 LayerTimes read_times(const Yaml& map) {
-    map.allow({"samples", "forward", "backward_input", "backward_weight", "backward", "recompute"});
+    map.allow({"samples", "forward", "backward_input", "backward_weight", "backward", "accumulate"});
     LayerTimes times;
     times.forward = read_measured(required(map, "forward"));
     times.backward_input = read_measured(required(map, "backward_input"));
     times.backward_weight = read_measured(required(map, "backward_weight"));
     if (map["backward"].present())
         times.backward = read_measured(map["backward"]);
-    if (map["recompute"].present())
-        times.recompute = read_measured(map["recompute"]);
+    if (map["accumulate"].present())
+        times.accumulate = read_measured(map["accumulate"]);
     return times;
 }
 
@@ -130,6 +130,8 @@ LinkProfile read_link(const Yaml& map) {
 
 // The layout of everything else depends on the version, so this mistake stands alone.
 void check_version(const Yaml& file) {
+    if (!file.is_map())
+        file.complain("this is no profile", "write one with `pipewright profile`");
     const Yaml version = required(required(file, "profile"), "version");
     if (version.present() && version.text() != fmt::to_string(Profile::kVersion))
         version.complain(fmt::format("this profile has version '{}'", version.text()),
@@ -202,7 +204,7 @@ std::string print_layer(const LayerProfile& layer) {
         text += fmt::format("        backward_input: {{{}}}\n", print(times.backward_input));
         text += fmt::format("        backward_weight: {{{}}}\n", print(times.backward_weight));
         text += fmt::format("        backward: {{{}}}\n", print(times.backward));
-        text += fmt::format("        recompute: {{{}}}\n", print(times.recompute));
+        text += fmt::format("        accumulate: {{{}}}\n", print(times.accumulate));
     }
     text += "    bytes:\n";
     for (const auto& [samples, bytes] : layer.bytes)
