@@ -70,7 +70,7 @@ protected:
             for (const int samples : {1, 4, 16}) {
                 LayerTimes& times = layer.times[samples];
                 for (Measured* pass : {&times.forward, &times.backward_input, &times.backward_weight, &times.backward,
-                                       &times.accumulate})
+                                       &times.accumulate, &times.recompute})
                     *pass = {time++ * samples, time % 7};
                 layer.bytes[samples] = {.weights = 64 * 1025,
                                         .statistics = 128,

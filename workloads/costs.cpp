@@ -30,6 +30,11 @@ Ns backward_of(const LayerTimes& times) {
     return times.backward_input.median + times.backward_weight.median;
 }
 
+// Measured, else a forward.
+Ns recompute_of(const LayerTimes& times) {
+    return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
+}
+
 // The value at `samples` on the line through the two nearest measured sizes; with one size, through
 // zero. Kept from 0 to kMost, so that sums cannot overflow.
 template <class Value, class Get>
@@ -99,9 +104,9 @@ void add_layer_cost(StageCost& cost, const LayerProfile& layer, int samples) {
     cost.backward += at_size(layer.times, samples, backward_of);
     cost.backward_input += median(&LayerTimes::backward_input);
     cost.backward_weight += median(&LayerTimes::backward_weight);
-    cost.recompute += median(&LayerTimes::forward);
-    cost.accumulate += median(&LayerTimes::accumulate);
+    cost.recompute += at_size(layer.times, samples, recompute_of);
     cost.update += layer.update.median;
+    cost.accumulate += median(&LayerTimes::accumulate);
 }
 
 StageCost stage_cost(const LayerGraph& graph, const std::vector<int>& layers, const Profile& profile, int samples) {
@@ -147,7 +152,8 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
     if (weighted)
         times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + layer.parameter_bytes, rates);
     times.backward.median = times.backward_input.median + times.backward_weight.median;
-    times.accumulate = longer_of(0, layer.parameter_bytes, rates);  // reads the sum so far
+    times.accumulate = longer_of(0, 3 * layer.parameter_bytes, rates);  // reads both, writes the sum
+    times.recompute = times.forward;
     return times;
 }
 

@@ -21,6 +21,7 @@ struct LayerTimes {
     Measured forward, backward_input, backward_weight;
     Measured backward;    // B as one pass; not always I + W
     Measured accumulate;  // more, when weight gradients are added instead of written
+    Measured recompute;
     bool operator==(const LayerTimes&) const = default;
 };
 

@@ -48,7 +48,7 @@ Measured read_measured(const Yaml& map) {
 }
 
 LayerTimes read_times(const Yaml& map) {
-    map.allow({"samples", "forward", "backward_input", "backward_weight", "backward", "accumulate"});
+    map.allow({"samples", "forward", "backward_input", "backward_weight", "backward", "accumulate", "recompute"});
     LayerTimes times;
     times.forward = read_measured(required(map, "forward"));
     times.backward_input = read_measured(required(map, "backward_input"));
@@ -57,6 +57,8 @@ LayerTimes read_times(const Yaml& map) {
         times.backward = read_measured(map["backward"]);
     if (map["accumulate"].present())
         times.accumulate = read_measured(map["accumulate"]);
+    if (map["recompute"].present())
+        times.recompute = read_measured(map["recompute"]);
     return times;
 }
 
@@ -130,8 +132,6 @@ LinkProfile read_link(const Yaml& map) {
 
 // The layout of everything else depends on the version, so this mistake stands alone.
 void check_version(const Yaml& file) {
-    if (!file.is_map())
-        file.complain("this is no profile", "write one with `pipewright profile`");
     const Yaml version = required(required(file, "profile"), "version");
     if (version.present() && version.text() != fmt::to_string(Profile::kVersion))
         version.complain(fmt::format("this profile has version '{}'", version.text()),
@@ -205,6 +205,7 @@ std::string print_layer(const LayerProfile& layer) {
         text += fmt::format("        backward_weight: {{{}}}\n", print(times.backward_weight));
         text += fmt::format("        backward: {{{}}}\n", print(times.backward));
         text += fmt::format("        accumulate: {{{}}}\n", print(times.accumulate));
+        text += fmt::format("        recompute: {{{}}}\n", print(times.recompute));
     }
     text += "    bytes:\n";
     for (const auto& [samples, bytes] : layer.bytes)
