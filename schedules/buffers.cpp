@@ -7,8 +7,6 @@ namespace pw {
 
 namespace {
 
-bool is_input_backward(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
-
 // Latest position on every device that a node waits for, itself included; -1: none.
 std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),

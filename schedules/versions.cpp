@@ -58,6 +58,11 @@ VersionTable versions_of(const Plan& plan) {
             if (plan.weights != WeightPolicy::Latest)
                 table.backward[stage][mb] = forward;
         }
+    return versions_in_order_of(plan, std::move(table));
+}
+
+VersionTable versions_in_order_of(const Plan& plan, VersionTable table) {
+    table.held.clear();
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
         int held = 1;
         for (int device : plan.shape.devices_of(stage)) {

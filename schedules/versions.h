@@ -17,6 +17,10 @@ struct VersionTable {
 
 VersionTable versions_of(const Plan& plan);
 
+// `table` for a plan that runs the same tasks in another order: the same versions are used, the
+// numbers held are counted anew.
+VersionTable versions_in_order_of(const Plan& plan, VersionTable table);
+
 // What a trace shows: the version that F, R, B, I or W reads, or that U makes; else -1. `plan` tells
 // which mini-batch a U closes.
 int version_of(const Task& task, const VersionTable& table, const Plan& plan);

@@ -47,6 +47,7 @@ public:
         busy_.assign(plan.order.size(), false);
         for (int node = 0; node < graph_.size(); ++node)
             prepare(node);
+        mark_accumulation();
     }
 
     void run() {
@@ -82,8 +83,8 @@ private:
         lanes_[lane].nodes.push_back(node);
     }
 
-    // Lanes by DESIGN: `edge` one per directed device pair, direction and end; `direction` one per
-    // device and kind of traffic; `one` a single one per device.
+    // `edge`: one lane per directed device pair, direction and end; `direction`: one per
+    // device and kind of traffic; `one`: a single one per device.
     int lane_number(int node, const Task& task) {
         const int device = graph_.device_of(node);
         const bool backward = task.op == Op::SendBackward || task.op == Op::RecvBackward;
@@ -96,6 +97,23 @@ private:
         if (fresh)
             lanes_.emplace_back();
         return found->second;
+    }
+
+    // All gradients of a mini-batch but a stage's first are added to what is there.
+    void mark_accumulation() {
+        adds_gradients_.assign(static_cast<std::size_t>(graph_.size()), false);
+        for (int device = 0; device < plan_.shape.devices; ++device) {
+            std::vector<bool> begun(static_cast<std::size_t>(plan_.shape.stages), false);
+            for (int position = 0; position < static_cast<int>(plan_.order[device].size()); ++position) {
+                const Task& task = plan_.order[device][position];
+                if (task.op == Op::Update)
+                    begun[task.stage] = false;
+                if (task.op != Op::Backward && task.op != Op::BackwardWeight)
+                    continue;
+                adds_gradients_[graph_.node(device, position)] = begun[task.stage];
+                begun[task.stage] = true;
+            }
+        }
     }
 
     void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
@@ -143,11 +161,12 @@ private:
             busy_[device] = true;
             ++next_[device];
             start_[node] = now;
-            push(now + duration(task, device), What::ComputeEnds, node);
+            push(now + duration(node, device), What::ComputeEnds, node);
         }
     }
 
-    Ns duration(const Task& task, int device) const {
+    Ns duration(int node, int device) const {
+        const Task& task = graph_.task(node);
         const StageCost& cost = costs_.stage[task.stage];
         Ns time = 0;
         switch (task.op) {
@@ -160,6 +179,8 @@ private:
             case Op::SumGradients: time = cost.sum_gradients; break;
             default: break;
         }
+        if (adds_gradients_[node])
+            time += cost.accumulate;
         if (!costs_.speed.empty() && costs_.speed[device] != 1)
             time = std::llround(static_cast<double>(time) / costs_.speed[device]);
         return time + costs_.dispatch;
@@ -242,7 +263,7 @@ private:
     std::vector<int> waits_;
     std::vector<std::vector<int>> readers_;
     std::vector<Ns> start_, end_;
-    std::vector<bool> posted_, arrived_, busy_;
+    std::vector<bool> posted_, arrived_, busy_, adds_gradients_;
     std::vector<int> lane_of_, partner_, next_;
     std::map<std::tuple<int, int, int, bool>, int> lane_numbers_;
     std::vector<Lane> lanes_;

@@ -6,20 +6,20 @@
 #include "workloads/error.h"
 #include "workloads/units.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pw {
 
 struct Place {
     int line = 0;    // from 1; 0: not from the file (a --set or a default)
-    int column = 0;  // from 1
+    int column = 0;  // from 1, in bytes
+    int set = 0;     // from 1: the n-th --set, and `column` counts in its text; 0: none
 };
 
 // One file's text and the mistakes found in it so far. Shared by all readers on it.
@@ -27,7 +27,9 @@ class Source {
 public:
     Source(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
     const std::string& name() const { return name_; }
+    const std::string& text() const { return text_; }
 
+    int add_override(std::string text);  // returns its Place::set
     void complain(Place place, const std::string& fact, const std::string& help);
     bool clean() const { return mistakes_.empty(); }
     // Throws Error (BadInput) with every mistake, in the order of the file, at most 20:
@@ -44,8 +46,25 @@ private:
         Place place;
         std::string fact, help;
     };
+    std::string print(const Mistake& mistake) const;
+    std::string excerpt(Place place) const;
+
     std::string name_, text_;
+    std::vector<std::string> overrides_;
     std::vector<Mistake> mistakes_;
+};
+
+// One value of a document, aliases expanded. Scalars are text: what they mean, the reader says.
+struct YamlNode {
+    enum class Kind { Null, Text, List, Map } kind = Kind::Null;
+    struct Key {
+        std::string name;
+        Place place;
+    };
+    Place place;
+    std::string text;
+    std::vector<Key> keys;        // of a map, in the order of the file
+    std::vector<YamlNode> items;  // of a list; of a map: one per key
 };
 
 // A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
@@ -56,14 +75,14 @@ public:
     static Yaml parse(std::shared_ptr<Source> source, const std::vector<std::string>& set = {});
     static Yaml load(const std::string& path, const std::vector<std::string>& set = {});
 
-    bool present() const { return node_.IsDefined() && !node_.IsNull(); }
-    bool is_list() const { return present() && node_.IsSequence(); }
-    bool is_map() const { return present() && node_.IsMap(); }
-    bool is_text() const { return present() && node_.IsScalar(); }
+    bool present() const { return node_ && node_->kind != YamlNode::Kind::Null; }
+    bool is_list() const { return node_ && node_->kind == YamlNode::Kind::List; }
+    bool is_map() const { return node_ && node_->kind == YamlNode::Kind::Map; }
+    bool is_text() const { return node_ && node_->kind == YamlNode::Kind::Text; }
 
     // The value under `key`; absent when missing.
     Yaml operator[](std::string_view key) const;
-    std::vector<Yaml> items() const;                           // of a list; a mistake otherwise
+    std::vector<Yaml> items() const;                            // of a list; a mistake otherwise
     std::vector<std::pair<std::string, Yaml>> entries() const;  // of a map
     // Notes a mistake for every key that is not allowed, naming the nearest allowed one.
     void allow(std::initializer_list<std::string_view> keys) const;
@@ -86,10 +105,15 @@ public:
     std::shared_ptr<Source> shared_source() const { return source_; }
 
 private:
-    Yaml(std::shared_ptr<Source> source, YAML::Node node, std::string path, Place parent)
+    Yaml(std::shared_ptr<Source> source, std::shared_ptr<const YamlNode> node, std::string path, Place parent)
         : source_(std::move(source)), node_(std::move(node)), path_(std::move(path)), parent_(parent) {}
+    Yaml child(const YamlNode& node, std::string path) const;
+    const std::string* scalar(std::string_view wanted) const;
+    template <class T, class Parse>
+    T quantity(T fallback, Parse read, std::string_view wanted, std::string_view example) const;
+
     std::shared_ptr<Source> source_;
-    YAML::Node node_;
+    std::shared_ptr<const YamlNode> node_;  // none: absent
     std::string path_;
     Place parent_;  // where to point when the value is absent
 };
