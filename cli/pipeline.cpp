@@ -15,11 +15,6 @@ namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
-Plan plan_for(const Config& config, const std::vector<Edge>& edges) {
-    const bool asynchronous = schedule_named(config.pipeline.schedule).asynchronous;
-    return make_plan(config, edges, asynchronous ? config.training.steps : 1);
-}
-
 void add_speeds(Costs& costs, const Config& config) {
     costs.speed.clear();
     for (const DeviceConfig& device : config.cluster.devices)
@@ -31,7 +26,7 @@ Pipeline uniform_pipeline(Config config) {
     pipeline.config = std::move(config);
     pipeline.costs = uniform_costs(pipeline.config);
     add_speeds(pipeline.costs, pipeline.config);
-    pipeline.plan = plan_for(pipeline.config, {});
+    pipeline.plan = make_plan(pipeline.config, {}, pipeline.config.training.steps);
     return pipeline;
 }
 
@@ -46,7 +41,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
         edges.push_back({boundary.from, boundary.to});
-    pipeline.plan = plan_for(pipeline.config, edges);
+    pipeline.plan = make_plan(pipeline.config, edges, pipeline.config.training.steps);
     pipeline.model = std::move(model);
     return pipeline;
 }
