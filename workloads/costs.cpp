@@ -150,10 +150,9 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
         times.backward_input = longer_of(layer.flops_input * samples,
                                          passes * (output + mask + again) + layer.parameter_bytes + inputs, rates);
     if (weighted)
-        times.backward_weight =
-            longer_of(layer.flops_weight * samples, inputs + output + 2 * layer.parameter_bytes, rates);
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + layer.parameter_bytes, rates);
     times.backward.median = times.backward_input.median + times.backward_weight.median;
-    times.accumulate = longer_of(0, 3 * layer.parameter_bytes, rates);
+    times.accumulate = longer_of(0, 3 * layer.parameter_bytes, rates);  // reads both, writes the sum
     times.recompute = times.forward;
     return times;
 }

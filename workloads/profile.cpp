@@ -132,6 +132,8 @@ LinkProfile read_link(const Yaml& map) {
 
 // The layout of everything else depends on the version, so this mistake stands alone.
 void check_version(const Yaml& file) {
+    if (!file.is_map())
+        file.complain("this is no profile", "write one with `pipewright profile`");
     const Yaml version = required(required(file, "profile"), "version");
     if (version.present() && version.text() != fmt::to_string(Profile::kVersion))
         version.complain(fmt::format("this profile has version '{}'", version.text()),
