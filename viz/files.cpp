@@ -114,10 +114,11 @@ std::string gnuplot_output(const std::string& file, int width, int height) {
     const std::string_view font = "noenhanced font 'sans-serif,11'";
     switch (format_of(file)) {
         case Format::Png:  // twice the size: sharp on dense screens
-            text += fmt::format("if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
-                                "    set terminal pngcairo {} size {},{} fontscale 2 linewidth 2\n}} else {{\n"
-                                "    set terminal png {} size {},{}\n}}\n",
-                                font, 2 * width, 2 * height, font, width, height);
+            text += fmt::format(
+                "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
+                "    set terminal pngcairo {} size {},{} fontscale 2 linewidth 2\n}} else {{\n"
+                "    set terminal png {} size {},{}\n}}\n",
+                font, 2 * width, 2 * height, font, width, height);
             break;
         case Format::Pdf:  // a pixel is a point
             text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 1 linewidth 1\n", font,
@@ -145,11 +146,20 @@ std::string html_escaped(std::string_view text) {
     std::string escaped;
     for (const char c : text) {
         switch (c) {
-            case '<': escaped += "&lt;"; break;
-            case '>': escaped += "&gt;"; break;
-            case '&': escaped += "&amp;"; break;
-            case '"': escaped += "&quot;"; break;
-            default: escaped += c;
+            case '<':
+                escaped += "&lt;";
+                break;
+            case '>':
+                escaped += "&gt;";
+                break;
+            case '&':
+                escaped += "&amp;";
+                break;
+            case '"':
+                escaped += "&quot;";
+                break;
+            default:
+                escaped += c;
         }
     }
     return escaped;

@@ -172,7 +172,7 @@ Colour curve_colour(int device, int devices) {
 
 std::string_view words_of(Op op) {
     constexpr std::string_view kWords[] = {
-        "forward",      "backward",           "backward (inputs)", "backward (weights)", "recompute",       "update",
+        "forward",      "backward",         "backward (inputs)",   "backward (weights)", "recompute",        "update",
         "gradient sum", "send activations", "receive activations", "send gradients",     "receive gradients"};
     return kWords[static_cast<std::size_t>(op)];
 }

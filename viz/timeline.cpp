@@ -139,7 +139,8 @@ private:
         const double y = kLegend * 0.5;
         bool sends = false;
         for (const Op op : legend_of(picture_)) {
-            const std::string words{is_transfer(op) ? op == Op::SendForward ? "activations" : "gradients" : words_of(op)};
+            const std::string words{is_transfer(op) ? op == Op::SendForward ? "activations" : "gradients"
+                                                    : words_of(op)};
             add_swatch(x, y, is_transfer(op) ? 18 : 14, is_transfer(op) ? kLane : 12, colour_of(op, 0, 1));
             if (op == Op::Recompute)
                 add_swatch(x, y, 14, 12, kHatch, "transparent pattern 4");
@@ -216,15 +217,17 @@ private:
             lines += fmt::format("{} with boxxyerror lw 0.8 lc rgb '{}' fs solid 1 {}, \\\n     ", source,
                                  hex(colour_of(op, task ? chunk : 0, task ? chunks_ : 1)), border);
             if (op == Op::Recompute)
-                lines += fmt::format("{} with boxxyerror lw 0.8 lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ",
-                                     source, hex(kHatch));
+                lines +=
+                    fmt::format("{} with boxxyerror lw 0.8 lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ",
+                                source, hex(kHatch));
         }
         for (const auto& [key, rows] : texts) {
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
             put("# {}\n{}\n\n", name, rows);
-            lines += fmt::format("data index '{}' using 1:2:(stringcolumn(3)) with labels center font 'sans-serif,{}' "
-                                 "tc rgb '{}', \\\n     ",
-                                 name, key.second, hex(key.first));
+            lines += fmt::format(
+                "data index '{}' using 1:2:(stringcolumn(3)) with labels center font 'sans-serif,{}' "
+                "tc rgb '{}', \\\n     ",
+                name, key.second, hex(key.first));
         }
         lines.resize(lines.rfind(','));
         add("\nplot {}\n", lines);
@@ -322,8 +325,8 @@ private:
     }
 
     void add_stroke(double x, double y, Colour colour, bool dashed) {
-        add("set arrow from screen {0:.5f},{1:.5f} to screen {2:.5f},{1:.5f} nohead lw 2 lc rgb '{3}' dt {4}\n", x_of(x),
-            y_of(y), x_of(x + 22), hex(colour), dashed ? "(7,4)" : "solid");
+        add("set arrow from screen {0:.5f},{1:.5f} to screen {2:.5f},{1:.5f} nohead lw 2 lc rgb '{3}' dt {4}\n",
+            x_of(x), y_of(y), x_of(x + 22), hex(colour), dashed ? "(7,4)" : "solid");
     }
 
     void add_memory_legend(double y) {
