@@ -120,8 +120,8 @@ std::string gnuplot_output(const std::string& file, int width, int height) {
                 "    set terminal png {} size {},{}\n}}\n",
                 font, 2 * width, 2 * height, font, width, height);
             break;
-        case Format::Pdf:  // a pixel is a point
-            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 1 linewidth 1\n", font,
+        case Format::Pdf:  // a pixel of the layout is a point, fonts are scaled as in png
+            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 0.75 linewidth 1.5\n", font,
                                 width / 72.0, height / 72.0);
             break;
         default:

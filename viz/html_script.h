@@ -322,7 +322,7 @@ for (const op of picture.legend) {
     swatch(legend, name, picture.ops[op].colours[0], op >= SEND_FORWARD ? "transfer" : "");
 }
 if (hasTransfers)
-    legend.appendChild(document.createElement("span")).textContent = "(upper lane sends, lower lane receives)";
+    legend.appendChild(document.createElement("span")).textContent = "(sends above, receives below)";
 const nav = legend.appendChild(document.createElement("nav"));
 nav.append("wheel or + − zooms, drag or arrows move ");
 button(nav, "+", "zoom in", () => zoom(0.7));

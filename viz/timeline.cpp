@@ -151,11 +151,12 @@ private:
                 add_swatch(x, y, 14, 12, kHatch, "transparent pattern 4");
             x += is_transfer(op) ? 24 : 20;
             add_label(x, y, words, "sans-serif,11");
-            x += text_width(words, 11) + 18;
+            x += text_width(words, 11) + 12;
             sends = sends || is_transfer(op);
         }
-        if (sends)
-            add_label(x - 8, y, "(upper lane sends, lower lane receives)", "sans-serif,10");
+        const std::string note = "(sends above, receives below)";
+        if (sends && x + text_width(note, 10) < layout_.width)
+            add_label(x - 4, y, note, "sans-serif,10");
     }
 
     void add_rows() {
