@@ -49,16 +49,52 @@ struct Plan {
     std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
 };
 
-// The device whose list has F(stage, microbatch); -1 when none has.
-int holder_of(const Plan& plan, int stage, int microbatch);
-
-// Tasks that must finish before `task` may start. With transfers in the plan, an input made on
-// another device is this device's RECV. The only place that knows the rule.
-// (Many calls on one plan: use PlanIndex, which answers in constant time.)
-std::vector<Task> inputs_of(const Task& task, const Plan& plan);
-
-// The tasks that `task` finishes: {I, W} and itself for B, else itself.
+// The tasks that `task` finishes: {I, W} for B, else itself.
 std::vector<Task> parts_of(const Task& task);
+
+// A plan as a graph: nodes are places in the devices' lists, numbered device by device.
+class PlanGraph {
+public:
+    // Throws Error (BadInput) naming device, position and task when a list holds a task that the
+    // shape does not have, or twice, or one whose input no device runs.
+    explicit PlanGraph(const Plan& plan);
+
+    int size() const { return static_cast<int>(tasks_.size()); }
+    int node(int device, int position) const { return first_[device] + position; }
+    int device_of(int node) const { return device_[node]; }
+    int position_of(int node) const { return node - first_[device_[node]]; }
+    const Task& task(int node) const { return tasks_[node]; }
+
+    // Nodes that must finish before `node` may start: the dependency rule, the only place that
+    // knows it. With transfers in the plan an input made on another device is this device's RECV.
+    const std::vector<int>& inputs(int node) const { return inputs_[node]; }
+
+    // The node of an F, B, I, W or R, or a transfer; -1 when the plan has none. I and W find B.
+    int find(const Task& task) const;
+    int holder(int stage, int microbatch) const;  // device that lists F(stage, microbatch), or -1
+    bool has_transfers() const { return has_transfers_; }
+
+    // Nodes so that inputs and list predecessors come first; shorter than size() when a cycle
+    // makes that impossible.
+    std::vector<int> topological_order() const;
+
+private:
+    friend std::vector<Task> inputs_of(const Task&, const Plan&);
+    int slot(const Task& task) const;
+    void add_nodes(const Plan& plan);
+    void connect(const Plan& plan);
+    std::vector<Task> inputs_by_rule(const Plan& plan, const Task& task, int device) const;
+
+    int stages_ = 0, microbatches_ = 0, peers_ = 0;
+    bool has_transfers_ = false;
+    std::vector<Task> tasks_;
+    std::vector<int> device_, first_;
+    std::vector<int> node_of_;  // by slot; -1: absent
+    std::vector<std::vector<int>> inputs_;
+};
+
+// The inputs of one task of a plan; many calls are better served by one PlanGraph.
+std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
 // One line per device: "0: 0F0 0F1 0B0 ...".
 std::string print(const Plan& plan);

@@ -19,13 +19,15 @@ std::string_view name_of(MemoryKind kind);          // "stashed_weights"
 Bytes total(const MemoryUse& use);
 
 struct TraceEvent {
-    int step;    // of the run, from 0
+    int step;  // of the run, from 0
     int device;
-    int rank;    // the process that hosts the device
+    int rank;  // the process that hosts the device
     Task task;
-    Ns start, end;   // on one clock, from the start of the trace
-    Bytes bytes;     // moved, for transfers
-    int version;     // of the weights used (F B I W R) or made (U); -1 otherwise
+    Ns start, end;  // on one clock, from the start of the trace
+    Bytes bytes;    // moved, for transfers
+    int version;    // of the weights used (F B I W R) or made (U); -1 otherwise
+
+    bool operator==(const TraceEvent&) const = default;
 };
 
 struct MemorySample {
@@ -33,23 +35,27 @@ struct MemorySample {
     int device;
     Ns time;
     MemoryUse use;  // from here on
+
+    bool operator==(const MemorySample&) const = default;
 };
 
 struct Trace {
     static constexpr int kSchemaVersion = 1;
-    std::string label;      // "predicted" | "measured"
+    std::string label;  // "predicted" | "measured"
     std::string plan_hash;
     std::string schedule;
-    std::string config;     // effective, YAML
+    std::string config;  // effective, YAML
     std::string machine;
     int devices = 0;
     int stages = 0;
-    int micro_batches = 0;      // of a mini-batch
+    int micro_batches = 0;  // of a mini-batch
     int micro_batch_size = 1;
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
-    std::vector<TraceEvent> events;     // by device, then in list order, step by step
-    std::vector<MemorySample> memory;   // by device, then time
+    std::vector<TraceEvent> events;           // by device, then in list order, step by step
+    std::vector<MemorySample> memory;         // by device, then time
+
+    bool operator==(const Trace&) const = default;
 };
 
 // Chrome/Perfetto JSON: one process per device, tasks, sends, receives and the optimizer on threads
@@ -59,6 +65,14 @@ void write_trace(const Trace& trace, const std::string& path);
 Trace read_trace(const std::string& path);
 
 // The events of one step only, times from its first start.
+// A device whose memory was last sampled in an earlier step starts with that sample.
 Trace only_step(const Trace& trace, int step);
+
+// "device 0 (stage 0, 7)" is device_label(trace, 0, " (", ")").
+std::string device_label(const Trace& trace, int device, std::string_view open, std::string_view close);
+
+// For every event the first lane (0, 1, ..) among the events of its device and row in which it
+// overlaps no other by more than `slack`. Viewers need it: overlapping boxes hide each other.
+std::vector<int> lanes_of(const Trace& trace, int (*row_of)(Op), Ns slack = 0);
 
 }  // namespace pw

@@ -1,1 +1,294 @@
 #include "sim/metrics.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using Events = std::vector<const TraceEvent*>;  // in the order of the trace
+
+// The lower median: always one of the values, so that it belongs to a step.
+template <class T>
+T lower_median(std::vector<T> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+bool frees_input(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
+bool frees_weight(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
+
+// Last end - first start of the events that `counts` admits.
+template <class Counts>
+Ns extent_of(const Events& events, Counts counts) {
+    Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
+    for (const TraceEvent* event : events)
+        if (counts(event->task.op)) {
+            first = std::min(first, event->start);
+            last = std::max(last, event->end);
+        }
+    return last > first ? last - first : 0;
+}
+
+Ns makespan_of(const Events& events) {
+    return extent_of(events, [](Op op) { return !is_transfer(op); });
+}
+
+std::map<int, Events> by_step(const Trace& trace) {
+    std::map<int, Events> steps;
+    for (const TraceEvent& event : trace.events)
+        steps[event.step].push_back(&event);
+    return steps;
+}
+
+// Ends of the updates of the last stage, on the first device that has them.
+std::vector<Ns> updates_of_last_stage(const Trace& trace) {
+    std::vector<Ns> ends;
+    int device = -1;
+    for (const TraceEvent& event : trace.events)
+        if (event.task.op == Op::Update && event.task.stage == trace.stages - 1) {
+            if (device < 0)
+                device = event.device;
+            if (event.device == device)
+                ends.push_back(event.end);
+        }
+    std::sort(ends.begin(), ends.end());
+    return ends;
+}
+
+// Samples between two updates of the last stage, or of a whole step.
+double samples_per_update(const Trace& trace, const Events& events) {
+    std::set<int> microbatches, updates;
+    for (const TraceEvent* event : events)
+        if (event->task.stage == trace.stages - 1) {
+            if (event->task.op == Op::Forward)
+                microbatches.insert(event->task.microbatch);
+            if (event->task.op == Op::Update)
+                updates.insert(event->task.microbatch);
+        }
+    const double samples = static_cast<double>(microbatches.size()) * trace.micro_batch_size;
+    return trace.asynchronous && !updates.empty() ? samples / static_cast<double>(updates.size()) : samples;
+}
+
+// Median distance of updates without the first and last `stages`, where the pipeline fills and drains.
+Ns asynchronous_step_time(const Trace& trace, Ns makespan) {
+    std::vector<Ns> times = step_times(trace);
+    if (times.empty())
+        return makespan;
+    const auto edge = static_cast<std::ptrdiff_t>(trace.stages);
+    if (std::ssize(times) > 2 * edge) {
+        times.erase(times.end() - edge, times.end());
+        times.erase(times.begin(), times.begin() + edge);
+    }
+    return lower_median(times);
+}
+
+using Pair = std::pair<int, int>;  // stage, micro-batch
+
+// Most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A
+// pair that nothing frees (no backward pass) ends with its F.
+template <class Frees>
+int peak_of_pairs(const Events& events, Frees frees) {
+    std::set<Pair> freed;
+    for (const TraceEvent* event : events)
+        if (frees(event->task.op))
+            freed.insert({event->task.stage, event->task.microbatch});
+    std::vector<std::pair<Ns, int>> changes;
+    for (const TraceEvent* event : events) {
+        const bool forward = event->task.op == Op::Forward;
+        if (forward)
+            changes.emplace_back(event->start, 1);
+        if (frees(event->task.op) || (forward && !freed.contains({event->task.stage, event->task.microbatch})))
+            changes.emplace_back(event->end, -1);
+    }
+    // Stable: at one time, list order decides what ends before what begins.
+    std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    int now = 0, peak = 0;
+    for (const auto& [time, change] : changes) {
+        now += change;
+        peak = std::max(peak, now);
+    }
+    return peak;
+}
+
+using Interval = std::pair<Ns, Ns>;
+
+// Length of the union of `intervals` inside [from, to).
+Ns covered(std::vector<Interval> intervals, Ns from, Ns to) {
+    std::sort(intervals.begin(), intervals.end());
+    Ns sum = 0, done = from;
+    for (const auto& [start, end] : intervals) {
+        const Ns begin = std::max(start, done), finish = std::min(end, to);
+        if (finish > begin) {
+            sum += finish - begin;
+            done = finish;
+        }
+    }
+    return sum;
+}
+
+Op receive_for(Op op) { return op == Op::Forward ? Op::RecvForward : Op::RecvBackward; }
+
+// Idle time right before F, B and I while a tensor of that very task is on its way.
+Ns exposed_communication(const Events& events, Ns start_of_step) {
+    std::map<std::tuple<Op, int, int, int>, std::vector<Interval>> arrivals;
+    for (const TraceEvent* event : events)
+        if (is_recv(event->task.op))
+            arrivals[{event->task.op, event->task.stage, event->task.microbatch, event->task.slice}].emplace_back(
+                event->start, event->end);
+    Ns exposed = 0, idle_since = start_of_step;
+    for (const TraceEvent* event : events) {
+        if (is_transfer(event->task.op))
+            continue;
+        const Task& task = event->task;
+        if (task.op == Op::Forward || frees_input(task.op)) {
+            const auto found = arrivals.find({receive_for(task.op), task.stage, task.microbatch, task.slice});
+            if (found != arrivals.end())
+                exposed += covered(found->second, idle_since, event->start);
+        }
+        idle_since = std::max(idle_since, event->end);
+    }
+    return exposed;
+}
+
+// Most weight versions of one stage that are the newest or still used by a later task, by list order.
+int versions_alive(const Events& events, int stage) {
+    std::map<int, std::pair<int, int>> life;  // version -> first and last position, both included
+    const auto lives_at = [&](int version, int position) {
+        const auto [at, fresh] = life.try_emplace(version, position, position);
+        if (!fresh)
+            at->second.second = position;
+    };
+    int newest = -1, position = 0;
+    for (const TraceEvent* event : events) {
+        if (event->task.stage != stage || is_transfer(event->task.op) || event->version < 0)
+            continue;
+        // Until the update that replaces it; that update overwrites what nobody needs any more.
+        if (newest >= 0 && position > 0)
+            lives_at(newest, position - 1);
+        lives_at(event->version, position);
+        newest = std::max(newest, event->version);
+        ++position;
+    }
+    std::vector<int> alive(static_cast<std::size_t>(position), 0);
+    for (const auto& [version, span] : life)
+        for (int at = span.first; at <= span.second; ++at)
+            ++alive[static_cast<std::size_t>(at)];
+    return alive.empty() ? 1 : *std::max_element(alive.begin(), alive.end());
+}
+
+int versions_of_device(const Events& events) {
+    std::set<int> stages;
+    for (const TraceEvent* event : events)
+        stages.insert(event->task.stage);
+    int most = 1;
+    for (int stage : stages)
+        most = std::max(most, versions_alive(events, stage));
+    return most;
+}
+
+void add_peak_memory(std::vector<DeviceMetrics>& devices, const Trace& trace, int step) {
+    for (const MemorySample& sample : trace.memory) {
+        if (!trace.asynchronous && sample.step != step)
+            continue;
+        DeviceMetrics& device = devices[static_cast<std::size_t>(sample.device)];
+        if (const Bytes bytes = total(sample.use); bytes > device.peak_memory) {
+            device.peak_memory = bytes;
+            device.memory = sample.use;
+        }
+    }
+}
+
+DeviceMetrics device_metrics(const Events& events, Ns start_of_step, Ns makespan) {
+    DeviceMetrics device;
+    for (const TraceEvent* event : events)
+        if (is_compute(event->task.op))
+            device.busy += event->end - event->start;
+    device.idle = makespan - device.busy;
+    device.exposed_communication = exposed_communication(events, start_of_step);
+    device.peak_in_flight = peak_of_pairs(events, frees_input);
+    device.peak_in_flight_until_weight = peak_of_pairs(events, frees_weight);
+    device.weight_versions = versions_of_device(events);
+    return device;
+}
+
+// The step with the median makespan, the first left out when there are others.
+int median_step(const std::map<int, Events>& steps) {
+    std::vector<std::pair<Ns, int>> times;
+    for (const auto& [step, events] : steps)
+        if (steps.size() == 1 || step != steps.begin()->first)
+            times.emplace_back(makespan_of(events), step);
+    return times.empty() ? 0 : lower_median(times).second;
+}
+
+double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+Ns start_of(const Events& events) {
+    Ns first = std::numeric_limits<Ns>::max();
+    for (const TraceEvent* event : events)
+        if (!is_transfer(event->task.op))
+            first = std::min(first, event->start);
+    return first;
+}
+
+Events events_of_metrics(const Trace& trace, int& step) {
+    if (trace.asynchronous) {
+        Events all;
+        for (const TraceEvent& event : trace.events)
+            all.push_back(&event);
+        return all;
+    }
+    std::map<int, Events> steps = by_step(trace);
+    step = median_step(steps);
+    return std::move(steps[step]);
+}
+
+}  // namespace
+
+std::vector<Ns> step_times(const Trace& trace) {
+    std::vector<Ns> times;
+    if (trace.asynchronous) {
+        const std::vector<Ns> ends = updates_of_last_stage(trace);
+        for (std::size_t k = 1; k < ends.size(); ++k)
+            times.push_back(ends[k] - ends[k - 1]);
+        return times;
+    }
+    for (const auto& [step, events] : by_step(trace))
+        times.push_back(makespan_of(events));
+    return times;
+}
+
+Metrics metrics_of(const Trace& trace) {
+    Metrics metrics;
+    const Events events = events_of_metrics(trace, metrics.step);
+    std::vector<Events> of_device(static_cast<std::size_t>(trace.devices));
+    for (const TraceEvent* event : events)
+        of_device[static_cast<std::size_t>(event->device)].push_back(event);
+
+    metrics.tasks = static_cast<int>(events.size());
+    metrics.makespan = makespan_of(events);
+    metrics.step_time = trace.asynchronous ? asynchronous_step_time(trace, metrics.makespan) : metrics.makespan;
+    double busy = 0;
+    for (const Events& own : of_device) {
+        metrics.span = std::max(metrics.span, extent_of(own, is_compute));
+        metrics.devices.push_back(device_metrics(own, start_of(events), metrics.makespan));
+        busy += static_cast<double>(metrics.devices.back().busy);
+    }
+    add_peak_memory(metrics.devices, trace, metrics.step);
+
+    const double ideal = ratio(busy, trace.devices), makespan = static_cast<double>(metrics.makespan);
+    metrics.ideal = static_cast<Ns>(ideal + 0.5);
+    metrics.bubble_rate = ratio(makespan - ideal, makespan);
+    metrics.bubble_ratio = ratio(makespan - ideal, ideal);
+    metrics.span_bubble_rate = ratio(static_cast<double>(metrics.span) - ideal, static_cast<double>(metrics.span));
+    metrics.samples_per_second = ratio(samples_per_update(trace, events) * 1e9, static_cast<double>(metrics.step_time));
+    return metrics;
+}
+
+}  // namespace pw

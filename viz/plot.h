@@ -19,7 +19,10 @@ struct Panel {
 // memory curves at the bottom. Writes FILE, and for gnuplot FILE.gp and FILE.dat beside it.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
-// Loss by step of one or more runs.
+// What plot() writes to a .txt file: a grid for the terminal.
+std::string text_of(const std::vector<Panel>& panels);
+
+// Loss by step of one or more runs. Values that are not finite leave a gap.
 struct Curve {
     std::string title;
     std::vector<double> values;

@@ -14,12 +14,15 @@ namespace pw {
 struct Measured {
     Ns median = 0;
     Ns spread = 0;
+    bool operator==(const Measured&) const = default;
 };
 
 struct LayerTimes {
     Measured forward, backward_input, backward_weight;
-    Measured backward;  // B as one pass; not always I + W
+    Measured backward;    // B as one pass; not always I + W
+    Measured accumulate;  // more, when weight gradients are added instead of written
     Measured recompute;
+    bool operator==(const LayerTimes&) const = default;
 };
 
 struct LayerProfile {
@@ -27,36 +30,41 @@ struct LayerProfile {
     std::map<int, LayerTimes> times;  // by micro-batch size
     std::map<int, LayerBytes> bytes;
     Measured update;  // optimizer, per step
+    bool operator==(const LayerProfile&) const = default;
 };
 
 struct LinkProfile {
     Ns latency = 0;
     double bandwidth = 0;  // bytes per second; infinity for a hand-over by pointer
+    bool operator==(const LinkProfile&) const = default;
 };
 
 // A versioned file. Times of sizes that were not measured are interpolated linearly between
-// neighbours, and extrapolated from the last two (marked by `interpolated`).
+// neighbours, and extrapolated from the nearest two; from a single size they are proportional
+// (marked by `Costs::interpolated`).
 struct Profile {
     static constexpr int kVersion = 1;
     std::string model, backend, machine, date;
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
-    std::vector<LayerProfile> layers;   // in forward order
-    std::map<int, Measured> data;       // one micro-batch of input data, by its size
+    std::vector<LayerProfile> layers;  // in forward order
+    std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured dispatch;                  // per task, whatever it does
+    Measured dispatch;  // per task, whatever it does
     LinkProfile link;
-    bool sent_copies = false;           // a transport that copies out of the sender
+    bool sent_copies = false;  // a transport that copies out of the sender
+    bool operator==(const Profile&) const = default;
 };
 
-Profile read_profile(const std::string& path);                       // throws Error (BadInput) with line
+Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
 
 // Everything per micro-batch.
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
+    Ns accumulate = 0;  // more for every B or W of a mini-batch but the stage's first
 };
 
 // Costs beside a plan: the simulator's second argument.
@@ -87,7 +95,9 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
 std::vector<Ns> layer_times(const Profile& profile, int samples);
 
 // Sums a profile over the stages of a split. Throws Error (BadInput) when the profile was made for
-// another model, shape or layer list, naming the first difference.
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples);
+// another model, shape or layer list, naming the first difference. `split_backward`: the plan runs
+// I and W, whose workspaces differ from B's.
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples,
+               bool split_backward = false);
 
 }  // namespace pw

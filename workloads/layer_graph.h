@@ -14,10 +14,10 @@
 namespace pw {
 
 enum class LayerKind {
-    Convolution,   // no bias
-    BatchNorm,     // training statistics of the micro-batch; optional fused ReLU
+    Convolution,  // no bias
+    BatchNorm,    // training statistics of the micro-batch; optional fused ReLU
     Relu,
-    Add,           // of two tensors of equal shape; optional fused ReLU
+    Add,  // of two tensors of equal shape; optional fused ReLU
     MaxPool,
     AveragePool,   // global: to 1x1
     Linear,        // flattens its input; with bias
@@ -36,16 +36,17 @@ struct Dims {
 struct Layer {
     std::string name;  // torchvision's for built-in models: "layer3.0.downsample.0"
     LayerKind kind;
-    Dims input;   // of the first input, per sample
-    Dims output;  // per sample; the loss has {1, 1, 1}
+    Dims input;                               // of the first input, per sample
+    Dims output;                              // per sample; the loss has {1, 1, 1}
     int kernel = 1, stride = 1, padding = 0;  // square; convolution and max pool
     bool relu = false;                        // batch norm and add: ReLU on the output
-    // Derived from the fields above by `finish_layer`; fp32, plain layout, per sample where a size
-    // or a count depends on the batch. A backend's own sizes replace the bytes (LayerBytes).
-    Bytes parameter_bytes = 0;      // trainable
-    Bytes saved_until_input = 0;    // read again by I: inputs and masks
-    Bytes kept_until_weight = 0;    // read again by W
-    double flops_forward = 0, flops_input = 0, flops_weight = 0;  // 2 per multiply-accumulate
+    // Derived from the fields above by `finish_layer`; fp32, plain layout; all but the parameters
+    // per sample. A backend's own sizes replace the bytes (LayerBytes).
+    Bytes parameter_bytes = 0;    // trainable
+    Bytes saved_until_input = 0;  // read again by I: inputs and masks
+    Bytes kept_until_weight = 0;  // read again by W
+    // 2 per multiply-accumulate of convolutions and linear layers; the others are bound by memory.
+    double flops_forward = 0, flops_input = 0, flops_weight = 0;
 };
 
 struct LayerInput {
@@ -61,9 +62,14 @@ bool rereads_input_for_input_gradient(LayerKind kind);   // batch norm, ReLU
 bool rereads_input_for_weight_gradient(LayerKind kind);  // convolution, linear
 bool has_weight_pass(LayerKind kind);                    // convolution, linear: W is not empty
 
+// Plain layout, per sample: what F writes for I beside the tensors: ReLU masks and the places of
+// maxima (a byte per element), the loss's probabilities.
+Bytes mask_bytes(const Layer& layer);
+
 void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 
 // Adds a layer that reads `inputs` in this order (none: the data batch) and returns its number.
+// Throws Error (BadInput) when the name is taken or a shape does not fit.
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
 
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
@@ -77,7 +83,8 @@ struct Model {
     LayerGraph layers;
 };
 
-Model build_resnet50(int image_size, int classes);  // v1.5: the stride sits in the 3x3 (torchvision)
-Model build_mlp(Dims input, int classes);           // in-512-512-classes, ReLU after every linear layer
+// v1.5: the stride sits in the 3x3 (torchvision). Throws Error (BadInput) for images below 32x32.
+Model build_resnet50(int image_size, int classes);
+Model build_mlp(Dims input, int classes);  // in-512-512-classes, ReLU after every linear layer
 
 }  // namespace pw

@@ -17,6 +17,7 @@ struct LayerBytes {
     Bytes saved_until_input = 0;  // own state written by F (and R), read by I: masks, statistics
     Bytes kept_until_weight = 0;  // own state written by F (and R), read by W
     Bytes scratch = 0;            // largest need of any pass
+    bool operator==(const LayerBytes&) const = default;
 };
 
 enum class Region {

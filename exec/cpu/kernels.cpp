@@ -1,0 +1,100 @@
+#include "exec/kernels.h"
+
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+#include "exec/reference/layers.h"
+#include "workloads/error.h"
+
+#include <cassert>
+
+namespace pw {
+
+namespace {
+
+using namespace cpu;
+
+std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool reads_data) {
+    switch (layer.kind) {
+        case LayerKind::Convolution:
+            return make_convolution(layer, samples, reads_data);
+        case LayerKind::BatchNorm:
+            return make_batch_norm(layer, samples);
+        case LayerKind::Relu:
+            return make_relu(layer, samples);
+        case LayerKind::Add:
+            return make_add(layer, samples);
+        case LayerKind::MaxPool:
+            return make_max_pool(layer, samples);
+        case LayerKind::AveragePool:
+            return make_average_pool(layer, samples);
+        case LayerKind::Linear:
+            return make_linear(layer, samples, reads_data);
+        case LayerKind::CrossEntropy:  // a few thousand values: not worth other loops
+            return reference::make_cross_entropy<float>(layer, samples);
+    }
+    assert(false);
+    return nullptr;
+}
+
+class CpuKernels : public HostKernels {
+public:
+    std::string_view name() const override { return "cpu"; }
+
+    // libgomp keeps one team per calling thread; it starts here, where the device's mask holds.
+    void start_device(int threads) const override {
+        omp_set_dynamic(0);
+        omp_set_num_threads(threads);
+        in_shares(threads, [](std::int64_t, std::int64_t) {});
+    }
+
+    std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override {
+        try {
+            return make_layer(layer, samples, reads_data);
+        } catch (const dnnl::error& error) {
+            fail_with(ExitCode::RunFailed, "layer '{}': oneDNN has no kernel for it: status {}: {}", layer.name,
+                      static_cast<int>(error.status), error.what());
+        }
+    }
+
+    Bytes data_bytes(Dims input, int samples) const override { return tensor_bytes(input, samples); }
+
+    void load_data(const Dataset& data, std::int64_t first, int samples, std::byte* out) const override {
+        const std::int64_t elements = data.input().elements();
+        if (!is_blocked(data.input())) {
+            for (int n = 0; n < samples; ++n)
+                data.read(first + n, {floats(out) + n * elements, static_cast<std::size_t>(elements)});
+            return;
+        }
+        std::vector<float> image(static_cast<std::size_t>(elements));
+        for (int n = 0; n < samples; ++n) {
+            data.read(first + n, image);
+            fill_tensor(data.input(), 1, image, out + n * elements * static_cast<Bytes>(sizeof(float)));
+        }
+    }
+
+    void add(const std::byte* from, std::byte* to, Bytes bytes) const override {
+        in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
+            accumulate(floats(from) + first * kLanes, floats(to) + first * kLanes, count);
+        });
+    }
+
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
+                std::byte* new_weights, Bytes bytes) const override {
+        in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
+            const std::int64_t skip = first * kLanes;
+            momentum_update(sgd, floats(weights) + skip, floats(gradient) + skip, floats(momentum) + skip,
+                            floats(new_weights) + skip, count);
+        });
+    }
+};
+
+}  // namespace
+
+const HostKernels& cpu_kernels() {
+    static const CpuKernels kernels;
+    return kernels;
+}
+
+}  // namespace pw

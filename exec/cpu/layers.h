@@ -1,0 +1,63 @@
+// fp32 layers for this machine's cores: oneDNN for the products and the max pool, own loops for the
+// rest. Tensors are nChw16c when the channels fill blocks of sixteen, else NCHW: a matter of the
+// tensor's own shape, so that a cut never changes a bit.
+#pragma once
+
+#include "exec/cpu/onednn.h"
+#include "exec/kernels.h"
+
+#include <memory>
+
+namespace pw::cpu {
+
+constexpr Bytes round_up(Bytes bytes) { return (bytes + 63) / 64 * 64; }
+
+bool is_blocked(Dims dims);
+Bytes tensor_bytes(Dims dims, int samples);
+dnnl::memory::desc tensor_desc(Dims dims, int samples);
+// Between plain NCHW and the layout above.
+std::vector<float> read_tensor(Dims dims, int samples, const std::byte* tensor);
+void fill_tensor(Dims dims, int samples, const std::vector<float>& values, std::byte* tensor);
+
+inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
+
+// What all layers of this backend share.
+class CpuLayer : public LayerKernel {
+public:
+    LayerBytes bytes() const override { return bytes_; }
+    void backward_weight(const LayerArgs&) override {}
+    void load(const std::vector<std::vector<float>>&, std::byte*, std::byte*) override {}
+    std::vector<std::vector<float>> store(const std::byte*, const std::byte*) const override { return {}; }
+    std::vector<float> read_output(const std::byte* tensor) const override {
+        return read_tensor(layer_.output, samples_, tensor);
+    }
+    void fill_output(const std::vector<float>& values, std::byte* tensor) const override {
+        fill_tensor(layer_.output, samples_, values, tensor);
+    }
+    std::vector<float> read_input(const std::byte* tensor) const override {
+        return read_tensor(layer_.input, samples_, tensor);
+    }
+    void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
+        fill_tensor(layer_.input, samples_, values, tensor);
+    }
+
+protected:
+    CpuLayer(const Layer& layer, int samples) : layer_(layer), samples_(samples) {
+        bytes_.output = tensor_bytes(layer.output, samples);
+    }
+
+    Layer layer_;
+    int samples_;
+    LayerBytes bytes_;
+};
+
+std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples, bool reads_data);
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data);
+
+}  // namespace pw::cpu

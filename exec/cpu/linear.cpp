@@ -1,0 +1,142 @@
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+
+#include <algorithm>
+
+namespace pw::cpu {
+
+namespace {
+
+using Desc = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+// Weights {out, in} over the flattened NCHW input, as PyTorch has them, then the bias.
+class Linear : public CpuLayer {
+public:
+    Linear(const Layer& layer, int samples, bool reads_data)
+        : CpuLayer(layer, samples),
+          in_(layer.input.elements()),
+          out_(layer.output.channels),
+          bias_offset_(round_up(out_ * in_ * static_cast<Bytes>(sizeof(float)))),
+          input_({samples, in_}, kFloat, Tag::nc),
+          output_({samples, out_}, kFloat, Tag::nc),
+          weights_({out_, in_}, kFloat, Tag::oi),
+          bias_({out_}, kFloat, Tag::x) {
+        bytes_.weights = bias_offset_ + round_up(out_ * static_cast<Bytes>(sizeof(float)));
+        if (is_blocked(layer.input) && in_ != layer.input.channels)
+            make_flattening();
+        make_passes(reads_data);
+    }
+
+    void forward(const LayerArgs& args, bool) override {
+        const auto [input, scratch] = flattened(args);
+        forward_({{DNNL_ARG_SRC, input},
+                  {DNNL_ARG_WEIGHTS, args.weights},
+                  {DNNL_ARG_BIAS, args.weights + bias_offset_},
+                  {DNNL_ARG_DST, args.output}},
+                 scratch);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        std::byte* made = flatten_ ? args.scratch : args.input_gradients[0];
+        std::byte* scratch = args.scratch + flat_;
+        backward_input_(
+            {{DNNL_ARG_DIFF_DST, args.output_gradient}, {DNNL_ARG_WEIGHTS, args.weights}, {DNNL_ARG_DIFF_SRC, made}},
+            scratch);
+        if (flatten_)
+            unflatten_({{DNNL_ARG_FROM, made}, {DNNL_ARG_TO, args.input_gradients[0]}}, scratch);
+    }
+
+    // oneDNN overwrites: sums go through scratch.
+    void backward_weight(const LayerArgs& args) override {
+        auto [input, scratch] = flattened(args);
+        std::byte* result = args.weight_gradient;
+        if (args.accumulate) {
+            result = scratch;
+            scratch += bytes_.weights;
+        }
+        clear_padding(result);
+        backward_weight_({{DNNL_ARG_SRC, input},
+                          {DNNL_ARG_DIFF_DST, args.output_gradient},
+                          {DNNL_ARG_DIFF_WEIGHTS, result},
+                          {DNNL_ARG_DIFF_BIAS, result + bias_offset_}},
+                         scratch);
+        if (args.accumulate)
+            in_shares(groups_of(bytes_.weights / 4), [&](std::int64_t first, std::int64_t count) {
+                accumulate(floats(result) + first * kLanes, floats(args.weight_gradient) + first * kLanes, count);
+            });
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        clear_padding(weights);
+        std::ranges::copy(values[0], floats(weights));
+        std::ranges::copy(values[1], floats(weights + bias_offset_));
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        const float* bias = floats(weights + bias_offset_);
+        return {{floats(weights), floats(weights) + out_ * in_}, {bias, bias + out_}};
+    }
+
+private:
+    // A blocked input of several pixels goes through scratch, so that the weights see NCHW order.
+    void make_flattening() {
+        const Desc blocked = tensor_desc(layer_.input, samples_);
+        const Desc plain(blocked.dims(), kFloat, Tag::nchw);
+        flatten_ = make_reorder(layer_.name, blocked, plain);
+        unflatten_ = make_reorder(layer_.name, plain, blocked);
+        flat_ = tensor_bytes(layer_.input, samples_);
+    }
+
+    std::pair<const std::byte*, std::byte*> flattened(const LayerArgs& args) {
+        if (!flatten_)
+            return {args.inputs[0], args.scratch};
+        flatten_({{DNNL_ARG_FROM, args.inputs[0]}, {DNNL_ARG_TO, args.scratch}}, args.scratch + flat_);
+        return {args.scratch, args.scratch + flat_};
+    }
+
+    void make_passes(bool reads_data) {
+        using Forward = dnnl::inner_product_forward;
+        const Forward::desc desc(dnnl::prop_kind::forward_training, input_, weights_, bias_, output_);
+        const Forward::primitive_desc forward(desc, user_scratchpad(), engine());
+        forward_ = Call(layer_.name, forward, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST});
+        if (!reads_data) {
+            using Backward = dnnl::inner_product_backward_data;
+            const Backward::primitive_desc backward(Backward::desc(input_, weights_, output_), user_scratchpad(),
+                                                    engine(), forward);
+            backward_input_ = Call(layer_.name, backward, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
+        }
+        using Gradient = dnnl::inner_product_backward_weights;
+        const Gradient::primitive_desc gradient(Gradient::desc(input_, weights_, bias_, output_), user_scratchpad(),
+                                                engine(), forward);
+        backward_weight_ =
+            Call(layer_.name, gradient, {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS});
+        const Bytes own = std::max({forward_.scratch(), backward_input_.scratch(), flatten_.scratch(),
+                                    unflatten_.scratch(), bytes_.weights + backward_weight_.scratch()});
+        bytes_.scratch = flat_ + own;
+    }
+
+    void clear_padding(std::byte* block) const {
+        std::fill(block + out_ * in_ * 4, block + bias_offset_, std::byte{});
+        std::fill(block + bias_offset_ + out_ * 4, block + bytes_.weights, std::byte{});
+    }
+
+    std::int64_t in_, out_;
+    Bytes bias_offset_, flat_ = 0;
+    Desc input_, output_, weights_, bias_;
+    Call forward_, backward_input_, backward_weight_;
+    Call flatten_, unflatten_;  // empty when the input is in NCHW order already
+};
+
+}  // namespace
+
+std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data) {
+    return std::make_unique<Linear>(layer, samples, reads_data);
+}
+
+}  // namespace pw::cpu

@@ -1,0 +1,52 @@
+// The loops that oneDNN lacks or does slower: batch norm, add with ReLU, sums, the optimizer.
+// Pointers are 64-byte aligned. Counts in groups are of sixteen floats; buffers are padded to them.
+#pragma once
+
+#include "exec/kernels.h"
+
+#include <cstdint>
+
+namespace pw::cpu {
+
+// One block of sixteen channels of an nChw16c tensor.
+struct Block {
+    std::int64_t samples;
+    std::int64_t stride;  // floats from one sample to the next
+    std::int64_t pixels;
+};
+
+// Sixteen values each, kept from the forward pass. With a fused ReLU the backward pass finds out
+// what passed by doing (x - mean) * scale + shift > 0 again, in the same arithmetic.
+struct NormState {
+    float mean[16], inverse[16], scale[16], shift[16];
+};
+
+// Mean and biased variance: exact to rounding whatever the mean, in one trip through memory.
+void block_moments(const float* x, const Block& block, double* mean, double* variance);
+void normalise_block(const float* x, float* y, const Block& block, const NormState& state, bool relu);
+// Sums of dy and of dy * (x - mean) over the block, dy masked by the fused ReLU.
+void norm_gradient_sums(const float* x, const float* dy, const Block& block, const NormState& state, bool relu,
+                        double* shift_sum, double* scale_sum);
+// dx = factor * (dy - mean_dy - (x - mean) * slope), dy masked by the fused ReLU.
+void norm_input_gradient(const float* x, const float* dy, float* dx, const Block& block, const NormState& state,
+                         bool relu, const float* factor, const float* mean_dy, const float* slope);
+
+// One bit per element in `mask`; null when it is not wanted.
+void add_relu(const float* left, const float* right, float* y, std::uint16_t* mask, std::int64_t groups);
+void add(const float* left, const float* right, float* y, std::int64_t groups);
+// To one or both places; null: not wanted.
+void masked_copies(const float* dy, const std::uint16_t* mask, float* first, float* second, std::int64_t groups);
+void relu(const float* x, float* y, std::int64_t groups);
+void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
+void copies(const float* dy, float* first, float* second, std::int64_t groups);
+
+// Blocks of sixteen channels of one sample, to and from their means.
+void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks);
+void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks);
+
+// to += from
+void accumulate(const float* from, float* to, std::int64_t groups);
+void momentum_update(const Sgd& sgd, const float* weights, const float* gradient, float* momentum, float* new_weights,
+                     std::int64_t groups);
+
+}  // namespace pw::cpu

@@ -1,0 +1,135 @@
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+#include "exec/reference/layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw::cpu {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+
+// Over nChw16c, one block of channels after the other: its second trip often hits the cache.
+// weights: scale, shift. statistics: running mean, running variance. saved: a NormState per block.
+class BatchNorm : public CpuLayer {
+public:
+    BatchNorm(const Layer& layer, int samples) : CpuLayer(layer, samples), channels_(layer.input.channels) {
+        const std::int64_t pixels = std::int64_t{layer.input.height} * layer.input.width;
+        block_ = {samples, channels_ * pixels, pixels};
+        count_ = static_cast<double>(samples * pixels);
+        bytes_.weights = round_up(2 * channels_ * static_cast<Bytes>(sizeof(float)));
+        bytes_.statistics = bytes_.weights;
+        bytes_.saved_until_input = round_up(channels_ / kLanes * static_cast<Bytes>(sizeof(NormState)));
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        for_blocks([&](std::int64_t b) {
+            const std::int64_t first = b * block_.pixels * kLanes;
+            const float* x = floats(args.inputs[0]) + first;
+            double mean[16], variance[16];
+            block_moments(x, block_, mean, variance);
+            alignas(64) NormState state;
+            const float* scale = floats(args.weights) + b * kLanes;
+            for (int l = 0; l < 16; ++l) {
+                const double inverse = 1 / std::sqrt(variance[l] + kEpsilon);
+                state.mean[l] = static_cast<float>(mean[l]);
+                state.inverse[l] = static_cast<float>(inverse);
+                state.scale[l] = static_cast<float>(inverse * static_cast<double>(scale[l]));
+                state.shift[l] = scale[channels_ + l];
+            }
+            normalise_block(x, floats(args.output) + first, block_, state, layer_.relu);
+            if (!save)
+                return;
+            reinterpret_cast<NormState*>(args.saved)[b] = state;
+            update_running(floats(args.statistics) + b * kLanes, mean, variance);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        for_blocks([&](std::int64_t b) {
+            const std::int64_t first = b * block_.pixels * kLanes;
+            const float* x = floats(args.inputs[0]) + first;
+            const float* dy = floats(args.output_gradient) + first;
+            const NormState& state = reinterpret_cast<const NormState*>(args.saved)[b];
+            double shift_sum[16], scale_sum[16];
+            norm_gradient_sums(x, dy, block_, state, layer_.relu, shift_sum, scale_sum);
+            put_gradients(args, b, state, shift_sum, scale_sum);
+            if (!args.input_gradients[0])
+                return;
+            alignas(64) float factor[16], mean_dy[16], slope[16];
+            const float* scale = floats(args.weights) + b * kLanes;
+            for (int l = 0; l < 16; ++l) {
+                const auto inverse = static_cast<double>(state.inverse[l]);
+                factor[l] = static_cast<float>(static_cast<double>(scale[l]) * inverse);
+                mean_dy[l] = static_cast<float>(shift_sum[l] / count_);
+                slope[l] = static_cast<float>(inverse * inverse * scale_sum[l] / count_);
+            }
+            norm_input_gradient(x, dy, floats(args.input_gradients[0]) + first, block_, state, layer_.relu, factor,
+                                mean_dy, slope);
+        });
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) override {
+        std::ranges::copy(values[0], floats(weights));
+        std::ranges::copy(values[1], floats(weights) + channels_);
+        std::ranges::copy(values[2], floats(statistics));
+        std::ranges::copy(values[3], floats(statistics) + channels_);
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const override {
+        const float* w = floats(weights);
+        const float* s = floats(statistics);
+        return {{w, w + channels_},
+                {w + channels_, w + 2 * channels_},
+                {s, s + channels_},
+                {s + channels_, s + 2 * channels_}};
+    }
+
+private:
+    template <class Work>
+    void for_blocks(Work work) const {
+        in_shares(channels_ / kLanes, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t b = first; b < first + count; ++b)
+                work(b);
+        });
+    }
+
+    void put_gradients(const LayerArgs& args, std::int64_t b, const NormState& state, const double* shift_sum,
+                       const double* scale_sum) const {
+        float* gradient = floats(args.weight_gradient) + b * kLanes;
+        for (int l = 0; l < 16; ++l) {
+            const auto scale = static_cast<float>(scale_sum[l] * static_cast<double>(state.inverse[l]));
+            const auto shift = static_cast<float>(shift_sum[l]);
+            gradient[l] = args.accumulate ? gradient[l] + scale : scale;
+            gradient[channels_ + l] = args.accumulate ? gradient[channels_ + l] + shift : shift;
+        }
+    }
+
+    void update_running(float* running, const double* mean, const double* variance) const {
+        const double unbiased = count_ > 1 ? count_ / (count_ - 1) : 1;
+        for (int l = 0; l < 16; ++l) {
+            const double old_mean = running[l], old_variance = running[channels_ + l];
+            running[l] = static_cast<float>((1 - kMomentum) * old_mean + kMomentum * mean[l]);
+            running[channels_ + l] =
+                static_cast<float>((1 - kMomentum) * old_variance + kMomentum * unbiased * variance[l]);
+        }
+    }
+
+    std::int64_t channels_;
+    Block block_;
+    double count_;  // values per channel
+};
+
+}  // namespace
+
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples) {
+    if (!is_blocked(layer.input))
+        return reference::make_batch_norm<float>(layer, samples);  // NCHW, and rare
+    return std::make_unique<BatchNorm>(layer, samples);
+}
+
+}  // namespace pw::cpu

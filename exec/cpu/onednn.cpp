@@ -1,0 +1,54 @@
+#include "exec/cpu/onednn.h"
+
+#include "exec/cpu/layers.h"
+#include "workloads/error.h"
+
+namespace pw::cpu {
+
+namespace {
+
+dnnl::stream& stream() {
+    thread_local dnnl::stream mine(engine());
+    return mine;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+    static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+    return cpu;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attributes;
+}
+
+Call::Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initializer_list<int> arguments)
+    : made_(true), layer_(std::move(layer)), primitive_(desc.get()) {
+    for (int argument : arguments)
+        memory_.emplace(argument, dnnl::memory(desc.query_md(dnnl::query::exec_arg_md, argument), engine(), nullptr));
+    const dnnl::memory::desc scratch = desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_SCRATCHPAD);
+    scratch_ = round_up(static_cast<Bytes>(scratch.get_size()));
+    memory_.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratch, engine(), nullptr));
+}
+
+void Call::operator()(std::initializer_list<std::pair<int, const void*>> arguments, std::byte* scratch) {
+    try {
+        for (const auto& [argument, data] : arguments)
+            memory_.at(argument).set_data_handle(const_cast<void*>(data));
+        memory_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
+        primitive_.execute(stream(), memory_);
+    } catch (const dnnl::error& error) {
+        fail_with(ExitCode::RunFailed, "layer '{}': oneDNN failed with status {}: {}", layer_,
+                  static_cast<int>(error.status), error.what());
+    }
+}
+
+Call make_reorder(const std::string& layer, const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+    const dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, user_scratchpad());
+    return Call(layer, desc, {DNNL_ARG_FROM, DNNL_ARG_TO});
+}
+
+}  // namespace pw::cpu

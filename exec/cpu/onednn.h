@@ -1,0 +1,40 @@
+// oneDNN primitives with everything but the addresses fixed when they are made.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace pw::cpu {
+
+const dnnl::engine& engine();
+dnnl::primitive_attr user_scratchpad();
+
+// One primitive and its arguments. A failure throws Error with the name of the layer.
+class Call {
+public:
+    Call() = default;
+    // `arguments`: DNNL_ARG_..., without the scratchpad.
+    Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initializer_list<int> arguments);
+
+    explicit operator bool() const { return made_; }
+    Bytes scratch() const { return scratch_; }  // a multiple of 64
+    void operator()(std::initializer_list<std::pair<int, const void*>> arguments, std::byte* scratch);
+
+private:
+    bool made_ = false;
+    std::string layer_;
+    dnnl::primitive primitive_;
+    std::unordered_map<int, dnnl::memory> memory_;
+    Bytes scratch_ = 0;
+};
+
+Call make_reorder(const std::string& layer, const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+
+}  // namespace pw::cpu

@@ -1,0 +1,85 @@
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+
+namespace pw::cpu {
+
+namespace {
+
+// Elementwise layers work on groups of sixteen, padding included, whatever the layout.
+class Pointwise : public CpuLayer {
+public:
+    Pointwise(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), groups_(groups_of(samples * layer.output.elements())) {}
+
+protected:
+    std::int64_t groups_;
+};
+
+class Relu : public Pointwise {
+public:
+    using Pointwise::Pointwise;
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            relu(floats(args.inputs[0]) + first * kLanes, floats(args.output) + first * kLanes, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            relu_gradient(floats(args.inputs[0]) + first * kLanes, floats(args.output_gradient) + first * kLanes,
+                          floats(args.input_gradients[0]) + first * kLanes, count);
+        });
+    }
+};
+
+// saved, with a fused ReLU: one bit per element, whether it passed.
+class Add : public Pointwise {
+public:
+    Add(const Layer& layer, int samples) : Pointwise(layer, samples) {
+        bytes_.saved_until_input = layer.relu ? round_up(groups_ * static_cast<Bytes>(sizeof(std::uint16_t))) : 0;
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            const float* left = floats(args.inputs[0]) + first * kLanes;
+            const float* right = floats(args.inputs[1]) + first * kLanes;
+            float* y = floats(args.output) + first * kLanes;
+            if (layer_.relu)
+                add_relu(left, right, y, save ? mask(args) + first : nullptr, count);
+            else
+                add(left, right, y, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            const float* dy = floats(args.output_gradient) + first * kLanes;
+            float* wanted[2] = {};
+            for (std::size_t k = 0; k < 2; ++k)
+                if (args.input_gradients[k])
+                    wanted[k] = floats(args.input_gradients[k]) + first * kLanes;
+            if (layer_.relu)
+                masked_copies(dy, mask(args) + first, wanted[0], wanted[1], count);
+            else
+                copies(dy, wanted[0], wanted[1], count);
+        });
+    }
+
+private:
+    static std::uint16_t* mask(const LayerArgs& args) { return reinterpret_cast<std::uint16_t*>(args.saved); }
+};
+
+}  // namespace
+
+std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples) {
+    return std::make_unique<Relu>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples) { return std::make_unique<Add>(layer, samples); }
+
+}  // namespace pw::cpu

@@ -1,0 +1,97 @@
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+#include "exec/reference/layers.h"
+
+#include <algorithm>
+
+namespace pw::cpu {
+
+namespace {
+
+// saved: oneDNN's workspace, which input of its window every output took.
+class MaxPool : public CpuLayer {
+public:
+    MaxPool(const Layer& layer, int samples) : CpuLayer(layer, samples) {
+        using Forward = dnnl::pooling_forward;
+        using Backward = dnnl::pooling_backward;
+        const auto input = tensor_desc(layer.input, samples), output = tensor_desc(layer.output, samples);
+        const dnnl::memory::dims strides = {layer.stride, layer.stride}, window = {layer.kernel, layer.kernel};
+        const dnnl::memory::dims padding = {layer.padding, layer.padding};
+        const auto forward_desc = [&](dnnl::prop_kind kind) {
+            const Forward::desc desc(kind, kMax, input, output, strides, window, padding, padding);
+            return Forward::primitive_desc(desc, user_scratchpad(), engine());
+        };
+        const auto training = forward_desc(dnnl::prop_kind::forward_training);
+        const auto inference = forward_desc(dnnl::prop_kind::forward_inference);
+        const Backward::primitive_desc backward(Backward::desc(kMax, input, output, strides, window, padding, padding),
+                                                user_scratchpad(), engine(), training);
+        training_ = Call(layer.name, training, {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE});
+        inference_ = Call(layer.name, inference, {DNNL_ARG_SRC, DNNL_ARG_DST});
+        backward_ = Call(layer.name, backward, {DNNL_ARG_DIFF_DST, DNNL_ARG_WORKSPACE, DNNL_ARG_DIFF_SRC});
+        bytes_.saved_until_input = round_up(static_cast<Bytes>(training.workspace_desc().get_size()));
+        bytes_.scratch = std::max({training_.scratch(), inference_.scratch(), backward_.scratch()});
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        if (save)
+            training_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}, {DNNL_ARG_WORKSPACE, args.saved}},
+                      args.scratch);
+        else
+            inference_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}}, args.scratch);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0])
+            backward_({{DNNL_ARG_DIFF_DST, args.output_gradient},
+                       {DNNL_ARG_WORKSPACE, args.saved},
+                       {DNNL_ARG_DIFF_SRC, args.input_gradients[0]}},
+                      args.scratch);
+    }
+
+private:
+    static constexpr auto kMax = dnnl::algorithm::pooling_max;
+    Call training_, inference_, backward_;
+};
+
+class AveragePool : public CpuLayer {
+public:
+    AveragePool(const Layer& layer, int samples)
+        : CpuLayer(layer, samples),
+          pixels_(std::int64_t{layer.input.height} * layer.input.width),
+          blocks_(groups_of(samples * layer.input.channels)) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(blocks_, [&](std::int64_t first, std::int64_t count) {
+            average_blocks(floats(args.inputs[0]) + first * pixels_ * kLanes, floats(args.output) + first * kLanes,
+                           pixels_, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        in_shares(blocks_, [&](std::int64_t first, std::int64_t count) {
+            spread_blocks(floats(args.output_gradient) + first * kLanes,
+                          floats(args.input_gradients[0]) + first * pixels_ * kLanes, pixels_, count);
+        });
+    }
+
+private:
+    std::int64_t pixels_, blocks_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
+    return std::make_unique<MaxPool>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples) {
+    if (!is_blocked(layer.input))
+        return reference::make_average_pool<float>(layer, samples);  // NCHW, and rare
+    return std::make_unique<AveragePool>(layer, samples);
+}
+
+}  // namespace pw::cpu

@@ -1,0 +1,91 @@
+#include "exec/kernels.h"
+
+#include "exec/reference/layers.h"
+
+#include <cassert>
+
+namespace pw {
+
+namespace {
+
+template <class Real>
+class ReferenceKernels : public HostKernels {
+public:
+    explicit ReferenceKernels(std::string_view name) : name_(name) {}
+    std::string_view name() const override { return name_; }
+    void start_device(int) const override {}  // one thread, whatever was asked
+
+    std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool) const override {
+        switch (layer.kind) {
+            case LayerKind::Convolution:
+                return reference::make_convolution<Real>(layer, samples);
+            case LayerKind::BatchNorm:
+                return reference::make_batch_norm<Real>(layer, samples);
+            case LayerKind::Relu:
+                return reference::make_relu<Real>(layer, samples);
+            case LayerKind::Add:
+                return reference::make_add<Real>(layer, samples);
+            case LayerKind::MaxPool:
+                return reference::make_max_pool<Real>(layer, samples);
+            case LayerKind::AveragePool:
+                return reference::make_average_pool<Real>(layer, samples);
+            case LayerKind::Linear:
+                return reference::make_linear<Real>(layer, samples);
+            case LayerKind::CrossEntropy:
+                return reference::make_cross_entropy<Real>(layer, samples);
+        }
+        assert(false);
+        return nullptr;
+    }
+
+    Bytes data_bytes(Dims input, int samples) const override {
+        return reference::bytes_of<Real>(samples * input.elements());
+    }
+
+    void load_data(const Dataset& data, std::int64_t first, int samples, std::byte* out) const override {
+        std::vector<float> image(static_cast<std::size_t>(data.input().elements()));
+        Real* place = reinterpret_cast<Real*>(out);
+        for (int n = 0; n < samples; ++n) {
+            data.read(first + n, image);
+            place = std::copy(image.begin(), image.end(), place);
+        }
+    }
+
+    void add(const std::byte* from, std::byte* to, Bytes bytes) const override {
+        const Real* source = reinterpret_cast<const Real*>(from);
+        Real* sum = reinterpret_cast<Real*>(to);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / sizeof(Real); ++i)
+            sum[i] += source[i];
+    }
+
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
+                std::byte* new_weights, Bytes bytes) const override {
+        const auto rate = static_cast<Real>(sgd.learning_rate);
+        const auto keep = static_cast<Real>(sgd.momentum), decay = static_cast<Real>(sgd.weight_decay);
+        const Real* w = reinterpret_cast<const Real*>(weights);
+        const Real* g = reinterpret_cast<const Real*>(gradient);
+        Real* v = reinterpret_cast<Real*>(momentum);
+        Real* out = reinterpret_cast<Real*>(new_weights);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / sizeof(Real); ++i) {
+            v[i] = keep * v[i] + (g[i] + decay * w[i]);
+            out[i] = w[i] - rate * v[i];
+        }
+    }
+
+private:
+    std::string_view name_;
+};
+
+}  // namespace
+
+const HostKernels& reference_kernels() {
+    static const ReferenceKernels<float> kernels("reference");
+    return kernels;
+}
+
+const HostKernels& reference_kernels_double() {
+    static const ReferenceKernels<double> kernels("reference-double");
+    return kernels;
+}
+
+}  // namespace pw

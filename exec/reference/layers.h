@@ -1,0 +1,81 @@
+// Plain loops over plain NCHW tensors, in float or double: slow, and right at a glance. What every
+// other backend is compared with. Sums run in double, in index order.
+#pragma once
+
+#include "exec/kernels.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+namespace pw::reference {
+
+constexpr Bytes round_up(Bytes bytes) { return (bytes + 63) / 64 * 64; }
+
+template <class Real>
+Bytes bytes_of(std::int64_t elements) {
+    return round_up(elements * static_cast<Bytes>(sizeof(Real)));
+}
+
+// What all layers share: shapes, sizes, plain tensors in and out.
+template <class Real>
+class PlainLayer : public LayerKernel {
+public:
+    LayerBytes bytes() const override { return bytes_; }
+    void backward_weight(const LayerArgs&) override {}
+    void load(const std::vector<std::vector<float>>&, std::byte*, std::byte*) override {}
+    std::vector<std::vector<float>> store(const std::byte*, const std::byte*) const override { return {}; }
+    std::vector<float> read_output(const std::byte* tensor) const override { return read(tensor, outputs_); }
+    void fill_output(const std::vector<float>& values, std::byte* tensor) const override { fill(values, tensor); }
+    std::vector<float> read_input(const std::byte* tensor) const override { return read(tensor, inputs_); }
+    void fill_input(const std::vector<float>& values, std::byte* tensor) const override { fill(values, tensor); }
+
+protected:
+    PlainLayer(const Layer& layer, int samples)
+        : layer_(layer),
+          samples_(samples),
+          inputs_(samples * layer.input.elements()),
+          outputs_(layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements()) {
+        bytes_.output = bytes_of<Real>(outputs_);
+    }
+
+    static Real* reals(std::byte* data) { return reinterpret_cast<Real*>(data); }
+    static const Real* reals(const std::byte* data) { return reinterpret_cast<const Real*>(data); }
+
+    static std::vector<float> read(const std::byte* data, std::int64_t count) {
+        return {reals(data), reals(data) + count};
+    }
+
+    static void fill(const std::vector<float>& values, std::byte* data) { std::ranges::copy(values, reals(data)); }
+
+    Layer layer_;
+    int samples_;
+    std::int64_t inputs_, outputs_;  // elements of one tensor, all samples
+    LayerBytes bytes_;
+};
+
+// Overwrites a value of a gradient block, or adds to it.
+template <class Real>
+void put(Real& place, double value, bool accumulate) {
+    place = static_cast<Real>(accumulate ? static_cast<double>(place) + value : value);
+}
+
+// One per kind, for float and double.
+template <class Real>
+std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples);
+
+}  // namespace pw::reference

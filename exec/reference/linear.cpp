@@ -1,0 +1,141 @@
+#include "exec/reference/layers.h"
+
+#include <cmath>
+
+namespace pw::reference {
+
+namespace {
+
+// weights: {out, in} over the flattened NCHW input, then the bias.
+template <class Real>
+class Linear : public PlainLayer<Real> {
+public:
+    Linear(const Layer& layer, int samples)
+        : PlainLayer<Real>(layer, samples), in_(layer.input.elements()), out_(layer.output.channels) {
+        this->bytes_.weights = bytes_of<Real>(out_ * (in_ + 1));
+    }
+
+    void forward(const LayerArgs& args, bool) override {
+        const Real* x = this->reals(args.inputs[0]);
+        const Real* w = this->reals(args.weights);
+        Real* y = this->reals(args.output);
+        for (std::int64_t n = 0; n < this->samples_; ++n)
+            for (std::int64_t o = 0; o < out_; ++o) {
+                double sum = real(w[out_ * in_ + o]);
+                for (std::int64_t i = 0; i < in_; ++i)
+                    sum += real(x[n * in_ + i]) * real(w[o * in_ + i]);
+                y[n * out_ + o] = static_cast<Real>(sum);
+            }
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        const Real* w = this->reals(args.weights);
+        const Real* dy = this->reals(args.output_gradient);
+        Real* dx = this->reals(args.input_gradients[0]);
+        for (std::int64_t n = 0; n < this->samples_; ++n)
+            for (std::int64_t i = 0; i < in_; ++i) {
+                double sum = 0;
+                for (std::int64_t o = 0; o < out_; ++o)
+                    sum += real(dy[n * out_ + o]) * real(w[o * in_ + i]);
+                dx[n * in_ + i] = static_cast<Real>(sum);
+            }
+    }
+
+    void backward_weight(const LayerArgs& args) override {
+        const Real* x = this->reals(args.inputs[0]);
+        const Real* dy = this->reals(args.output_gradient);
+        Real* gradient = this->reals(args.weight_gradient);
+        if (!args.accumulate)
+            std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
+        for (std::int64_t o = 0; o < out_; ++o) {
+            double bias = 0;
+            for (std::int64_t n = 0; n < this->samples_; ++n)
+                bias += real(dy[n * out_ + o]);
+            put(gradient[out_ * in_ + o], bias, args.accumulate);
+            for (std::int64_t i = 0; i < in_; ++i) {
+                double sum = 0;
+                for (std::int64_t n = 0; n < this->samples_; ++n)
+                    sum += real(dy[n * out_ + o]) * real(x[n * in_ + i]);
+                put(gradient[o * in_ + i], sum, args.accumulate);
+            }
+        }
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        std::fill_n(weights, this->bytes_.weights, std::byte{});
+        std::ranges::copy(values[0], this->reals(weights));
+        std::ranges::copy(values[1], this->reals(weights) + out_ * in_);
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        const auto bias = out_ * in_ * static_cast<std::int64_t>(sizeof(Real));
+        return {this->read(weights, out_ * in_), this->read(weights + bias, out_)};
+    }
+
+private:
+    static double real(Real value) { return static_cast<double>(value); }
+
+    std::int64_t in_, out_;
+};
+
+// saved: softmax minus the one of the label, per sample and class.
+template <class Real>
+class CrossEntropy : public PlainLayer<Real> {
+public:
+    CrossEntropy(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples), classes_(layer.input.elements()) {
+        this->bytes_.saved_until_input = bytes_of<Real>(this->inputs_);
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        double loss = 0;
+        for (int n = 0; n < this->samples_; ++n) {
+            const Real* logits = this->reals(args.inputs[0]) + n * classes_;
+            const auto label = args.labels[static_cast<std::size_t>(n)];
+            const auto largest = static_cast<double>(*std::max_element(logits, logits + classes_));
+            const auto power = [&](std::int64_t c) { return std::exp(static_cast<double>(logits[c]) - largest); };
+            double sum = 0;
+            for (std::int64_t c = 0; c < classes_; ++c)
+                sum += power(c);
+            loss += std::log(sum) - (static_cast<double>(logits[label]) - largest);
+            if (!save)
+                continue;
+            Real* saved = this->reals(args.saved) + n * classes_;
+            for (std::int64_t c = 0; c < classes_; ++c)
+                saved[c] = static_cast<Real>(power(c) / sum - (c == label ? 1 : 0));
+        }
+        if (args.loss)
+            *args.loss = loss;
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        const Real* saved = this->reals(static_cast<const std::byte*>(args.saved));
+        Real* dx = this->reals(args.input_gradients[0]);
+        for (std::int64_t i = 0; i < this->inputs_; ++i)
+            dx[i] = static_cast<Real>(static_cast<double>(saved[i]) * args.loss_scale);
+    }
+
+private:
+    std::int64_t classes_;
+};
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples) {
+    return std::make_unique<Linear<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_linear<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_linear<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples) {
+    return std::make_unique<CrossEntropy<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_cross_entropy<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_cross_entropy<double>(const Layer&, int);
+
+}  // namespace pw::reference

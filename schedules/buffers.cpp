@@ -1,0 +1,223 @@
+#include "schedules/buffers.h"
+
+#include <algorithm>
+#include <map>
+
+namespace pw {
+
+namespace {
+
+// Latest position on every device that a node waits for, itself included; -1: none.
+std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
+    std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),
+                                        std::vector<int>(static_cast<std::size_t>(devices), -1));
+    for (int node : graph.topological_order()) {
+        std::vector<int>& own = clock[node];
+        const auto join = [&](const std::vector<int>& other) {
+            for (std::size_t device = 0; device < own.size(); ++device)
+                own[device] = std::max(own[device], other[device]);
+        };
+        for (int input : graph.inputs(node))
+            join(clock[input]);
+        if (graph.position_of(node) > 0)
+            join(clock[node - 1]);
+        own[graph.device_of(node)] = graph.position_of(node);
+    }
+    return clock;
+}
+
+class Collector {
+public:
+    Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early)
+        : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early) {
+        if (early)
+            clock_ = clocks_of(graph_, plan.shape.devices);
+    }
+
+    std::vector<Buffer> collect() {
+        for (int device = 0; device < plan_.shape.devices; ++device)
+            add_persistent(device);
+        for (int node = 0; node < graph_.size(); ++node)
+            if (graph_.task(node).op == Op::Forward)
+                add_activations(node);
+        for (std::size_t edge = 0; edge < costs_.edges.size(); ++edge)
+            for (int mb = 0; mb < plan_.shape.microbatches; ++mb) {
+                add_landing(static_cast<int>(edge), mb, true);
+                add_landing(static_cast<int>(edge), mb, false);
+            }
+        if (costs_.sent_copies)
+            add_sent_copies();
+        return std::move(buffers_);
+    }
+
+private:
+    int end_of(int device) const { return std::max<int>(0, static_cast<int>(plan_.order[device].size()) - 1); }
+
+    void add(Buffer buffer) {
+        if (buffer.bytes > 0)
+            buffers_.push_back(buffer);
+    }
+
+    void add_persistent(int device) {
+        Bytes workspace = 0;
+        const int end = end_of(device);
+        for (int stage : plan_.shape.stages_of(device)) {
+            const StageBytes& bytes = costs_.bytes[stage];
+            for (int version = 0; version < versions_.held[stage]; ++version)
+                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
+                     device, stage, -1, -1, version, 0, end});
+            add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
+            add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
+            add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, -1, 0, end});
+            workspace = std::max(workspace, bytes.workspace);
+        }
+        add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
+    }
+
+    // Positions on the stage's own device of I (or B) and of W (or B) of a micro-batch.
+    std::pair<int, int> backward_positions(int stage, int mb, int forward_node) const {
+        const int input = graph_.find({Op::BackwardInput, stage, mb});
+        const int weight = graph_.find({Op::BackwardWeight, stage, mb});
+        const int forward = graph_.position_of(forward_node);
+        return {input < 0 ? forward : graph_.position_of(input), weight < 0 ? forward : graph_.position_of(weight)};
+    }
+
+    void add_activations(int node) {
+        const Task& task = graph_.task(node);
+        const StageBytes& bytes = costs_.bytes[task.stage];
+        const int device = graph_.device_of(node), first = graph_.position_of(node);
+        const auto [input, weight] = backward_positions(task.stage, task.microbatch, node);
+        const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
+            add({use, kind, size, device, task.stage, task.microbatch, -1, -1, from, last});
+        };
+        activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
+        activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, first, input);
+        activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, first, weight);
+        activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
+                   weight);
+    }
+
+    // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
+    // or, received early, as soon as the sender could possibly have made the tensor.
+    void add_landing(int edge, int mb, bool forward) {
+        const EdgeBytes& bytes = costs_.edges[edge];
+        const int receiver_stage = forward ? bytes.to : bytes.from, sender_stage = forward ? bytes.from : bytes.to;
+        const int reader = graph_.find({forward ? Op::Forward : Op::BackwardInput, receiver_stage, mb});
+        const int maker = graph_.find({forward ? Op::Forward : Op::BackwardInput, sender_stage, mb});
+        if (reader < 0 || maker < 0)
+            return;
+        const int device = graph_.device_of(reader);
+        int first = graph_.position_of(maker);
+        if (graph_.device_of(maker) != device) {
+            const Op op = forward ? Op::RecvForward : Op::RecvBackward;
+            const int recv = graph_.find({op, receiver_stage, mb, 0, sender_stage});
+            first = early_ ? clock_[maker][device] + 1 : graph_.position_of(recv);
+        }
+        const auto [input, weight] = backward_positions(receiver_stage, mb, reader);
+        int last = graph_.position_of(reader);
+        if (forward)
+            last = bytes.forward_until_weight ? weight : bytes.forward_until_input ? input : last;
+        else if (bytes.backward_until_weight)
+            last = weight;
+        add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
+             forward ? MemoryKind::Inputs : MemoryKind::Communication, forward ? bytes.forward : bytes.backward, device,
+             receiver_stage, mb, edge, -1, first, last});
+    }
+
+    // The sender's copy lives until the next send on its edge and direction.
+    void add_sent_copies() {
+        std::map<std::pair<int, bool>, std::size_t> previous;  // (edge, forward) -> buffer
+        for (int node = 0; node < graph_.size(); ++node) {
+            const Task& task = graph_.task(node);
+            if (!is_send(task.op))
+                continue;
+            const bool forward = task.op == Op::SendForward;
+            const int from = forward ? task.stage : task.peer, to = forward ? task.peer : task.stage;
+            const auto edge = std::find_if(costs_.edges.begin(), costs_.edges.end(), [&](const EdgeBytes& bytes) {
+                return bytes.from == from && bytes.to == to;
+            });
+            if (edge == costs_.edges.end() || (forward ? edge->forward : edge->backward) == 0)
+                continue;
+            const int device = graph_.device_of(node), position = graph_.position_of(node);
+            const int number = static_cast<int>(edge - costs_.edges.begin());
+            if (const auto earlier = previous.find({number, forward});
+                earlier != previous.end() && buffers_[earlier->second].device == device)
+                buffers_[earlier->second].last = std::max(buffers_[earlier->second].first, position - 1);
+            previous[{number, forward}] = buffers_.size();
+            add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication,
+                 forward ? edge->forward : edge->backward, device, task.stage, task.microbatch, number, -1, position,
+                 end_of(device)});
+        }
+    }
+
+    const Plan& plan_;
+    const Costs& costs_;
+    const VersionTable& versions_;
+    PlanGraph graph_;
+    bool early_;
+    std::vector<std::vector<int>> clock_;
+    std::vector<Buffer> buffers_;
+};
+
+}  // namespace
+
+std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early) {
+    return Collector(plan, costs, versions, early).collect();
+}
+
+std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
+    std::vector<std::vector<MemoryUse>> use;
+    for (const std::vector<Task>& order : plan.order)
+        use.emplace_back(order.size() + 1, MemoryUse{});
+    for (const Buffer& buffer : buffers) {
+        use[buffer.device][buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
+        use[buffer.device][buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
+    }
+    for (std::vector<MemoryUse>& positions : use) {
+        for (std::size_t position = 1; position < positions.size(); ++position)
+            for (int kind = 0; kind < kMemoryKinds; ++kind)
+                positions[position][kind] += positions[position - 1][kind];
+        positions.pop_back();
+    }
+    return use;
+}
+
+MemoryUse peak_of(const std::vector<MemoryUse>& positions) {
+    MemoryUse peak{};
+    for (const MemoryUse& use : positions)
+        if (total(use) > total(peak))
+            peak = use;
+    return peak;
+}
+
+Packing pack(const std::vector<Buffer>& buffers, int devices) {
+    Packing packing{std::vector<Bytes>(buffers.size(), 0), std::vector<Bytes>(static_cast<std::size_t>(devices), 0)};
+    std::vector<std::size_t> by_birth(buffers.size());
+    for (std::size_t k = 0; k < buffers.size(); ++k)
+        by_birth[k] = k;
+    std::stable_sort(by_birth.begin(), by_birth.end(), [&](std::size_t a, std::size_t b) {
+        return std::pair(buffers[a].first, -buffers[a].last) < std::pair(buffers[b].first, -buffers[b].last);
+    });
+    for (int device = 0; device < devices; ++device) {
+        std::vector<std::size_t> placed;  // alive at the moment, by offset
+        for (std::size_t k : by_birth) {
+            if (buffers[k].device != device)
+                continue;
+            std::erase_if(placed, [&](std::size_t other) { return buffers[other].last < buffers[k].first; });
+            Bytes offset = 0;
+            for (std::size_t other : placed)
+                if (packing.offset[other] < offset + buffers[k].bytes)
+                    offset = std::max(offset, packing.offset[other] + buffers[other].bytes);
+                else
+                    break;
+            packing.offset[k] = offset;
+            packing.arena[device] = std::max(packing.arena[device], offset + buffers[k].bytes);
+            placed.insert(std::find_if(placed.begin(), placed.end(),
+                                       [&](std::size_t other) { return packing.offset[other] > offset; }),
+                          k);
+        }
+    }
+    return packing;
+}
+
+}  // namespace pw

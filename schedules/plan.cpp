@@ -1,0 +1,102 @@
+#include "schedules/plan.h"
+
+#include "workloads/error.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+namespace pw {
+
+std::string_view name_of(WeightPolicy policy) {
+    constexpr std::string_view kNames[] = {"flush", "stash", "vertical_sync", "double_buffer", "latest"};
+    return kNames[static_cast<int>(policy)];
+}
+
+std::vector<int> Shape::devices_of(int stage) const {
+    return placement.empty() ? std::vector<int>{stage % devices} : placement[stage];
+}
+
+std::vector<int> Shape::stages_of(int device) const {
+    std::vector<int> found;
+    for (int stage = 0; stage < stages; ++stage) {
+        const std::vector<int> holders = devices_of(stage);
+        if (std::find(holders.begin(), holders.end(), device) != holders.end())
+            found.push_back(stage);
+    }
+    return found;
+}
+
+int Shape::only_stage_of(int device) const {
+    const std::vector<int> found = stages_of(device);
+    if (found.size() != 1)
+        fail("this schedule places one stage on each device: device {} would hold {} of {} stages; set "
+             "pipeline.stages to the number of devices ({})",
+             device, found.size(), stages, devices);
+    return found.front();
+}
+
+std::vector<int> Shape::before(int stage) const {
+    if (edges.empty())
+        return stage > 0 ? std::vector<int>{stage - 1} : std::vector<int>{};
+    std::vector<int> found;
+    for (const Edge& edge : edges)
+        if (edge.to == stage)
+            found.push_back(edge.from);
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::vector<int> Shape::after(int stage) const {
+    if (edges.empty())
+        return stage + 1 < stages ? std::vector<int>{stage + 1} : std::vector<int>{};
+    std::vector<int> found;
+    for (const Edge& edge : edges)
+        if (edge.from == stage)
+            found.push_back(edge.to);
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+int Shape::updates() const { return per_update == 0 ? 1 : (microbatches + per_update - 1) / per_update; }
+
+std::vector<Task> parts_of(const Task& task) {
+    if (task.op != Op::Backward)
+        return {task};
+    return {{Op::BackwardInput, task.stage, task.microbatch, task.slice},
+            {Op::BackwardWeight, task.stage, task.microbatch, task.slice}};
+}
+
+std::string print(const Plan& plan) {
+    std::string text;
+    for (std::size_t device = 0; device < plan.order.size(); ++device) {
+        text += fmt::format("{}:", device);
+        for (const Task& task : plan.order[device])
+            text += ' ' + print(task);
+        text += '\n';
+    }
+    return text;
+}
+
+std::string hash_of(const Plan& plan) {
+    std::string text = fmt::format("{} {} {} {} {} {}\n", plan.shape.devices, plan.shape.stages,
+                                   plan.shape.microbatches, plan.shape.slices, plan.shape.per_update,
+                                   name_of(plan.weights));
+    for (const Edge& edge : plan.shape.edges)
+        text += fmt::format("{}>{} ", edge.from, edge.to);
+    text += print(plan);
+    return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+}
+
+std::vector<Task> inputs_of(const Task& task, const Plan& plan) {
+    const PlanGraph graph(plan);
+    const int node = graph.find(task);
+    if (node < 0)
+        fail("plan '{}' has no {}", plan.schedule, print(task));
+    std::vector<Task> found;
+    for (int input : graph.inputs(node))
+        found.push_back(graph.task(input));
+    return found;
+}
+
+}  // namespace pw

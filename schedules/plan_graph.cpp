@@ -1,0 +1,195 @@
+#include "schedules/plan.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+constexpr int kPlainOps = 7;  // F B I W R U S
+constexpr int kTransferOps = 4;
+
+bool in_shape(const Task& task, const Shape& shape, int device) {
+    if (task.stage < 0 || task.stage >= shape.stages || task.microbatch < 0 || task.microbatch >= shape.microbatches)
+        return false;
+    if (is_transfer(task.op) && (task.peer < 0 || task.peer >= shape.stages))
+        return false;
+    const std::vector<int> holders = shape.devices_of(task.stage);
+    return std::find(holders.begin(), holders.end(), device) != holders.end();
+}
+
+}  // namespace
+
+PlanGraph::PlanGraph(const Plan& plan) {
+    stages_ = peers_ = plan.shape.stages;
+    microbatches_ = plan.shape.microbatches;
+    add_nodes(plan);
+    connect(plan);
+}
+
+// F, B, I, W, R and transfers stand on one device only; U and S once on every holder, so that their
+// slot holds the last holder's and connect() walks lists instead.
+int PlanGraph::slot(const Task& task) const {
+    const int op = static_cast<int>(task.op);
+    const int cell = task.stage * microbatches_ + task.microbatch;
+    if (op < kPlainOps)
+        return op * stages_ * microbatches_ + cell;
+    return kPlainOps * stages_ * microbatches_ +
+           ((op - kPlainOps) * peers_ + task.peer) * stages_ * microbatches_ + cell;
+}
+
+void PlanGraph::add_nodes(const Plan& plan) {
+    node_of_.assign(static_cast<std::size_t>(stages_) * microbatches_ * (kPlainOps + kTransferOps * peers_), -1);
+    for (int device = 0; device < static_cast<int>(plan.order.size()); ++device) {
+        first_.push_back(size());
+        int position = 0;
+        for (const Task& task : plan.order[device]) {
+            if (!in_shape(task, plan.shape, device))
+                fail("plan '{}': device {} step {}: {} is not a task of this device ({} stages, {} micro-batches)",
+                     plan.schedule, device, position, print(task), stages_, microbatches_);
+            int& known = node_of_[slot(task)];
+            const bool per_holder = task.op == Op::Update || task.op == Op::SumGradients;
+            if (known >= 0 && !(per_holder && device_[known] != device))
+                fail("plan '{}': device {} step {}: {} stands twice; device {} has it at step {}", plan.schedule,
+                     device, position, print(task), device_[known], position_of(known));
+            known = size();
+            has_transfers_ |= is_transfer(task.op);
+            tasks_.push_back(task);
+            device_.push_back(device);
+            ++position;
+        }
+    }
+    inputs_.resize(tasks_.size());
+}
+
+int PlanGraph::find(const Task& task) const {
+    if (task.stage < 0 || task.stage >= stages_ || task.microbatch < 0 || task.microbatch >= microbatches_)
+        return -1;
+    const int node = node_of_[slot(task)];
+    if (node < 0 && (task.op == Op::BackwardInput || task.op == Op::BackwardWeight)) {
+        Task whole = task;
+        whole.op = Op::Backward;
+        return node_of_[slot(whole)];
+    }
+    return node;
+}
+
+int PlanGraph::holder(int stage, int microbatch) const {
+    const int node = find({Op::Forward, stage, microbatch});
+    return node < 0 ? -1 : device_[node];
+}
+
+// The dependency rule for everything but U and S, whose inputs are a matter of list positions.
+std::vector<Task> PlanGraph::inputs_by_rule(const Plan& plan, const Task& task, int device) const {
+    const int stage = task.stage, microbatch = task.microbatch;
+    const auto from = [&](Op made_by, Op received_by, int peer) -> Task {
+        if (has_transfers_ && holder(peer, microbatch) != device)
+            return {received_by, stage, microbatch, task.slice, peer};
+        return {made_by, peer, microbatch, task.slice};
+    };
+    std::vector<Task> inputs;
+    switch (task.op) {
+        case Op::Forward:
+            for (int peer : plan.shape.before(stage))
+                inputs.push_back(from(Op::Forward, Op::RecvForward, peer));
+            break;
+        case Op::Backward:
+        case Op::BackwardInput:
+            inputs.push_back({Op::Forward, stage, microbatch, task.slice});
+            if (const Task again{Op::Recompute, stage, microbatch, task.slice}; find(again) >= 0)
+                inputs.push_back(again);
+            for (int peer : plan.shape.after(stage))
+                inputs.push_back(from(Op::BackwardInput, Op::RecvBackward, peer));
+            break;
+        case Op::BackwardWeight:
+            inputs.push_back({Op::BackwardInput, stage, microbatch, task.slice});
+            break;
+        case Op::Recompute:
+            inputs.push_back({Op::Forward, stage, microbatch, task.slice});
+            break;
+        case Op::SendForward:
+            inputs.push_back({Op::Forward, stage, microbatch, task.slice});
+            break;
+        case Op::SendBackward:
+            inputs.push_back({Op::BackwardInput, stage, microbatch, task.slice});
+            break;
+        case Op::RecvForward:
+            inputs.push_back({Op::SendForward, task.peer, microbatch, task.slice, stage});
+            break;
+        case Op::RecvBackward:
+            inputs.push_back({Op::SendBackward, task.peer, microbatch, task.slice, stage});
+            break;
+        case Op::Update:
+        case Op::SumGradients:
+            break;
+    }
+    return inputs;
+}
+
+void PlanGraph::connect(const Plan& plan) {
+    // Per stage: its B or W nodes since the stage's previous U on that device, and its S nodes.
+    std::vector<std::vector<int>> last_gradients(static_cast<std::size_t>(stages_));
+    std::vector<std::vector<int>> sums_of(static_cast<std::size_t>(stages_) * microbatches_);
+    std::vector<std::vector<int>> gradients_of = sums_of;  // all holders' B or W before S(stage, mb)
+    for (std::size_t device = 0; device < plan.order.size(); ++device) {
+        for (auto& nodes : last_gradients)
+            nodes.clear();
+        for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
+            const int here = node(static_cast<int>(device), position);
+            const Task& task = tasks_[here];
+            std::vector<int>& pending = last_gradients[task.stage];
+            const std::size_t cell = static_cast<std::size_t>(task.stage) * microbatches_ + task.microbatch;
+            if (task.op == Op::Backward || task.op == Op::BackwardWeight)
+                pending.push_back(here);
+            if (task.op == Op::SumGradients) {
+                sums_of[cell].push_back(here);
+                gradients_of[cell].insert(gradients_of[cell].end(), pending.begin(), pending.end());
+            }
+            if (task.op == Op::Update) {
+                inputs_[here] = pending;
+                pending.clear();
+            }
+            for (const Task& input : inputs_by_rule(plan, task, static_cast<int>(device))) {
+                const int made = find(input);
+                if (made < 0)
+                    fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs",
+                         plan.schedule, device, position, print(task), print(input));
+                inputs_[here].push_back(made);
+            }
+        }
+    }
+    for (std::size_t cell = 0; cell < sums_of.size(); ++cell)
+        for (int sum : sums_of[cell])
+            inputs_[sum] = gradients_of[cell];
+    for (int here = 0; here < size(); ++here)
+        if (tasks_[here].op == Op::Update)
+            for (int sum : sums_of[static_cast<std::size_t>(tasks_[here].stage) * microbatches_ + tasks_[here].microbatch])
+                if (device_[sum] == device_[here])
+                    inputs_[here].push_back(sum);
+}
+
+std::vector<int> PlanGraph::topological_order() const {
+    std::vector<int> waits(tasks_.size(), 0);
+    std::vector<std::vector<int>> readers(tasks_.size());
+    for (int here = 0; here < size(); ++here) {
+        for (int input : inputs_[here])
+            readers[input].push_back(here);
+        waits[here] = static_cast<int>(inputs_[here].size());
+        if (position_of(here) > 0) {
+            readers[here - 1].push_back(here);
+            ++waits[here];
+        }
+    }
+    std::vector<int> order;
+    for (int here = 0; here < size(); ++here)
+        if (waits[here] == 0)
+            order.push_back(here);
+    for (std::size_t next = 0; next < order.size(); ++next)
+        for (int reader : readers[order[next]])
+            if (--waits[reader] == 0)
+                order.push_back(reader);
+    return order;
+}
+
+}  // namespace pw

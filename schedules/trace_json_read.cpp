@@ -1,0 +1,229 @@
+// Reads back what trace_json.cpp writes, trusting nothing: every key is looked up, typed and bounded.
+#include "schedules/trace.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
+
+// An object of the file and where it stands, for messages.
+struct Place {
+    const std::string& path;
+    const json& object;
+    std::string name;  // "traceEvents[3].args"
+
+    template <class... Args>
+    [[noreturn]] void reject(const char* key, fmt::format_string<Args...> text, Args&&... args) const {
+        fail("trace '{}': {}.{}: {}", path, name, key, fmt::format(text, std::forward<Args>(args)...));
+    }
+
+    const json& at(const char* key) const {
+        const auto found = object.find(key);
+        if (found == object.end())
+            fail("trace '{}': {} has no key '{}'", path, name, key);
+        return *found;
+    }
+
+    Place object_at(const char* key) const {
+        const json& value = at(key);
+        if (!value.is_object())
+            reject(key, "expected an object, got {}", value.type_name());
+        return {path, value, fmt::format("{}.{}", name, key)};
+    }
+
+    std::int64_t integer(const char* key, std::int64_t min, std::int64_t max) const {
+        return checked(key, at(key), min, max);
+    }
+
+    int small(const char* key, std::int64_t min = 0, std::int64_t max = kMaxInt) const {
+        return static_cast<int>(integer(key, min, max));
+    }
+
+    std::int64_t checked(const char* key, const json& value, std::int64_t min, std::int64_t max) const {
+        if (!value.is_number_integer())
+            reject(key, "expected an integer, got {}", value.is_number() ? value.dump() : value.type_name());
+        const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(max);
+        const std::int64_t number = huge ? max : value.get<std::int64_t>();
+        if (huge || number < min || number > max)
+            reject(key, "{} is not between {} and {}", value.dump(), min, max);
+        return number;
+    }
+
+    std::string text(const char* key) const {
+        const json& value = at(key);
+        if (!value.is_string())
+            reject(key, "expected a string, got {}", value.type_name());
+        return value.get<std::string>();
+    }
+
+    bool flag(const char* key) const {
+        const json& value = at(key);
+        if (!value.is_boolean())
+            reject(key, "expected true or false, got {}", value.type_name());
+        return value.get<bool>();
+    }
+};
+
+std::vector<std::vector<int>> read_stages(const Place& place, int devices, int stages) {
+    const json& lists = place.at("stages_of");
+    if (!lists.is_array() || lists.size() != static_cast<std::size_t>(devices))
+        place.reject("stages_of", "expected one list of stages for each of {} devices", devices);
+    std::vector<std::vector<int>> stages_of;
+    for (const json& list : lists) {
+        if (!list.is_array())
+            place.reject("stages_of", "expected lists of stages, got {}", list.type_name());
+        std::vector<int>& held = stages_of.emplace_back();
+        for (const json& stage : list)
+            held.push_back(static_cast<int>(place.checked("stages_of", stage, 0, stages - 1)));
+    }
+    return stages_of;
+}
+
+void read_header(const Place& place, Trace& trace) {
+    if (const int version = place.small("schema_version"); version != Trace::kSchemaVersion)
+        place.reject("schema_version", "this version reads {}, the file has {}", Trace::kSchemaVersion, version);
+    trace.label = place.text("label");
+    trace.plan_hash = place.text("plan_hash");
+    trace.schedule = place.text("schedule");
+    trace.config = place.text("config");
+    trace.machine = place.text("machine");
+    trace.devices = place.small("devices");
+    trace.stages = place.small("stages");
+    trace.micro_batches = place.small("micro_batches");
+    trace.micro_batch_size = place.small("micro_batch_size");
+    trace.asynchronous = place.flag("asynchronous");
+    trace.stages_of = read_stages(place, trace.devices, trace.stages);
+}
+
+// Takes the events one by one while the file is parsed, so that they never stand in memory as JSON.
+class Reader {
+public:
+    explicit Reader(const std::string& path) : path_(path) {}
+
+    Trace read() {
+        std::ifstream file(path_, std::ios::binary);
+        if (!file)
+            fail("cannot read trace '{}': {}", path_, std::strerror(errno));
+        const json root = parse(file);
+        const Place place{path_, root, "file"};
+        if (!root.is_object())
+            fail("trace '{}': expected an object with otherData and traceEvents, got {}", path_, root.type_name());
+        if (!place.at("traceEvents").is_array())
+            place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
+        read_header(place.object_at("otherData"), trace_);
+        check_devices();
+        return std::move(trace_);
+    }
+
+private:
+    json parse(std::ifstream& file) {
+        try {
+            return json::parse(
+                file, [this](int depth, json::parse_event_t event, json& value) { return keep(depth, event, value); });
+        } catch (const json::exception& error) {
+            const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
+            fail("trace '{}': not JSON: {}", path_, what.substr(std::min(what.find("] ") + 2, what.size())));
+        } catch (const std::ios_base::failure& error) {
+            fail("cannot read trace '{}': {}", path_, error.what());
+        }
+    }
+
+    bool keep(int depth, json::parse_event_t event, json& value) {
+        using Event = json::parse_event_t;
+        if (depth == 1 && event == Event::key)
+            in_events_ = value == "traceEvents";
+        if (depth != 2 || !in_events_)
+            return true;
+        if (event == Event::object_end) {
+            read_event({path_, value, fmt::format("traceEvents[{}]", index_++)});
+            return false;
+        }
+        if (event == Event::value || event == Event::array_start)
+            fail("trace '{}': traceEvents[{}]: expected an object, got {}", path_, index_, value.type_name());
+        return true;
+    }
+
+    void read_event(const Place& place) {
+        const std::string phase = place.text("ph");
+        if (phase == "X")
+            read_slice(place.object_at("args"));
+        else if (phase == "C" && place.text("name") == "memory")
+            read_counter(place);
+    }
+
+    void read_slice(const Place& args) {
+        const std::string letters = args.text("op");
+        const std::optional<Op> op = op_from(letters);
+        if (!op)
+            args.reject("op", "unknown operation '{}'", letters);
+        TraceEvent event{args.small("step"), args.small("device"), args.small("rank"), Task{*op, 0, 0}, 0, 0, 0, -1};
+        event.task.stage = args.small("stage");
+        event.task.microbatch = args.small("microbatch");
+        event.task.slice = args.small("slice");
+        event.task.peer = args.small("peer", -1);
+        event.task.with_next = args.object.contains("with_next") && args.flag("with_next");
+        event.start = args.integer("start_ns", 0, kMaxTime);
+        event.end = args.integer("end_ns", 0, kMaxTime);
+        if (event.end < event.start)
+            args.reject("end_ns", "the event ends {} ns before it starts", event.start - event.end);
+        event.bytes = args.integer("bytes", 0, kMaxTime);
+        event.version = args.small("version", -1);
+        trace_.events.push_back(event);
+        places_.push_back(index_ - 1);
+    }
+
+    void read_counter(const Place& place) {
+        MemorySample sample{place.small("step"), place.small("pid"), place.integer("time_ns", 0, kMaxTime), {}};
+        const Place args = place.object_at("args");
+        for (int kind = 0; kind < kMemoryKinds; ++kind)
+            sample.use[kind] = args.integer(name_of(static_cast<MemoryKind>(kind)).data(), 0, kMaxTime / kMemoryKinds);
+        trace_.memory.push_back(sample);
+        sample_places_.push_back(index_ - 1);
+    }
+
+    // The header may stand behind the events.
+    void check_devices() const {
+        for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+            const TraceEvent& event = trace_.events[i];
+            if (event.device >= trace_.devices)
+                fail("trace '{}': traceEvents[{}].args.device: {}, but the trace has {} devices", path_, places_[i],
+                     event.device, trace_.devices);
+            if (event.task.stage >= trace_.stages)
+                fail("trace '{}': traceEvents[{}].args.stage: {}, but the trace has {} stages", path_, places_[i],
+                     event.task.stage, trace_.stages);
+        }
+        for (std::size_t i = 0; i < trace_.memory.size(); ++i)
+            if (trace_.memory[i].device >= trace_.devices)
+                fail("trace '{}': traceEvents[{}].pid: {}, but the trace has {} devices", path_, sample_places_[i],
+                     trace_.memory[i].device, trace_.devices);
+    }
+
+    const std::string& path_;
+    Trace trace_;
+    bool in_events_ = false;
+    std::size_t index_ = 0;                            // in traceEvents
+    std::vector<std::size_t> places_, sample_places_;  // of events and samples in traceEvents
+};
+
+}  // namespace
+
+Trace read_trace(const std::string& path) { return Reader(path).read(); }
+
+}  // namespace pw

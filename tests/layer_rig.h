@@ -1,0 +1,158 @@
+// One layer with a kernel and its own aligned buffers: what the layer tests and the bench drive.
+#pragma once
+
+#include "exec/kernels.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+class AlignedBytes {
+public:
+    explicit AlignedBytes(Bytes size, unsigned char fill = 0xff)  // 0xff...: NaN in every float
+        : size_(size), data_(new (std::align_val_t{64}) std::byte[static_cast<std::size_t>(size)]) {
+        std::memset(data_.get(), fill, static_cast<std::size_t>(size));
+    }
+    std::byte* get() const { return data_.get(); }
+    Bytes size() const { return size_; }
+
+private:
+    struct Free {
+        void operator()(std::byte* data) const { ::operator delete[](data, std::align_val_t{64}); }
+    };
+    Bytes size_;
+    std::unique_ptr<std::byte[], Free> data_;
+};
+
+inline std::vector<float> random_values(std::int64_t count, unsigned seed, float spread = 1) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<float> uniform(-spread, spread);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    std::ranges::generate(values, [&] { return uniform(engine); });
+    return values;
+}
+
+inline Layer make_layer(LayerKind kind, Dims input, int outputs, int kernel = 1, int stride = 1, int padding = 0,
+                        bool relu = false) {
+    Layer layer{.name = "tested", .kind = kind, .input = input, .output = input};
+    layer.kernel = kernel;
+    layer.stride = stride;
+    layer.padding = padding;
+    layer.relu = relu;
+    const auto pooled = [&](int extent) { return (extent + 2 * padding - kernel) / stride + 1; };
+    if (kind == LayerKind::Convolution || kind == LayerKind::MaxPool)
+        layer.output = {outputs, pooled(input.height), pooled(input.width)};
+    if (kind == LayerKind::AveragePool || kind == LayerKind::Linear)
+        layer.output = {outputs, 1, 1};
+    if (kind == LayerKind::CrossEntropy)
+        layer.output = {1, 1, 1};
+    return layer;
+}
+
+class LayerRig {
+public:
+    LayerRig(const HostKernels& kernels, Layer tested, int samples_, bool reads_data = false)
+        : layer(std::move(tested)),
+          samples(samples_),
+          kernel(kernels.make(layer, samples, reads_data)),
+          sizes(kernel->bytes()),
+          output(sizes.output),
+          weights(sizes.weights),
+          weight_gradient(sizes.weights),
+          statistics(sizes.statistics),
+          saved(sizes.saved_until_input),
+          kept(sizes.kept_until_weight),
+          output_gradient(sizes.output),
+          scratch(sizes.scratch) {
+        for (int k = 0; k < (layer.kind == LayerKind::Add ? 2 : 1); ++k) {
+            inputs.emplace_back(kernels.data_bytes(layer.input, samples), 0);
+            input_gradients.emplace_back(kernels.data_bytes(layer.input, samples));
+        }
+        for (std::size_t k = 0; k < inputs.size(); ++k) {
+            input_pointers_.push_back(inputs[k].get());
+            gradient_pointers_.push_back(input_gradients[k].get());
+        }
+        for (int n = 0; n < samples; ++n)
+            labels.push_back((3 * n + 1) % layer.input.channels);
+    }
+
+    // Random inputs, parameters and output gradient, the same for every backend.
+    void fill(unsigned seed) {
+        for (std::size_t k = 0; k < inputs.size(); ++k)
+            kernel->fill_input(random_values(samples * layer.input.elements(), seed + 10 + static_cast<unsigned>(k)),
+                               inputs[k].get());
+        std::vector<std::vector<float>> values;
+        for (const ParameterShape& shape : parameters_of(layer)) {
+            values.push_back(random_values(shape.elements(), seed + 20 + static_cast<unsigned>(values.size())));
+            if (!shape.trained)
+                std::ranges::transform(values.back(), values.back().begin(), [](float v) { return 1.5f + v; });
+        }
+        kernel->load(values, weights.get(), statistics.get());
+        fill_gradient(random_values(output_elements(), seed + 30));
+    }
+
+    void fill_gradient(const std::vector<float>& values) { kernel->fill_output(values, output_gradient.get()); }
+
+    std::int64_t output_elements() const {
+        return layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
+    }
+
+    LayerArgs args(bool accumulate = false) {
+        LayerArgs all;
+        all.inputs = input_pointers_;
+        all.output = output.get();
+        all.weights = weights.get();
+        all.statistics = statistics.get();
+        all.saved = saved.get();
+        all.kept = kept.get();
+        all.output_gradient = output_gradient.get();
+        all.input_gradients = gradient_pointers_;
+        all.weight_gradient = weight_gradient.get();
+        all.accumulate = accumulate;
+        all.scratch = scratch.get();
+        all.labels = labels;
+        all.loss_scale = loss_scale;
+        all.loss = &loss;
+        return all;
+    }
+
+    void forward(bool save = true) { kernel->forward(args(), save); }
+    void backward(bool accumulate = false) {
+        kernel->backward_input(args(accumulate));
+        kernel->backward_weight(args(accumulate));
+    }
+
+    // Plain layouts.
+    std::vector<float> plain_output() const { return kernel->read_output(output.get()); }
+    std::vector<float> plain_input_gradient(std::size_t k) const {
+        return kernel->read_input(input_gradients[k].get());
+    }
+    std::vector<std::vector<float>> parameters() const { return kernel->store(weights.get(), statistics.get()); }
+    std::vector<std::vector<float>> parameter_gradients() const {
+        auto all = kernel->store(weight_gradient.get(), statistics.get());
+        all.resize(std::min<std::size_t>(all.size(), 2));  // batch norm: without the running averages
+        return all;
+    }
+
+    Layer layer;
+    int samples;
+    std::unique_ptr<LayerKernel> kernel;
+    LayerBytes sizes;
+    std::vector<AlignedBytes> inputs, input_gradients;
+    AlignedBytes output, weights, weight_gradient, statistics, saved, kept, output_gradient, scratch;
+    std::vector<int> labels;
+    double loss = 0, loss_scale = 0.25;
+
+private:
+    std::vector<const std::byte*> input_pointers_;
+    std::vector<std::byte*> gradient_pointers_;
+};
+
+}  // namespace pw

@@ -1,0 +1,133 @@
+// The reference kernels in double against central differences: the derivative of <p, output> for a
+// random p (of the loss itself for cross-entropy) by every input and every trained parameter.
+#include "tests/layer_rig.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+
+namespace pw {
+namespace {
+
+std::span<double> doubles(const AlignedBytes& block) {
+    return {reinterpret_cast<double*>(block.get()), static_cast<std::size_t>(block.size()) / sizeof(double)};
+}
+
+double functional(LayerRig& rig) {
+    rig.forward(false);
+    if (rig.layer.kind == LayerKind::CrossEntropy)
+        return rig.loss * rig.loss_scale;
+    double sum = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rig.output_elements()); ++i)
+        sum += doubles(rig.output)[i] * doubles(rig.output_gradient)[i];
+    return sum;
+}
+
+double central_difference(LayerRig& rig, double& place) {
+    constexpr double kStep = 1e-6;
+    const double before = place;
+    place = before + kStep;
+    const double above = functional(rig);
+    place = before - kStep;
+    const double below = functional(rig);
+    place = before;
+    return (above - below) / (2 * kStep);
+}
+
+void expect_derivative(LayerRig& rig, const AlignedBytes& place, const AlignedBytes& gradient, std::int64_t count,
+                       const std::string& what) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        const double expected = central_difference(rig, doubles(place)[i]);
+        ASSERT_NEAR(doubles(gradient)[i], expected, 1e-7 * (1 + std::abs(expected))) << what << " " << i;
+    }
+}
+
+struct Case {
+    std::string name;
+    Layer layer;
+    int samples;
+};
+
+class ReferenceLayers : public testing::TestWithParam<Case> {};
+
+TEST_P(ReferenceLayers, GradientsAreDerivatives) {
+    LayerRig rig(reference_kernels_double(), GetParam().layer, GetParam().samples);
+    rig.fill(1);
+    rig.forward();
+    rig.backward();
+    const std::int64_t inputs = rig.samples * rig.layer.input.elements();
+    for (std::size_t k = 0; k < rig.inputs.size(); ++k)
+        expect_derivative(rig, rig.inputs[k], rig.input_gradients[k], inputs, "input");
+    std::int64_t trained = 0;
+    for (const ParameterShape& shape : parameters_of(rig.layer))
+        trained += shape.trained ? shape.elements() : 0;
+    expect_derivative(rig, rig.weights, rig.weight_gradient, trained, "parameter");
+}
+
+const Dims kSmall{3, 5, 6};
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ReferenceLayers,
+    testing::Values(Case{"Convolution1x1", make_layer(LayerKind::Convolution, {4, 3, 3}, 5), 2},
+                    Case{"Convolution3x3", make_layer(LayerKind::Convolution, kSmall, 4, 3, 1, 1), 2},
+                    Case{"Convolution3x3Stride2", make_layer(LayerKind::Convolution, kSmall, 2, 3, 2, 1), 2},
+                    Case{"Convolution1x1Stride2", make_layer(LayerKind::Convolution, {3, 6, 5}, 2, 1, 2, 0), 2},
+                    Case{"Convolution7x7Stride2", make_layer(LayerKind::Convolution, {2, 9, 8}, 2, 7, 2, 3), 1},
+                    Case{"ConvolutionOnePixel", make_layer(LayerKind::Convolution, {3, 1, 1}, 2, 3, 1, 1), 3},
+                    Case{"BatchNorm", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3), 3},
+                    Case{"BatchNormRelu", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3, 1, 1, 0, true), 3},
+                    Case{"BatchNormOnePixel", make_layer(LayerKind::BatchNorm, {4, 1, 1}, 4), 5},
+                    Case{"Relu", make_layer(LayerKind::Relu, kSmall, 3), 2},
+                    Case{"Add", make_layer(LayerKind::Add, kSmall, 3), 2},
+                    Case{"AddRelu", make_layer(LayerKind::Add, kSmall, 3, 1, 1, 0, true), 2},
+                    Case{"MaxPool", make_layer(LayerKind::MaxPool, {2, 7, 6}, 2, 3, 2, 1), 2},
+                    Case{"MaxPool2x2", make_layer(LayerKind::MaxPool, {2, 6, 4}, 2, 2, 2, 0), 2},
+                    Case{"AveragePool", make_layer(LayerKind::AveragePool, {4, 3, 5}, 4), 2},
+                    Case{"Linear", make_layer(LayerKind::Linear, {3, 2, 2}, 5), 3},
+                    Case{"CrossEntropy", make_layer(LayerKind::CrossEntropy, {7, 1, 1}, 1), 4}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(ReferenceMaxPool, GivesATieToTheFirst) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::MaxPool, {1, 2, 2}, 1, 2, 2, 0), 1);
+    rig.fill(1);
+    rig.kernel->fill_input({1, 2, 2, 2}, rig.inputs[0].get());
+    rig.fill_gradient({5});
+    rig.forward();
+    rig.backward();
+    EXPECT_EQ(rig.plain_output(), std::vector<float>{2});
+    EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0, 5, 0, 0}));
+}
+
+TEST(ReferenceBatchNorm, AveragesTheBatchStatistics) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::BatchNorm, {1, 1, 2}, 1), 2);
+    rig.fill(1);
+    rig.kernel->load({{1}, {0}, {10}, {20}}, rig.weights.get(), rig.statistics.get());
+    rig.kernel->fill_input({1, 2, 3, 6}, rig.inputs[0].get());  // mean 3, unbiased variance 14 / 3
+    rig.forward(false);
+    EXPECT_EQ(rig.parameters()[2], std::vector<float>{10});
+    rig.forward(true);
+    EXPECT_FLOAT_EQ(rig.parameters()[2][0], 0.9f * 10 + 0.1f * 3);
+    EXPECT_FLOAT_EQ(rig.parameters()[3][0], 0.9f * 20 + 0.1f * 14 / 3);
+}
+
+TEST(ReferenceCrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 3);
+    rig.kernel->fill_input(std::vector<float>(30, 2.5f), rig.inputs[0].get());
+    rig.forward();
+    EXPECT_NEAR(rig.loss, 3 * std::log(10.0), 1e-12);
+}
+
+TEST(ReferenceUpdate, IsMomentumSgd) {
+    std::vector<float> w(16, 1), g(16, 0.5f), v(16, 2), next(16);
+    const Sgd sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.2};
+    const auto bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
+    reference_kernels().update(sgd, bytes(w), bytes(g), bytes(v), bytes(next), 64);
+    EXPECT_FLOAT_EQ(v[3], 0.9f * 2 + 0.5f + 0.2f);
+    EXPECT_FLOAT_EQ(next[15], 1 - 0.1f * v[3]);
+    EXPECT_EQ(w[0], 1);
+    reference_kernels().add(bytes(g), bytes(w), 64);
+    EXPECT_EQ(w[7], 1.5f);
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,190 @@
+// Laws that every schedule keeps, and how broken plans are told.
+#include "schedules/buffers.h"
+#include "schedules/passes.h"
+#include "schedules/schedule.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace pw {
+namespace {
+
+Shape chain(int p, int m) {
+    Shape shape;
+    shape.devices = shape.stages = p;
+    shape.microbatches = m;
+    return shape;
+}
+
+std::string error_of(const Plan& plan, ExitCode code) {
+    try {
+        check(plan);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code) << error.what();
+        return error.what();
+    }
+    ADD_FAILURE() << "accepted:\n" << print(plan);
+    return "";
+}
+
+TEST(Schedules, OrderOfOneForwardOneBackward) {
+    const auto row = [](int device) {
+        std::string text;
+        for (const Task& task : schedule_named("1F1B").order(chain(4, 8), device, {}))
+            text += std::string(letters_of(task.op)) + std::to_string(task.microbatch);
+        return text;
+    };
+    EXPECT_EQ(row(0), "F0F1F2F3B0F4B1F5B2F6B3F7B4B5B6B7");
+    EXPECT_EQ(row(1), "F0F1F2B0F3B1F4B2F5B3F6B4F7B5B6B7");
+    EXPECT_EQ(row(2), "F0F1B0F2B1F3B2F4B3F5B4F6B5F7B6B7");
+    EXPECT_EQ(row(3), "F0B0F1B1F2B2F3B3F4B4F5B5F6B6F7B7");
+}
+
+// make_plan checks: complete, ordered, free of deadlock. Also fewer micro-batches than stages.
+TEST(Schedules, EveryShapeMakesAProvenPlan) {
+    for (const Schedule& schedule : schedules())
+        for (int p = 1; p <= 16; ++p)
+            for (int m : {1, 2, 3, 5, 8, 16, 33, 64}) {
+                const Plan plan = make_plan(schedule, chain(p, m));
+                std::size_t compute = 0;
+                for (const auto& order : plan.order)
+                    for (const Task& task : order)
+                        compute += is_compute(task.op);
+                EXPECT_EQ(compute, std::size_t(2) * p * m) << schedule.name;
+            }
+}
+
+TEST(Schedules, UnknownNameListsTheLegalOnes) {
+    try {
+        schedule_named("2f2b");
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("gpipe, 1f1b"), std::string::npos);
+    }
+}
+
+TEST(Schedules, LifoDrainsTheLastMicroBatchFirst) {
+    const Plan plan = make_plan(schedule_named("gpipe"), chain(2, 3), {true});
+    std::string text;
+    for (const Task& task : plan.order[1])
+        text += print(task) + ' ';
+    EXPECT_EQ(text,
+              "1RECV_F0<0 1F0 1RECV_F1<0 1F1 1RECV_F2<0 1F2 1B2 1SEND_B2>0 1B1 1SEND_B1>0 1B0 1SEND_B0>0 1U2 ");
+}
+
+TEST(Schedules, SkipsAreSentDirectly) {
+    Shape shape = chain(3, 2);
+    shape.edges = {{0, 1}, {0, 2}, {1, 2}};
+    const Plan plan = make_plan(schedule_named("1f1b"), shape);
+    const std::vector<Task> inputs = inputs_of({Op::Forward, 2, 1}, plan);
+    ASSERT_EQ(inputs.size(), 2u);
+    EXPECT_EQ(print(inputs[0]), "2RECV_F1<0");
+    EXPECT_EQ(print(inputs[1]), "2RECV_F1<1");
+}
+
+TEST(Schedules, SeveralStagesOnOneDeviceExchangeNothing) {
+    Shape shape = chain(4, 3);
+    shape.devices = 1;
+    const Plan plan = make_plan(schedule_named("gpipe"), shape);
+    for (const Task& task : plan.order[0])
+        EXPECT_FALSE(is_transfer(task.op)) << print(task);
+}
+
+TEST(Check, NamesDeviceStepTaskAndMissingInput) {
+    Plan plan = make_plan(schedule_named("1f1b"), chain(2, 8));
+    std::vector<Task>& order = plan.order[0];
+    const auto find = [&](const Task& task) { return std::find(order.begin(), order.end(), task); };
+    std::rotate(order.begin(), find({Op::Backward, 0, 7}), find({Op::Backward, 0, 7}) + 1);
+    EXPECT_EQ(error_of(plan, ExitCode::BadInput),
+              "plan '1f1b': device 0 waits forever at step 0: 0B7 needs 0F7, which no device runs before it");
+}
+
+TEST(Check, NamesAMissingTask) {
+    Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
+    std::erase(plan.order[1], Task{Op::Backward, 1, 1});
+    std::erase(plan.order[1], Task{Op::SendBackward, 1, 1, 0, 0});
+    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("0RECV_B1<1 needs 1SEND_B1>0, which no device runs"),
+              std::string::npos);
+}
+
+TEST(Check, NamesADoubledTask) {
+    Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
+    plan.order[0].push_back({Op::Forward, 0, 1});
+    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("0F1 stands twice"), std::string::npos);
+}
+
+TEST(Check, NamesAnUnpairedSend) {
+    Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
+    std::erase(plan.order[1], Task{Op::RecvForward, 1, 1, 0, 0});
+    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("1RECV_F1<0"), std::string::npos);
+}
+
+TEST(Check, NamesATaskOutsideTheShape) {
+    Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
+    plan.order[1].push_back({Op::Forward, 1, 2});
+    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("1F2 is not a task of this device"), std::string::npos);
+}
+
+// Receives in another order than the sends: under rendezvous neither end can go first.
+TEST(Check, ProvesADeadlockOfCrossedReceives) {
+    Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
+    std::vector<Task>& order = plan.order[1];
+    const Task second{Op::RecvForward, 1, 1, 0, 0};
+    std::erase(order, second);
+    order.insert(order.begin(), second);
+    const std::string message = error_of(plan, ExitCode::Infeasible);
+    EXPECT_NE(message.find("deadlocks: "), std::string::npos);
+    EXPECT_NE(message.find("SEND_F"), std::string::npos);
+}
+
+Costs some_costs(int stages) {
+    Costs costs;
+    costs.stage.resize(static_cast<std::size_t>(stages));
+    for (int stage = 0; stage < stages; ++stage) {
+        costs.bytes.push_back({1024, 64, 0, 256, 128, 0, 512});
+        if (stage > 0)
+            costs.edges.push_back({stage - 1, stage, 192, 192, stage % 2 == 0, true, false});
+    }
+    costs.sent_copies = true;
+    return costs;
+}
+
+// No two buffers that live together share a byte, and the arena holds the peak.
+TEST(Buffers, PackWithoutOverlap) {
+    for (const Schedule& schedule : schedules())
+        for (int p : {1, 2, 5})
+            for (int m : {1, 4, 9}) {
+                const Plan plan = make_plan(schedule, chain(p, m));
+                const auto buffers = buffers_of(plan, some_costs(p), versions_of(plan));
+                const Packing packing = pack(buffers, p);
+                for (std::size_t a = 0; a < buffers.size(); ++a)
+                    for (std::size_t b = a + 1; b < buffers.size(); ++b) {
+                        const Buffer &x = buffers[a], &y = buffers[b];
+                        if (x.device != y.device || x.last < y.first || y.last < x.first)
+                            continue;
+                        EXPECT_TRUE(packing.offset[a] + x.bytes <= packing.offset[b] ||
+                                    packing.offset[b] + y.bytes <= packing.offset[a]);
+                    }
+                for (int device = 0; device < p; ++device)
+                    EXPECT_GE(packing.arena[device], total(peak_of(memory_of(plan, buffers)[device])));
+            }
+}
+
+TEST(Buffers, StashedWeightsAreCharged) {
+    const Plan plan = make_plan(schedule_named("pipedream"), chain(4, 20));
+    const auto memory = memory_of(plan, buffers_of(plan, some_costs(4), versions_of(plan)));
+    for (int device = 0; device < 4; ++device)
+        EXPECT_EQ(peak_of(memory[device])[static_cast<int>(MemoryKind::StashedWeights)], 1024 * (3 - device));
+}
+
+TEST(Buffers, MemoryReturnsToTheBaseline) {
+    const Plan plan = make_plan(schedule_named("1f1b"), chain(3, 6));
+    const auto memory = memory_of(plan, buffers_of(plan, some_costs(3), versions_of(plan)));
+    for (const auto& device : memory)
+        EXPECT_EQ(device.back()[static_cast<int>(MemoryKind::Activations)], 0);
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,172 @@
+#include "viz/files.h"
+
+#include "workloads/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+
+extern char** environ;
+
+namespace pw {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffixes[] = {".svg", ".png", ".pdf", ".html", ".txt", ".json"};
+
+std::string name_in_folder(const std::string& file) { return fs::path(file).filename().string(); }
+
+// What gnuplot wrote to its error stream, and its exit status.
+struct Outcome {
+    int status = 0;
+    std::string errors;
+};
+
+std::string read_all(int descriptor) {
+    std::string text;
+    char buffer[4096];
+    for (;;) {
+        const ssize_t got = read(descriptor, buffer, sizeof buffer);
+        if (got > 0)
+            text.append(buffer, static_cast<std::size_t>(got));
+        else if (got == 0 || errno != EINTR)
+            return text;
+    }
+}
+
+// Runs in the script's folder, without the user's start-up files: same script, same picture.
+Outcome run_script(const std::string& folder, const std::string& script) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(errno));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    const std::string path = "./" + script;
+    const char* arguments[] = {"gnuplot", "-d", path.c_str(), nullptr};
+    pid_t child = 0;
+    const int failed = posix_spawnp(&child, "gnuplot", &actions, nullptr, const_cast<char**>(arguments), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (failed != 0) {
+        close(ends[0]);
+        if (failed == ENOENT)
+            fail_with(ExitCode::RunFailed,
+                      "gnuplot not found; apt-get install gnuplot-nox, or write .html or .txt, which need none "
+                      "(script and data are kept: {})",
+                      (fs::path(folder) / script).string());
+        fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(failed));
+    }
+    Outcome outcome;
+    outcome.errors = read_all(ends[0]);
+    close(ends[0]);
+    while (waitpid(child, &outcome.status, 0) < 0 && errno == EINTR) {
+    }
+    return outcome;
+}
+
+}  // namespace
+
+Format format_of(const std::string& file) {
+    const std::string suffix = fs::path(file).extension().string();
+    const auto* const found = std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix);
+    if (found == std::end(kSuffixes))
+        fail("cannot plot to '{}': the suffix must be one of .svg .png .pdf .html .txt .json", file);
+    if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
+        fail("cannot plot to '{}': the name has control characters", file);
+    return static_cast<Format>(found - std::begin(kSuffixes));
+}
+
+void write_file(const std::string& file, std::string_view text) {
+    std::FILE* out = std::fopen(file.c_str(), "wb");
+    const bool written = out && std::fwrite(text.data(), 1, text.size(), out) == text.size();
+    const bool closed = out && std::fclose(out) == 0;
+    if (!written || !closed)
+        fail_with(ExitCode::RunFailed, "cannot write '{}': {}", file, std::strerror(errno));
+}
+
+std::string gnuplot_quoted(std::string_view text) {
+    std::string quoted = "'";
+    for (const char c : text) {
+        if (c == '\'')
+            quoted += '\'';
+        quoted += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    }
+    return quoted + "'";
+}
+
+std::string gnuplot_output(const std::string& file, int width, int height) {
+    std::string text = "set encoding utf8\n";
+    const std::string_view font = "noenhanced font 'sans-serif,11'";
+    switch (format_of(file)) {
+        case Format::Png:  // twice the size: sharp on dense screens; a point is 4/3 of a pixel
+            text += fmt::format(
+                "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
+                "    set terminal pngcairo {} size {},{} fontscale 1.5 linewidth 2\n}} else {{\n"
+                "    set terminal png {} size {},{}\n}}\n",
+                font, 2 * width, 2 * height, font, width, height);
+            break;
+        case Format::Pdf:  // a pixel is a point
+            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 1 linewidth 1\n", font,
+                                width / 72.0, height / 72.0);
+            break;
+        default:
+            text += fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", font, width, height);
+    }
+    return text + fmt::format("set output {}\n", gnuplot_quoted(name_in_folder(file)));
+}
+
+std::string gnuplot_bold(const std::string& file) {
+    return format_of(file) == Format::Svg ? "sans-serif bold" : "sans-serif:Bold";
+}
+
+std::string gnuplot_data(const std::string& file) { return gnuplot_quoted(name_in_folder(file) + ".dat"); }
+
+void run_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
+    write_file(file + ".dat", data);
+    write_file(file + ".gp", script);
+    const fs::path folder = fs::path(file).parent_path();
+    const Outcome outcome = run_script(folder.empty() ? "." : folder.string(), name_in_folder(file) + ".gp");
+    if (outcome.status != 0)
+        fail_with(ExitCode::RunFailed, "gnuplot failed on '{}.gp':\n{}", file,
+                  outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
+}
+
+std::string html_escaped(std::string_view text) {
+    std::string escaped;
+    for (const char c : text) {
+        switch (c) {
+            case '<':
+                escaped += "&lt;";
+                break;
+            case '>':
+                escaped += "&gt;";
+                break;
+            case '&':
+                escaped += "&amp;";
+                break;
+            case '"':
+                escaped += "&quot;";
+                break;
+            default:
+                escaped += c;
+        }
+    }
+    return escaped;
+}
+
+}  // namespace pw

@@ -1,0 +1,196 @@
+#include "viz/picture.h"
+
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <set>
+
+namespace pw {
+
+namespace {
+
+constexpr int kMaxDevices = 256;
+constexpr int kMaxLanes = 6;  // what overlaps more is drawn one on the other
+
+int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
+
+int chunk_of(const Trace& trace, const TraceEvent& event) {
+    if (event.device >= static_cast<int>(trace.stages_of.size()))
+        return 0;
+    const std::vector<int>& stages = trace.stages_of[event.device];
+    const auto found = std::find(stages.begin(), stages.end(), event.task.stage);
+    return found == stages.end() ? 0 : static_cast<int>(found - stages.begin());
+}
+
+void check(const Panel& panel) {
+    if (!panel.trace)
+        fail("panel '{}' has no trace", panel.title);
+    const Trace& trace = *panel.trace;
+    if (trace.events.empty())
+        fail("panel '{}': the trace has no events to draw", panel.title);
+    if (trace.devices > kMaxDevices)
+        fail("panel '{}': a picture shows up to {} devices, the trace has {}; write .json and open it in Perfetto",
+             panel.title, kMaxDevices, trace.devices);
+    for (const TraceEvent& event : trace.events)
+        if (event.device < 0 || event.device >= trace.devices || event.end < event.start)
+            fail("panel '{}': event {} on device {} from {} to {} ns does not fit a trace of {} devices", panel.title,
+                 print(event.task), event.device, event.start, event.end, trace.devices);
+}
+
+bool has_several_versions(const Trace& trace) {
+    std::set<int> versions;
+    for (const TraceEvent& event : trace.events)
+        if (is_compute(event.task.op) && event.version >= 0)
+            versions.insert(event.version);
+    return versions.size() > 1;
+}
+
+Timeline timeline_of(const Panel& panel) {
+    check(panel);
+    const Trace& trace = *panel.trace;
+    Timeline timeline;
+    timeline.title = panel.title;
+    timeline.name = trace.label.empty() ? panel.title : trace.label;
+    timeline.has_versions = has_several_versions(trace);
+    for (int device = 0; device < trace.devices; ++device)
+        timeline.rows.push_back({device, device_label(trace, device, " · ", ""), {}, {}, {}});
+    for (const std::vector<int>& stages : trace.stages_of)
+        timeline.chunks = std::max(timeline.chunks, static_cast<int>(stages.size()));
+
+    Ns begin = std::numeric_limits<Ns>::max(), end = 0;
+    for (const TraceEvent& event : trace.events) {
+        begin = std::min(begin, event.start);
+        end = std::max(end, event.end);
+    }
+    timeline.length = end - begin;
+    // Tasks that touch by a rounding of clocks do not overlap.
+    const std::vector<int> lanes = lanes_of(trace, row_of, timeline.length / 2000);
+    for (std::size_t i = 0; i < trace.events.size(); ++i) {
+        const TraceEvent& event = trace.events[i];
+        const bool transfer = is_transfer(event.task.op);
+        const int lane = std::min(lanes[i], kMaxLanes - 1);
+        Row& row = timeline.rows[event.device];
+        (transfer ? row.transfers : row.tasks)
+            .push_back({&event, event.start - begin, event.end - begin, chunk_of(trace, event), lane});
+        timeline.has_transfers = timeline.has_transfers || transfer;
+        if (!transfer)
+            timeline.lanes = std::max(timeline.lanes, lane + 1);
+    }
+    for (const MemorySample& sample : trace.memory)
+        if (sample.device >= 0 && sample.device < trace.devices)
+            timeline.rows[sample.device].memory.emplace_back(std::clamp<Ns>(sample.time - begin, 0, timeline.length),
+                                                             total(sample.use));
+    return timeline;
+}
+
+// Predicted curves are dashed beside measured ones; of two alike the later ones are.
+void choose_dashes(std::vector<Timeline>& timelines) {
+    const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };
+    const bool alike = std::all_of(timelines.begin(), timelines.end(), same);
+    for (std::size_t i = 0; i < timelines.size(); ++i) {
+        timelines[i].dashed = alike ? i > 0 : timelines[i].name == "predicted";
+        if (alike && timelines.size() > 1)
+            timelines[i].name = fmt::format("panel {}", i + 1);
+    }
+}
+
+Colour mix(Colour from, Colour to, double part) {
+    Colour mixed = 0;
+    for (const int shift : {16, 8, 0}) {
+        const double a = (from >> shift) & 0xff, b = (to >> shift) & 0xff;
+        mixed |= static_cast<Colour>(a + (b - a) * part + 0.5) << shift;
+    }
+    return mixed;
+}
+
+}  // namespace
+
+Picture picture_of(const std::vector<Panel>& panels) {
+    if (panels.empty())
+        fail("there is no trace to draw");
+    Picture picture;
+    for (const Panel& panel : panels) {
+        picture.timelines.push_back(timeline_of(panel));
+        picture.length = std::max(picture.length, picture.timelines.back().length);
+        for (const Row& row : picture.timelines.back().rows)
+            for (const auto& [time, bytes] : row.memory)
+                picture.memory = std::max(picture.memory, bytes);
+    }
+    choose_dashes(picture.timelines);
+    picture.time = time_unit_for(picture.length);
+    picture.bytes = bytes_unit_for(picture.memory);
+    return picture;
+}
+
+Unit time_unit_for(Ns length) {
+    if (length < 2'000)
+        return {"ns", 1};
+    if (length < 2'000'000)
+        return {"us", 1e3};
+    if (length < 20'000'000'000)
+        return {"ms", 1e6};
+    return {"s", 1e9};
+}
+
+Unit bytes_unit_for(Bytes size) {
+    constexpr std::string_view kNames[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t i = 0;
+    double unit = 1;
+    for (; i + 1 < std::size(kNames) && static_cast<double>(size) >= 1.5 * 1024 * unit; ++i)
+        unit *= 1024;
+    return {kNames[i], unit};
+}
+
+std::string hex(Colour colour) { return fmt::format("#{:06x}", colour); }
+
+// Blue, orange, teal and lime differ in lightness too: they stay apart for the colour-blind and in grey.
+Colour colour_of(Op op, int chunk, int chunks) {
+    constexpr std::array<Colour, 11> kColours = {0x2f6db5, 0xf2a03d, 0x0b8a7d, 0xa9d46a, 0xbfe0f7, 0x7d8590,
+                                                 0x9a6bb5, 0x79a9dd, 0x79a9dd, 0xe3975a, 0xe3975a};
+    const Colour colour = kColours[static_cast<std::size_t>(op)];
+    if (is_transfer(op) || chunks <= 1)
+        return colour;
+    return mix(colour, 0xffffff, 0.6 * chunk / (chunks - 1));
+}
+
+Colour text_colour_on(Colour background) {
+    const double light =
+        0.299 * ((background >> 16) & 0xff) + 0.587 * ((background >> 8) & 0xff) + 0.114 * (background & 0xff);
+    return light > 140 ? 0x1f2328 : 0xffffff;
+}
+
+// Along viridis without its lightest end.
+Colour curve_colour(int device, int devices) {
+    constexpr Colour kStops[] = {0x440154, 0x3b528b, 0x21918c, 0x5ec962, 0xd8c51f};
+    const double at = devices <= 1 ? 1.0 : 4.0 * device / (devices - 1);
+    const int stop = std::min(static_cast<int>(at), 3);
+    return mix(kStops[stop], kStops[stop + 1], at - stop);
+}
+
+std::string_view words_of(Op op) {
+    constexpr std::string_view kWords[] = {
+        "forward",      "backward",         "backward (inputs)",   "backward (weights)", "recompute",        "update",
+        "gradient sum", "send activations", "receive activations", "send gradients",     "receive gradients"};
+    return kWords[static_cast<std::size_t>(op)];
+}
+
+std::vector<Op> legend_of(const Picture& picture) {
+    std::set<Op> ops;
+    for (const Timeline& timeline : picture.timelines)
+        for (const Row& row : timeline.rows) {
+            for (const Box& box : row.tasks)
+                ops.insert(box.event->task.op);
+            for (const Box& box : row.transfers) {
+                const Op op = box.event->task.op;
+                ops.insert(op == Op::RecvForward ? Op::SendForward : op == Op::RecvBackward ? Op::SendBackward : op);
+            }
+        }
+    return {ops.begin(), ops.end()};
+}
+
+}  // namespace pw

@@ -1,0 +1,70 @@
+// What every kind of picture of traces draws: boxes in rows on one time axis, colours, curves. All
+// times are from the start of their own trace.
+#pragma once
+
+#include "viz/plot.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+struct Box {
+    const TraceEvent* event;
+    Ns start, end;
+    int chunk;  // which of its device's stages, from 0
+    int lane;   // tasks that overlap others of their device stand in further lanes
+};
+
+struct Row {
+    int device;
+    std::string label;
+    std::vector<Box> tasks, transfers;
+    std::vector<std::pair<Ns, Bytes>> memory;  // in total, from then on
+};
+
+struct Timeline {
+    std::string title;
+    std::string name;  // short, for the legend of curves
+    Ns length = 0;
+    int lanes = 1;   // of the device with most
+    int chunks = 1;  // of the device with most
+    bool has_versions = false;
+    bool has_transfers = false;
+    bool dashed = false;  // curves
+    std::vector<Row> rows;
+};
+
+struct Unit {
+    std::string_view name;
+    double size;  // in ns or bytes
+};
+
+struct Picture {
+    std::vector<Timeline> timelines;
+    Ns length = 1;     // of the longest
+    Bytes memory = 0;  // of the largest sample; 0 without samples
+    Unit time, bytes;  // that suit both
+};
+
+// Throws Error (BadInput) when there is nothing to draw or too much.
+Picture picture_of(const std::vector<Panel>& panels);
+
+Unit time_unit_for(Ns length);
+Unit bytes_unit_for(Bytes size);
+
+using Colour = std::uint32_t;    // 0xrrggbb
+std::string hex(Colour colour);  // "#rrggbb"
+// Further stages of a device are drawn in lighter shades.
+Colour colour_of(Op op, int chunk, int chunks);
+Colour text_colour_on(Colour background);
+Colour curve_colour(int device, int devices);
+// "forward", "backward (weights)", ..
+std::string_view words_of(Op op);
+// Operations that occur, in the order of a legend; transfers as SendForward and SendBackward.
+std::vector<Op> legend_of(const Picture& picture);
+
+}  // namespace pw

@@ -1,0 +1,212 @@
+#include "workloads/costs.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+constexpr Bytes kFloat = 4;
+constexpr Bytes kAlignment = 64;
+constexpr double kMost = 1e15;  // nanoseconds (11 days) or bytes
+
+Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+Measured longer_of(double flops, Bytes touched, const DeviceRates& rates) {
+    const double seconds = std::max(flops / rates.flops, static_cast<double>(touched) / rates.memory_bandwidth);
+    return {static_cast<Ns>(std::ceil(seconds * 1e9)), 0};
+}
+
+// Measured, else the sum of its parts.
+Ns backward_of(const LayerTimes& times) {
+    if (times.backward.median > 0)
+        return times.backward.median;
+    return times.backward_input.median + times.backward_weight.median;
+}
+
+// Measured, else a forward.
+Ns recompute_of(const LayerTimes& times) {
+    return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
+}
+
+// The value at `samples` on the line through the two nearest measured sizes; with one size, through
+// zero. Kept from 0 to kMost, so that sums cannot overflow.
+template <class Value, class Get>
+std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) {
+    auto high = by_size.lower_bound(samples);
+    if (high != by_size.end() && high->first == samples)
+        return get(high->second);
+    if (high == by_size.end())
+        --high;
+    const auto kept = [](double value) { return std::llround(std::clamp(value, 0.0, kMost)); };
+    if (by_size.size() == 1)
+        return kept(static_cast<double>(get(high->second)) * samples / high->first);
+    if (high == by_size.begin())
+        ++high;
+    const auto low = std::prev(high);
+    const auto start = static_cast<double>(get(low->second));
+    const double slope = (static_cast<double>(get(high->second)) - start) / (high->first - low->first);
+    return kept(start + slope * (samples - low->first));
+}
+
+LayerBytes bytes_at(const std::map<int, LayerBytes>& by_size, int samples) {
+    const auto size = [&](Bytes LayerBytes::*member) {
+        return aligned(at_size(by_size, samples, [&](const LayerBytes& bytes) { return bytes.*member; }));
+    };
+    const LayerBytes& any = by_size.begin()->second;
+    return {.weights = any.weights,  // these two do not depend on the size
+            .statistics = any.statistics,
+            .output = size(&LayerBytes::output),
+            .saved_until_input = size(&LayerBytes::saved_until_input),
+            .kept_until_weight = size(&LayerBytes::kept_until_weight),
+            .scratch = size(&LayerBytes::scratch)};
+}
+
+void check_measured(const LayerProfile& layer) {
+    if (layer.times.empty() || layer.bytes.empty())
+        fail("profile: layer '{}' has no {}; measure it again", layer.name, layer.times.empty() ? "times" : "bytes");
+}
+
+std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
+
+void check_profile(const Model& model, const Profile& profile) {
+    constexpr auto kWayOut = "measure one for this workload with `pipewright profile`";
+    if (profile.model != model.name)
+        fail("the profile is of model '{}', not '{}'; {}", profile.model, model.name, kWayOut);
+    if (profile.input != model.input)
+        fail("the profile is for samples of {}, not {}; {}", print(profile.input), print(model.input), kWayOut);
+    if (profile.classes != model.classes)
+        fail("the profile is for {} classes, not {}; {}", profile.classes, model.classes, kWayOut);
+    const std::size_t layers = num_vertices(model.layers);
+    for (std::size_t layer = 0; layer < std::min(layers, profile.layers.size()); ++layer)
+        if (profile.layers[layer].name != model.layers[layer].name)
+            fail("layer {} of the profile is '{}', of the model '{}'; {}", layer, profile.layers[layer].name,
+                 model.layers[layer].name, kWayOut);
+    if (profile.layers.size() != layers)
+        fail("the profile has {} layers, the model {}; {}", profile.layers.size(), layers, kWayOut);
+    for (const LayerProfile& layer : profile.layers)
+        check_measured(layer);
+    if (profile.data.empty() || profile.data_bytes.empty())
+        fail("the profile has no costs of the input data; {}", kWayOut);
+}
+
+void add_layer_cost(StageCost& cost, const LayerProfile& layer, int samples) {
+    const auto median = [&](Measured LayerTimes::*pass) {
+        return at_size(layer.times, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
+    };
+    cost.forward += median(&LayerTimes::forward);
+    cost.backward += at_size(layer.times, samples, backward_of);
+    cost.backward_input += median(&LayerTimes::backward_input);
+    cost.backward_weight += median(&LayerTimes::backward_weight);
+    cost.recompute += at_size(layer.times, samples, recompute_of);
+    cost.update += layer.update.median;
+    cost.accumulate += median(&LayerTimes::accumulate);
+}
+
+StageCost stage_cost(const LayerGraph& graph, const std::vector<int>& layers, const Profile& profile, int samples) {
+    StageCost cost;
+    bool reads_data = false;
+    for (const int layer : layers) {
+        add_layer_cost(cost, profile.layers[layer], samples);
+        reads_data = reads_data || in_degree(layer, graph) == 0;
+    }
+    if (reads_data)
+        cost.forward += at_size(profile.data, samples, [](const Measured& data) { return data.median; });
+    return cost;
+}
+
+}  // namespace
+
+LayerBytes analytic_bytes(const Layer& layer, int samples) {
+    const bool batch_norm = layer.kind == LayerKind::BatchNorm;
+    const Bytes two_per_channel = batch_norm ? 2 * kFloat * layer.input.channels : 0;  // mean and deviation
+    const bool loss = layer.kind == LayerKind::CrossEntropy;
+    return {.weights = aligned(layer.parameter_bytes),
+            .statistics = aligned(two_per_channel),
+            .output = loss ? 0 : aligned(layer.output.elements() * kFloat * samples),
+            .saved_until_input = aligned(mask_bytes(layer) * samples + two_per_channel)};
+}
+
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
+    assert(rates.flops > 0 && rates.memory_bandwidth > 0);
+    const bool weighted = has_weight_pass(layer.kind);
+    const Bytes tensor = layer.input.elements() * kFloat * samples;
+    const Bytes inputs = layer.kind == LayerKind::Add ? 2 * tensor : tensor;
+    const Bytes output = layer.output.elements() * kFloat * samples;
+    const Bytes mask = mask_bytes(layer) * samples;
+    const Bytes again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
+    const int passes = layer.kind == LayerKind::BatchNorm ? 2 : 1;  // its sums come before its outputs
+
+    LayerTimes times;
+    times.forward =
+        longer_of(layer.flops_forward * samples, passes * inputs + layer.parameter_bytes + output + mask, rates);
+    if (!weighted || layer.flops_input > 0)  // nobody wants the gradient of the data
+        times.backward_input = longer_of(layer.flops_input * samples,
+                                         passes * (output + mask + again) + layer.parameter_bytes + inputs, rates);
+    if (weighted)
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + layer.parameter_bytes, rates);
+    times.backward.median = times.backward_input.median + times.backward_weight.median;
+    times.accumulate = longer_of(0, 3 * layer.parameter_bytes, rates);  // reads both, writes the sum
+    times.recompute = times.forward;
+    return times;
+}
+
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates) {
+    Profile profile;
+    profile.model = model.name;
+    profile.backend = "analytic";
+    profile.input = model.input;
+    profile.classes = model.classes;
+    for (std::size_t number = 0; number < num_vertices(model.layers); ++number) {
+        const Layer& layer = model.layers[number];
+        // The update reads weights, gradient and momentum and writes weights and momentum.
+        profile.layers.push_back({.name = layer.name,
+                                  .times = {{samples, analytic_times(layer, samples, rates)}},
+                                  .bytes = {{samples, analytic_bytes(layer, samples)}},
+                                  .update = longer_of(0, 5 * layer.parameter_bytes, rates)});
+    }
+    const Bytes data = aligned(model.input.elements() * kFloat * samples);
+    profile.data[samples] = longer_of(0, data, rates);
+    profile.data_bytes[samples] = data;
+    profile.link = {0, std::numeric_limits<double>::infinity()};
+    return profile;
+}
+
+std::vector<Ns> layer_times(const Profile& profile, int samples) {
+    std::vector<Ns> times;
+    for (const LayerProfile& layer : profile.layers) {
+        check_measured(layer);
+        times.push_back(at_size(layer.times, samples, [](const LayerTimes& measured) {
+            return measured.forward.median + backward_of(measured);
+        }));
+    }
+    return times;
+}
+
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples, bool split_backward) {
+    check_profile(model, profile);
+    Costs costs;
+    std::vector<LayerBytes> bytes;
+    for (const LayerProfile& layer : profile.layers) {
+        bytes.push_back(bytes_at(layer.bytes, samples));
+        costs.interpolated = costs.interpolated || !layer.times.contains(samples) || !layer.bytes.contains(samples);
+    }
+    costs.interpolated = costs.interpolated || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
+    const Bytes data = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
+    for (int stage = 0; stage < split.stages(); ++stage) {
+        costs.stage.push_back(stage_cost(model.layers, split.layers[stage], profile, samples));
+        costs.bytes.push_back(stage_bytes(layout_stage(model.layers, split, stage, bytes, data), split_backward));
+    }
+    costs.edges = edge_bytes(model.layers, split, bytes);
+    costs.dispatch = profile.dispatch.median;
+    costs.sent_copies = profile.sent_copies;
+    return costs;
+}
+
+}  // namespace pw
