@@ -1,1 +1,146 @@
-int main() {}
+// Parses the command line, runs one command and maps what it throws to the exit code.
+#include "cli/command.h"
+#include "exec/execute.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <string_view>
+
+namespace pw {
+
+namespace {
+
+struct Command {
+    const char* name;
+    const char* summary;
+    Action (*add)(CLI::App& command);
+};
+
+constexpr Command kCommands[] = {
+    {"simulate", "predict time, bubbles and memory of a plan", add_simulate},
+    {"profile", "measure what layers, transfers and updates cost on this machine", add_profile},
+    {"run", "execute the plan and measure it", add_run},
+    {"compare", "put predicted beside measured", add_compare},
+    {"plot", "draw traces", add_plot},
+    {"validate", "check a config, a plan, a trace or a folder of results", add_validate},
+    {"plan", "print or export the task lists", add_plan},
+    {"list", "list models, schedules, backends or transports", add_list},
+};
+
+std::string version_text() {
+    std::string ready;
+    for (const BackendRow& row : backends())
+        if (row.status == "ready")
+            ready += fmt::format("{}{}", ready.empty() ? "" : ", ", row.name);
+    return fmt::format("pipewright {} (backends: {})", PIPEWRIGHT_VERSION, ready);
+}
+
+std::vector<std::string_view> command_names() {
+    std::vector<std::string_view> names;
+    for (const Command& command : kCommands)
+        names.push_back(command.name);
+    return names;
+}
+
+[[noreturn]] void fail_usage(std::string fact, std::string_view help) {
+    std::replace(fact.begin(), fact.end(), '\n', ' ');
+    fail("{}\n  help: {}", fact, help);
+}
+
+// The word that no option and no command took.
+[[noreturn]] void fail_leftover(const CLI::App& app, const std::vector<std::string>& words) {
+    // A sub-command's leftovers are known to it alone; those of the whole line come with `app`.
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    const std::string word = words.empty() ? "?" : words.front();
+    if (chosen.empty()) {
+        const auto near = nearest(word, command_names());
+        fail_usage(fmt::format("unknown {} '{}'", word.starts_with('-') ? "option" : "command", word),
+                   near ? fmt::format("did you mean '{}'?", *near) : "pipewright --help lists the commands");
+    }
+    std::vector<std::string> names;
+    for (const CLI::Option* option : chosen.front()->get_options())
+        for (const std::string& name : option->get_lnames())
+            names.push_back("--" + name);
+    const auto near = nearest(word, std::vector<std::string_view>(names.begin(), names.end()));
+    const std::string help = fmt::format("pipewright {} --help", chosen.front()->get_name());
+    fail_usage(word.starts_with('-') ? fmt::format("unknown option '{}'", word)
+                                     : fmt::format("one argument too many: '{}'", word),
+               near ? fmt::format("did you mean '{}'? See {}", *near, help) : help);
+}
+
+[[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
+    const std::vector<std::string> leftover = app.remaining(true);
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+        (app.get_subcommands().empty() && !leftover.empty()))
+        fail_leftover(app, leftover);
+    if (app.get_subcommands().empty())
+        fail_usage("no command given", "pipewright --help lists the commands");
+    fail_usage(error.what(), fmt::format("pipewright {} --help", app.get_subcommands().front()->get_name()));
+}
+
+void run_command_line(int argc, char** argv) {
+    CLI::App app("Pipeline-parallel training, predicted and executed from one plan.", "pipewright");
+    app.set_help_flag("-h,--help", "print this help");
+    app.set_version_flag("-V,--version", version_text, "print the version and the backends compiled in");
+    app.require_subcommand(1);
+    app.footer(
+        "Results go to stdout, all else to stderr.\nExit codes: 0 ok, 1 failed while running, 2 bad input, "
+        "3 infeasible or deadlock, 4 check failed, 5 a peer fell silent.");
+    std::vector<std::pair<CLI::App*, Action>> actions;
+    for (const Command& command : kCommands) {
+        CLI::App* added = app.add_subcommand(command.name, command.summary);
+        actions.emplace_back(added, command.add(*added));
+    }
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& success) {  // help and version
+        app.exit(success);
+        return;
+    } catch (const CLI::ParseError& error) {
+        fail_parse(app, error);
+    }
+    for (const auto& [command, action] : actions)
+        if (command->parsed())
+            action();
+    if (std::fflush(stdout) != 0)
+        fail_with(ExitCode::RunFailed, "cannot write to standard output");
+}
+
+int report_error(std::string_view text, ExitCode code) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}{}\n", text.starts_with("error: ") ? "" : "error: ", text);
+    return static_cast<int>(code);
+}
+
+}  // namespace
+
+void add_set(CLI::App& command, std::vector<std::string>& set) {
+    command.add_option("--set", set, "override a key of the config: --set pipeline.micro_batches=8; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->allow_extra_args(false);
+}
+
+void add_config(CLI::App& command, ConfigArguments& arguments) {
+    command.add_option("CONFIG", arguments.path, "the config, a YAML file")->required()->type_name("");
+    add_set(command, arguments.set);
+}
+
+}  // namespace pw
+
+int main(int argc, char** argv) {
+    try {
+        pw::run_command_line(argc, argv);
+        return 0;
+    } catch (const pw::Error& error) {
+        return pw::report_error(error.what(), error.code());
+    } catch (const std::bad_alloc&) {
+        return pw::report_error("out of memory", pw::ExitCode::RunFailed);
+    } catch (const std::exception& error) {
+        return pw::report_error(error.what(), pw::ExitCode::RunFailed);
+    }
+}

@@ -45,9 +45,9 @@ struct Unit {
 
 struct Picture {
     std::vector<Timeline> timelines;
-    Ns length = 1;      // of the longest
-    Bytes memory = 0;   // of the largest sample; 0 without samples
-    Unit time, bytes;   // that suit both
+    Ns length = 1;     // of the longest
+    Bytes memory = 0;  // of the largest sample; 0 without samples
+    Unit time, bytes;  // that suit both
 };
 
 // Throws Error (BadInput) when there is nothing to draw or too much.
@@ -56,7 +56,7 @@ Picture picture_of(const std::vector<Panel>& panels);
 Unit time_unit_for(Ns length);
 Unit bytes_unit_for(Bytes size);
 
-using Colour = std::uint32_t;  // 0xrrggbb
+using Colour = std::uint32_t;    // 0xrrggbb
 std::string hex(Colour colour);  // "#rrggbb"
 // Further stages of a device are drawn in lighter shades.
 Colour colour_of(Op op, int chunk, int chunks);

@@ -38,6 +38,7 @@ struct DeviceConfig {
 
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
+    Bytes memory = kUnlimited;  // of devices that do not say
     Ns link_latency = 0;
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
     bool link_given = false;   // else a profile's measured link counts

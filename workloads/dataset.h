@@ -4,7 +4,6 @@
 #include "workloads/layer_graph.h"
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,29 +14,39 @@ namespace pw {
 class Dataset {
 public:
     // CIFAR-10 binary files: data_batch_1..5.bin in `folder`. Throws Error (BadInput) that names the
-    // file, its size and the size expected, or the record with a label above 9.
+    // file, its size and the size expected, or the record with a label above 9. A folder
+    // `cifar-10-batches-bin` inside `folder` is found too.
     static Dataset cifar10(const std::string& folder, int image_size, std::int64_t seed);
     // Learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed
-    // random pattern per class plus noise. 2048 samples.
+    // smooth random pattern per class plus noise. 2048 samples.
     static Dataset synthetic(Dims input, int classes, std::int64_t seed);
 
     Dims input() const { return input_; }
     int classes() const { return classes_; }
     int samples() const { return static_cast<int>(labels_.size()); }
 
-    // Sample number `index` of the endless sequence of shuffled epochs: plain NCHW floats.
+    // Sample number `index` of the endless sequence of shuffled epochs: plain CHW floats, rescaled to
+    // [0, 1] and normalised per channel. Allocates nothing; any number of threads may call it.
     void read(std::int64_t index, std::span<float> image) const;
     int label(std::int64_t index) const;
 
 private:
-    Dataset() = default;
-    int stored_index(std::int64_t index) const;  // epoch and position -> place in the store
-    Dims input_;    // as delivered
-    Dims stored_;   // as stored
+    // Bilinear interpolation between two stored pixels of a row or column.
+    struct Tap {
+        int low, high;
+        float weight;  // of `high`
+    };
+    Dataset(Dims stored, Dims input, int classes, std::int64_t seed);
+    static std::vector<Tap> taps(int from, int to);
+    std::int64_t stored_index(std::int64_t index) const;  // epoch and position -> place in the store
+
+    Dims input_;   // as delivered
+    Dims stored_;  // as stored
     int classes_ = 0;
     std::int64_t seed_ = 1;
+    std::vector<Tap> rows_, columns_;
     std::vector<std::uint8_t> pixels_;
-    std::vector<std::uint8_t> labels_;
+    std::vector<std::uint16_t> labels_;
 };
 
 }  // namespace pw

@@ -1,0 +1,146 @@
+// compare: predicted beside measured, from a config or from two traces.
+#include "cli/comparison.h"
+
+#include "cli/command.h"
+#include "cli/execution.h"
+#include "cli/table.h"
+#include "viz/plot.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace pw {
+
+namespace {
+
+struct CompareArguments {
+    ConfigArguments config;
+    std::string measured;  // then config.path is the predicted trace
+    std::string max_error, plot;
+    bool json = false;
+};
+
+// "5%" or "5 %".
+double parse_percent(const std::string& text) {
+    std::size_t end = 0;
+    double value = -1;
+    try {
+        value = std::stod(text, &end);
+    } catch (const std::exception&) {
+        value = -1;
+    }
+    const std::string unit = text.substr(std::min(text.find_first_not_of(' ', end), text.size()));
+    if (value < 0 || !std::isfinite(value) || unit != "%")
+        fail("--max-error '{}' is no percentage\n  help: write it with its unit, as in --max-error 5%", text);
+    return value / 100;
+}
+
+struct Sides {
+    Report predicted, measured;
+    std::optional<RunResult> result;  // when this command ran it
+};
+
+Sides sides_of_traces(const CompareArguments& arguments) {
+    if (!arguments.config.set.empty())
+        fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
+    Sides sides{report_of(read_trace(arguments.config.path)), report_of(read_trace(arguments.measured)), {}};
+    const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
+    if (predicted.plan_hash != measured.plan_hash)
+        fail(
+            "the traces are of different plans: {} ({}) and {} ({})\n  help: trace simulate and run of the same config",
+            predicted.plan_hash, predicted.schedule, measured.plan_hash, measured.schedule);
+    if (predicted.label == "measured" && measured.label == "predicted")
+        fail("the traces are swapped: '{}' is measured\n  help: compare PREDICTED MEASURED", arguments.config.path);
+    return sides;
+}
+
+Pipeline calibrated_pipeline(Config config) {
+    if (!config.cluster.profile.empty())
+        return pipeline_of(std::move(config));
+    print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
+    Profile profile = measure_with_progress(config, build_model(config), {config.pipeline.micro_batch_size});
+    return pipeline_of(std::move(config), std::move(profile));
+}
+
+Sides sides_of_config(const CompareArguments& arguments) {
+    Config config = arguments.config.load();
+    require_layers(config, "run");
+    const Pipeline pipeline = calibrated_pipeline(std::move(config));
+    refuse_over_memory(pipeline);
+    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), "")};
+    sides.measured = report_of(*sides.result, pipeline.config);
+    if (!arguments.json)
+        fmt::print("{}\n\n", summary_of(pipeline));
+    return sides;
+}
+
+Json json_of(const Sides& sides, const Comparison& comparison) {
+    Json by_op = Json::object();
+    for (const auto& [op, error] : comparison.task_time_error)
+        by_op[std::string(letters_of(op))] = error;
+    const Trace& trace = sides.measured.trace;
+    return {{"schema_version", 1},
+            {"plan_hash", trace.plan_hash},
+            {"schedule", trace.schedule},
+            {"stages", trace.stages},
+            {"micro_batches", trace.micro_batches},
+            {"step_time_error", comparison.step_time_error},
+            {"peak_memory_error", comparison.peak_memory_error},
+            {"task_time_error_median", comparison.task_time_error_median},
+            {"task_time_error", std::move(by_op)},
+            {"predicted", json_of(sides.predicted)},
+            {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
+}
+
+void check_error(const char* what, double error, double limit) {
+    if (std::abs(error) > limit)
+        fail_with(ExitCode::CheckFailed, "{} error {} exceeds --max-error {}", what, print_signed_percent(error),
+                  print_percent(limit));
+}
+
+void plot_sides(const Sides& sides, const std::string& file) {
+    const auto part = [](const Report& report) {
+        return report.trace.asynchronous ? report.trace : only_step(report.trace, report.metrics.step);
+    };
+    const Trace predicted = part(sides.predicted), measured = part(sides.measured);
+    plot({{&predicted, title_of(sides.predicted)}, {&measured, title_of(sides.measured)}}, file);
+}
+
+void compare(const CompareArguments& arguments) {
+    const double limit =
+        arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
+    const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
+    const Comparison comparison = comparison_of(sides.predicted, sides.measured);
+    if (arguments.json)
+        print_json(json_of(sides, comparison));
+    else
+        fmt::print("{}", print(comparison, sides.predicted, sides.measured));
+    if (!arguments.plot.empty())
+        plot_sides(sides, arguments.plot);
+    check_error("step time", comparison.step_time_error, limit);
+    check_error("peak memory", comparison.peak_memory_error, limit);
+}
+
+}  // namespace
+
+Action add_compare(CLI::App& command) {
+    auto arguments = std::make_shared<CompareArguments>();
+    add_config(command, arguments->config);
+    command.add_option("MEASURED", arguments->measured, "two traces instead of a config: predicted, then measured")
+        ->type_name("");
+    command
+        .add_option("--max-error", arguments->max_error,
+                    "exit 4 when the error of the step time or of the peak memory is larger")
+        ->type_name("PERCENT");
+    command.add_option("--plot", arguments->plot, "draw both on one time axis")->type_name("FILE");
+    command.add_flag("--json", arguments->json, "print one JSON object");
+    return [arguments] { compare(*arguments); };
+}
+
+}  // namespace pw

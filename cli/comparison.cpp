@@ -1,0 +1,95 @@
+#include "cli/comparison.h"
+
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+double error_of(Ns predicted, Ns measured) {
+    return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : kUnknown;
+}
+
+double median_of(std::vector<double> values) {
+    if (values.empty())
+        return kUnknown;
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// Durations of the tasks that the metrics are from.
+std::map<std::pair<int, Task>, Ns> durations_of(const Report& report) {
+    std::map<std::pair<int, Task>, Ns> durations;
+    for (const TraceEvent& event : report.trace.events)
+        if (!is_transfer(event.task.op) && (report.trace.asynchronous || event.step == report.metrics.step))
+            durations[{event.device, event.task}] = event.end - event.start;
+    return durations;
+}
+
+void add_task_errors(Comparison& comparison, const Report& predicted, const Report& measured) {
+    const auto expected = durations_of(predicted);
+    std::map<Op, std::vector<double>> by_op;
+    std::vector<double> all;
+    for (const auto& [key, duration] : durations_of(measured)) {
+        const auto found = expected.find(key);
+        if (found == expected.end() || duration <= 0)
+            continue;
+        const Op op = key.second.op;
+        by_op[op].push_back(error_of(found->second, duration));
+        if (is_compute(op))
+            all.push_back(by_op[op].back());
+    }
+    comparison.task_time_error_median = median_of(std::move(all));
+    for (auto& [op, errors] : by_op)
+        comparison.task_time_error[op] = median_of(std::move(errors));
+}
+
+std::vector<double> memory_errors(const Report& predicted, const Report& measured) {
+    std::vector<double> errors;
+    const auto &expected = predicted.metrics.devices, &found = measured.metrics.devices;
+    for (std::size_t device = 0; device < std::min(expected.size(), found.size()); ++device)
+        errors.push_back(error_of(expected[device].peak_memory, found[device].peak_memory));
+    return errors;
+}
+
+}  // namespace
+
+Comparison comparison_of(const Report& predicted, const Report& measured) {
+    Comparison comparison;
+    comparison.step_time_error = error_of(predicted.metrics.step_time, measured.metrics.step_time);
+    comparison.peak_memory_error = kUnknown;
+    for (const double error : memory_errors(predicted, measured))
+        if (std::isnan(comparison.peak_memory_error) || std::abs(error) > std::abs(comparison.peak_memory_error))
+            comparison.peak_memory_error = error;
+    add_task_errors(comparison, predicted, measured);
+    return comparison;
+}
+
+std::string print(const Comparison& comparison, const Report& predicted, const Report& measured) {
+    const Metrics &expected = predicted.metrics, &found = measured.metrics;
+    Table table({"", "predicted", "measured", "error"});
+    table.add({"step time", print_time(expected.step_time), print_time(found.step_time),
+               print_signed_percent(comparison.step_time_error)});
+    table.add({"samples/s", fmt::format("{:.4g}", expected.samples_per_second),
+               fmt::format("{:.4g}", found.samples_per_second), ""});
+    table.add({"bubble rate", print_percent(expected.bubble_rate), print_percent(found.bubble_rate), ""});
+    const std::vector<double> errors = memory_errors(predicted, measured);
+    for (std::size_t device = 0; device < errors.size(); ++device)
+        table.add({fmt::format("peak memory, device {}", measured.names[device]),
+                   print_bytes(expected.devices[device].peak_memory), print_bytes(found.devices[device].peak_memory),
+                   print_signed_percent(errors[device])});
+    for (const auto& [op, error] : comparison.task_time_error)
+        table.add({fmt::format("{} tasks, median", letters_of(op)), "", "", print_signed_percent(error)});
+    return table.print();
+}
+
+}  // namespace pw

@@ -1,0 +1,85 @@
+// list: what there is to choose from.
+#include "cli/command.h"
+#include "cli/table.h"
+#include "exec/execute.h"
+#include "schedules/schedule.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+std::vector<std::string> model_row(const std::string& name) {
+    Config config;
+    config.workload.model = name;
+    const Model model = build_model(config);
+    double multiply_accumulates = 0;
+    Bytes parameter_bytes = 0;
+    for (const auto layer : boost::make_iterator_range(boost::vertices(model.layers))) {
+        multiply_accumulates += model.layers[layer].flops_forward / 2;
+        parameter_bytes += model.layers[layer].parameter_bytes;
+    }
+    return {
+        name,
+        fmt::format("{}x{}x{}, {} classes", model.input.channels, model.input.height, model.input.width, model.classes),
+        fmt::format("{:.2f} M", static_cast<double>(parameter_bytes) / sizeof(float) / 1e6),
+        fmt::format("{:.3g} GMAC", multiply_accumulates / 1e9)};
+}
+
+void list_models() {
+    Table table({"name", "input", "parameters", "forward per sample"}, true);
+    for (const char* name : {"resnet50", "mlp"})
+        table.add(model_row(name));
+    table.add({"uniform", "times per stage", "-", "-"});
+    fmt::print("{}", table.print());
+}
+
+void list_schedules() {
+    Table table({"name", "weights", "updates", "summary", "origin"}, true);
+    for (const Schedule& schedule : schedules())
+        table.add({std::string(schedule.name), std::string(name_of(schedule.weights)),
+                   schedule.asynchronous ? "asynchronous" : "synchronous", std::string(schedule.summary),
+                   std::string(schedule.origin)});
+    fmt::print("{}", table.print());
+}
+
+void list_rows(const std::vector<BackendRow>& rows) {
+    Table table({"name", "status", "summary"}, true);
+    for (const BackendRow& row : rows)
+        table.add({std::string(row.name), row.status, std::string(row.summary)});
+    fmt::print("{}", table.print());
+}
+
+struct Kind {
+    std::string_view name;
+    void (*list)();
+};
+
+constexpr Kind kKinds[] = {
+    {"models", list_models},
+    {"schedules", list_schedules},
+    {"backends", [] { list_rows(backends()); }},
+    {"transports", [] { list_rows(transports()); }},
+};
+
+void list_kind(const std::string& name) {
+    for (const Kind& kind : kKinds)
+        if (kind.name == name)
+            return kind.list();
+    fail("nothing to list under '{}'\n  help: list models, schedules, backends or transports", name);
+}
+
+}  // namespace
+
+Action add_list(CLI::App& command) {
+    auto kind = std::make_shared<std::string>();
+    command.add_option("KIND", *kind, "models, schedules, backends or transports")->required()->type_name("");
+    return [kind] { list_kind(*kind); };
+}
+
+}  // namespace pw

@@ -1,0 +1,143 @@
+#include "cli/pipeline.h"
+
+#include "schedules/buffers.h"
+#include "schedules/schedule.h"
+#include "schedules/versions.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
+
+void add_speeds(Costs& costs, const Config& config) {
+    costs.speed.clear();
+    for (const DeviceConfig& device : config.cluster.devices)
+        costs.speed.push_back(device.speed);
+}
+
+Pipeline uniform_pipeline(Config config) {
+    Pipeline pipeline;
+    pipeline.config = std::move(config);
+    pipeline.costs = uniform_costs(pipeline.config);
+    add_speeds(pipeline.costs, pipeline.config);
+    pipeline.plan = make_plan(pipeline.config, {}, pipeline.config.training.steps);
+    return pipeline;
+}
+
+Pipeline layered_pipeline(Config config, Model model, Profile profile, bool measured) {
+    Pipeline pipeline;
+    pipeline.config = std::move(config);
+    pipeline.profile = std::move(profile);
+    pipeline.measured = measured;
+    pipeline.split = make_split(pipeline.config, model, pipeline.profile);
+    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size);
+    add_speeds(pipeline.costs, pipeline.config);
+    std::vector<Edge> edges;
+    for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
+        edges.push_back({boundary.from, boundary.to});
+    pipeline.plan = make_plan(pipeline.config, edges, pipeline.config.training.steps);
+    pipeline.model = std::move(model);
+    return pipeline;
+}
+
+LinkModel link_of(const Pipeline& pipeline) {
+    const ClusterConfig& cluster = pipeline.config.cluster;
+    if (cluster.link_given || !pipeline.measured)
+        return {cluster.link_latency, cluster.link_bandwidth};
+    LinkModel link;
+    link.latency = pipeline.profile.link.latency;
+    if (pipeline.profile.link.bandwidth > 0)
+        link.bandwidth = pipeline.profile.link.bandwidth;
+    return link;
+}
+
+TransferModel transfers_of(const Pipeline& pipeline) {
+    const TransferConfig& transfer = pipeline.config.transfer;
+    TransferModel model;
+    model.link = link_of(pipeline);
+    if (transfer.communicator == "direction")
+        model.communicator = TransferModel::Communicator::Direction;
+    if (transfer.communicator == "one")
+        model.communicator = TransferModel::Communicator::One;
+    model.early_receive = transfer.receive == "early";
+    model.rendezvous = transfer.protocol == "rendezvous";
+    return model;
+}
+
+std::string first_layers(const Pipeline& pipeline) {
+    std::string text;
+    for (const std::vector<int>& layers : pipeline.split.layers)
+        text += (text.empty() ? "" : " | ") + pipeline.model->layers[static_cast<std::size_t>(layers.front())].name;
+    return text;
+}
+
+}  // namespace
+
+Pipeline pipeline_of(Config config) {
+    if (is_uniform(config))
+        return uniform_pipeline(std::move(config));
+    Model model = build_model(config);
+    Profile profile = profile_of(config, model);
+    const bool measured = !config.cluster.profile.empty();
+    return layered_pipeline(std::move(config), std::move(model), std::move(profile), measured);
+}
+
+Pipeline pipeline_of(Config config, Profile profile) {
+    Model model = build_model(config);
+    return layered_pipeline(std::move(config), std::move(model), std::move(profile), true);
+}
+
+Trace predict(const Pipeline& pipeline) {
+    Trace trace = simulate(pipeline.plan, pipeline.costs, transfers_of(pipeline));
+    trace.label = "predicted";
+    trace.config = pipeline.config.yaml;
+    trace.micro_batches = pipeline.config.pipeline.micro_batches;
+    trace.micro_batch_size = pipeline.config.pipeline.micro_batch_size;
+    return trace;
+}
+
+std::string summary_of(const Pipeline& pipeline) {
+    const PipelineConfig& config = pipeline.config.pipeline;
+    const std::string stages = pipeline.model ? fmt::format("stages from {}", first_layers(pipeline))
+                                              : fmt::format("{} stages", pipeline.plan.shape.stages);
+    return fmt::format("{}, {}, {}, {} micro-batches of {}", pipeline.config.workload.model, stages,
+                       pipeline.plan.schedule, config.micro_batches, config.micro_batch_size);
+}
+
+std::string note_on_costs(const Pipeline& pipeline) {
+    if (pipeline.model && !pipeline.measured)
+        return "analytic costs: run `pipewright profile` to calibrate";
+    if (pipeline.costs.interpolated)
+        return fmt::format(
+            "the profile has no times for micro-batches of {}: interpolated; add --sizes {} to "
+            "`pipewright profile`",
+            pipeline.config.pipeline.micro_batch_size, pipeline.config.pipeline.micro_batch_size);
+    return {};
+}
+
+void refuse_over_memory(const Pipeline& pipeline) {
+    const std::vector<Buffer> buffers = buffers_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
+                                                   pipeline.config.transfer.receive == "early");
+    const auto use = memory_of(pipeline.plan, buffers);
+    const std::vector<DeviceConfig>& devices = pipeline.config.cluster.devices;
+    for (std::size_t device = 0; device < std::min(devices.size(), use.size()); ++device)
+        if (const Bytes needed = total(peak_of(use[device])); needed > devices[device].memory)
+            fail_with(ExitCode::Infeasible,
+                      "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
+                      "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
+                      device, print_bytes(needed), needed, print_bytes(devices[device].memory), devices[device].memory);
+}
+
+void require_layers(const Config& config, const std::string& command) {
+    if (is_uniform(config))
+        config.fail_at("workload.model", fmt::format("a uniform workload has no layers to {}", command),
+                       "use `pipewright simulate`, or a model: `pipewright list models`");
+}
+
+}  // namespace pw

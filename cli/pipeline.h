@@ -1,0 +1,43 @@
+// A config worked out: everything that a prediction and an execution are made from.
+#pragma once
+
+#include "schedules/plan.h"
+#include "schedules/trace.h"
+#include "sim/simulate.h"
+#include "workloads/config.h"
+#include "workloads/costs.h"
+
+#include <optional>
+#include <string>
+
+namespace pw {
+
+struct Pipeline {
+    Config config;
+    std::optional<Model> model;  // absent, with profile and split empty, for `uniform`
+    Profile profile;
+    bool measured = false;  // the profile is, not analytic
+    StageSplit split;
+    Costs costs;
+    Plan plan;  // of one step, or of all steps when asynchronous
+};
+
+Pipeline pipeline_of(Config config);
+// With a profile that is measured already, whatever `cluster.profile` says.
+Pipeline pipeline_of(Config config, Profile profile);
+
+// The predicted trace.
+Trace predict(const Pipeline& pipeline);
+
+// "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
+std::string summary_of(const Pipeline& pipeline);
+// What the user should know about the costs; empty when they are measured at this size.
+std::string note_on_costs(const Pipeline& pipeline);
+
+// Throws Error (Infeasible) naming the first device whose planned buffers exceed its memory.
+void refuse_over_memory(const Pipeline& pipeline);
+
+// Throws Error (BadInput) for a workload without layers.
+void require_layers(const Config& config, const std::string& command);
+
+}  // namespace pw

@@ -1,0 +1,73 @@
+// plot: draw traces, one panel each.
+#include "viz/plot.h"
+
+#include "cli/command.h"
+#include "cli/report.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+namespace pw {
+
+namespace {
+
+struct PlotArguments {
+    std::vector<std::string> traces;
+    std::string output;
+    std::optional<int> step;
+};
+
+Trace drawn_part(const Report& report, const PlotArguments& arguments, const std::string& path) {
+    const std::vector<TraceEvent>& events = report.trace.events;
+    if (arguments.step && report.trace.asynchronous)
+        fail("'{}' has no steps: its schedule is asynchronous\n  help: leave --step out to draw the whole trace", path);
+    if (report.trace.asynchronous)
+        return report.trace;
+    const int step = arguments.step.value_or(report.metrics.step);
+    if (std::none_of(events.begin(), events.end(), [&](const TraceEvent& event) { return event.step == step; })) {
+        int last = 0;
+        for (const TraceEvent& event : events)
+            last = std::max(last, event.step);
+        fail("'{}' has no step {}\n  help: its steps are 0 to {}; without --step the median one is drawn", path, step,
+             last);
+    }
+    return only_step(report.trace, step);
+}
+
+void plot_traces(const PlotArguments& arguments) {
+    std::vector<Trace> drawn;
+    std::vector<std::string> titles;
+    for (const std::string& path : arguments.traces) {
+        const Report report = report_of(read_trace(path));
+        drawn.push_back(drawn_part(report, arguments, path));
+        titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
+    }
+    std::vector<Panel> panels;
+    for (std::size_t k = 0; k < drawn.size(); ++k)
+        panels.push_back({&drawn[k], titles[k]});
+    plot(panels, arguments.output);
+    fmt::print("{}\n", arguments.output);
+}
+
+}  // namespace
+
+Action add_plot(CLI::App& command) {
+    auto arguments = std::make_shared<PlotArguments>();
+    command.add_option("TRACE", arguments->traces, "traces of simulate and run")
+        ->required()
+        ->type_name("")
+        ->expected(1, 64);
+    command.add_option("-o,--output", arguments->output, "the picture: svg, png, pdf, html, txt, json")
+        ->required()
+        ->type_name("FILE");
+    command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")
+        ->type_name("N");
+    return [arguments] { plot_traces(*arguments); };
+}
+
+}  // namespace pw

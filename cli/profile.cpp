@@ -1,0 +1,116 @@
+// profile: measure what layers, transfers and updates cost on the backend of a config.
+#include "cli/command.h"
+#include "cli/execution.h"
+#include "cli/table.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kSlowest = 10;  // layers in the table
+
+struct ProfileArguments {
+    ConfigArguments config;
+    std::string output;
+    std::vector<int> sizes;
+};
+
+Ns sum_of(const LayerTimes& times) { return times.forward.median + times.backward.median; }
+
+std::vector<std::string> row_of(const std::string& name, const LayerTimes& times) {
+    return {name,
+            print_time(times.forward.median),
+            print_time(times.backward.median),
+            print_time(times.backward_input.median),
+            print_time(times.backward_weight.median),
+            print_time(times.forward.spread + times.backward.spread)};
+}
+
+LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples) {
+    LayerTimes total;
+    const auto add = [](Measured& sum, const Measured& part) {
+        sum.median += part.median;
+        sum.spread += part.spread;
+    };
+    for (const LayerProfile& layer : layers) {
+        const LayerTimes& times = layer.times.at(samples);
+        add(total.forward, times.forward);
+        add(total.backward, times.backward);
+        add(total.backward_input, times.backward_input);
+        add(total.backward_weight, times.backward_weight);
+    }
+    return total;
+}
+
+std::string print_size(const Profile& profile, int samples) {
+    std::vector<const LayerProfile*> layers;
+    for (const LayerProfile& layer : profile.layers)
+        layers.push_back(&layer);
+    std::stable_sort(layers.begin(), layers.end(), [&](const LayerProfile* a, const LayerProfile* b) {
+        return sum_of(a->times.at(samples)) > sum_of(b->times.at(samples));
+    });
+    const std::size_t shown = std::min(layers.size(), kSlowest);
+    Table table({fmt::format("{} of {} layers", shown, layers.size()), "F", "B", "I", "W", "spread of F + B"});
+    for (std::size_t k = 0; k < shown; ++k)
+        table.add(row_of(layers[k]->name, layers[k]->times.at(samples)));
+    const LayerTimes total = total_of(profile.layers, samples);
+    table.add(row_of("all", total));
+    return fmt::format("micro-batches of {}\n{}{:.4g} samples/s unpipelined\n\n", samples, table.print(),
+                       samples * 1e9 / static_cast<double>(std::max<Ns>(sum_of(total), 1)));
+}
+
+std::string print_rest(const Profile& profile) {
+    Ns update = 0;
+    for (const LayerProfile& layer : profile.layers)
+        update += layer.update.median;
+    const std::string link =
+        profile.link.bandwidth > 0 ? fmt::format(", link {:.4g} GB/s", profile.link.bandwidth / 1e9) : std::string();
+    return fmt::format("update {}   dispatch {}   hand-over {}{}\n", print_time(update),
+                       print_time(profile.dispatch.median), print_time(profile.link.latency), link);
+}
+
+void profile_config(const ProfileArguments& arguments) {
+    const Config config = arguments.config.load();
+    require_layers(config, "measure");
+    const Model model = build_model(config);
+    std::vector<int> sizes = arguments.sizes;
+    if (sizes.empty())
+        sizes = {config.pipeline.micro_batch_size};
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    const Profile profile = measure_with_progress(config, model, sizes);
+    write_profile(profile, arguments.output);
+    for (const int samples : sizes)
+        fmt::print("{}", print_size(profile, samples));
+    fmt::print("{}", print_rest(profile));
+}
+
+}  // namespace
+
+Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes) {
+    ProgressLine line;
+    return measure_profile(config, model, sizes,
+                           [&](int done, int all) { line.show(fmt::format("measuring {}/{}", done, all)); });
+}
+
+Action add_profile(CLI::App& command) {
+    auto arguments = std::make_shared<ProfileArguments>();
+    add_config(command, arguments->config);
+    command.add_option("-o,--output", arguments->output, "the profile to write, a YAML file")
+        ->required()
+        ->type_name("FILE");
+    command.add_option("--sizes", arguments->sizes, "micro-batch sizes, as in 1,2,4; default: that of the config")
+        ->type_name("N,...")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(CLI::Range(1, 65536));
+    return [arguments] { profile_config(*arguments); };
+}
+
+}  // namespace pw

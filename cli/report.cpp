@@ -1,0 +1,179 @@
+#include "cli/report.h"
+
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+Bytes bytes_of(const DeviceMetrics& device, std::initializer_list<MemoryKind> kinds) {
+    Bytes sum = 0;
+    for (const MemoryKind kind : kinds)
+        sum += device.memory[static_cast<std::size_t>(kind)];
+    return sum;
+}
+
+Bytes activations_of(const DeviceMetrics& device) {
+    return bytes_of(device, {MemoryKind::Activations, MemoryKind::Inputs});
+}
+
+Bytes parameters_of(const DeviceMetrics& device) {
+    return bytes_of(device,
+                    {MemoryKind::Weights, MemoryKind::StashedWeights, MemoryKind::Gradients, MemoryKind::Optimizer});
+}
+
+double idle_ratio(const DeviceMetrics& device) {
+    return device.busy > 0 ? static_cast<double>(device.idle) / static_cast<double>(device.busy) : 0;
+}
+
+std::string print_stages(const Report& report, std::size_t device) {
+    if (device >= report.trace.stages_of.size())
+        return "-";
+    return fmt::format("{}", fmt::join(report.trace.stages_of[device], " "));
+}
+
+std::vector<std::string> row_of(std::string name, std::string stages, const DeviceMetrics& device) {
+    return {std::move(name),
+            std::move(stages),
+            print_time(device.busy),
+            fmt::format("{} ({})", print_time(device.idle), print_percent(idle_ratio(device))),
+            print_time(device.exposed_communication),
+            std::to_string(device.peak_in_flight),
+            print_bytes(activations_of(device)),
+            print_bytes(parameters_of(device)),
+            print_bytes(device.peak_memory)};
+}
+
+// The largest of every column.
+std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& devices) {
+    const auto largest = [&](auto value) {
+        return value(*std::max_element(devices.begin(), devices.end(),
+                                       [&](const auto& a, const auto& b) { return value(a) < value(b); }));
+    };
+    const auto idle =
+        *std::max_element(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.idle < b.idle; });
+    return {"max",
+            "",
+            print_time(largest([](const DeviceMetrics& device) { return device.busy; })),
+            fmt::format("{} ({})", print_time(idle.idle), print_percent(idle_ratio(idle))),
+            print_time(largest([](const DeviceMetrics& device) { return device.exposed_communication; })),
+            std::to_string(largest([](const DeviceMetrics& device) { return device.peak_in_flight; })),
+            print_bytes(largest(activations_of)),
+            print_bytes(largest(parameters_of)),
+            print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; }))};
+}
+
+Json json_of_device(const DeviceMetrics& device, Bytes limit) {
+    Json memory;
+    for (int kind = 0; kind < kMemoryKinds; ++kind)
+        memory[std::string(name_of(static_cast<MemoryKind>(kind)))] = device.memory[static_cast<std::size_t>(kind)];
+    Json json = {{"busy_ns", device.busy},
+                 {"idle_ns", device.idle},
+                 {"exposed_communication_ns", device.exposed_communication},
+                 {"peak_memory_bytes", device.peak_memory},
+                 {"memory_limit_bytes", nullptr},
+                 {"memory", std::move(memory)},
+                 {"peak_in_flight", device.peak_in_flight},
+                 {"peak_in_flight_until_weight", device.peak_in_flight_until_weight},
+                 {"weight_versions", device.weight_versions}};
+    if (limit != kUnlimited)
+        json["memory_limit_bytes"] = limit;
+    return json;
+}
+
+}  // namespace
+
+Report report_of(Trace trace) {
+    Report report;
+    report.trace = std::move(trace);
+    report.metrics = metrics_of(report.trace);
+    for (int device = 0; device < report.trace.devices; ++device) {
+        report.names.push_back(std::to_string(device));
+        report.limits.push_back(kUnlimited);
+    }
+    return report;
+}
+
+Report report_of(Trace trace, const Config& config) {
+    Report report = report_of(std::move(trace));
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    for (std::size_t device = 0; device < std::min(devices.size(), report.limits.size()); ++device) {
+        report.limits[device] = devices[device].memory;
+        if (!devices[device].name.empty())
+            report.names[device] = devices[device].name;
+    }
+    return report;
+}
+
+bool fits(const Report& report) {
+    for (std::size_t device = 0; device < report.limits.size(); ++device)
+        if (report.metrics.devices[device].peak_memory > report.limits[device])
+            return false;
+    return true;
+}
+
+std::string print_misfits(const Report& report) {
+    std::string text;
+    for (std::size_t device = 0; device < report.limits.size(); ++device) {
+        const Bytes needed = report.metrics.devices[device].peak_memory, limit = report.limits[device];
+        if (needed > limit)
+            text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n", report.names[device],
+                                print_bytes(needed), print_bytes(limit), print_bytes(needed - limit));
+    }
+    return text;
+}
+
+Json json_of(const Report& report) {
+    const Metrics& metrics = report.metrics;
+    Json devices = Json::array();
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        devices.push_back(json_of_device(metrics.devices[device], report.limits[device]));
+    return {{"schema_version", kSchemaVersion},
+            {"label", report.trace.label},
+            {"makespan_ns", metrics.makespan},
+            {"span_ns", metrics.span},
+            {"step_time_ns", metrics.step_time},
+            {"ideal_ns", metrics.ideal},
+            {"bubble_rate", metrics.bubble_rate},
+            {"bubble_ratio", metrics.bubble_ratio},
+            {"span_bubble_rate", metrics.span_bubble_rate},
+            {"samples_per_second", metrics.samples_per_second},
+            {"tasks", metrics.tasks},
+            {"plan_hash", report.trace.plan_hash},
+            {"fits", fits(report)},
+            {"schedule", report.trace.schedule},
+            {"stages", report.trace.stages},
+            {"micro_batches", report.trace.micro_batches},
+            {"micro_batch_size", report.trace.micro_batch_size},
+            {"devices", std::move(devices)}};
+}
+
+std::string print(const Report& report) {
+    const Metrics& metrics = report.metrics;
+    Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
+                 "parameters", "peak memory"});
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        table.add(row_of(report.names[device], print_stages(report, device), metrics.devices[device]));
+    if (metrics.devices.size() > 1)
+        table.add(row_of_largest(metrics.devices));
+    return fmt::format("{}\nstep time {}   {:.4g} samples/s   bubble rate {}\n{}", table.print(),
+                       print_time(metrics.step_time), metrics.samples_per_second, print_percent(metrics.bubble_rate),
+                       print_misfits(report));
+}
+
+std::string title_of(const Report& report) {
+    return fmt::format("{}, {}: step {}, bubble {}", report.trace.label, report.trace.schedule,
+                       print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
+}
+
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+
+}  // namespace pw

@@ -1,0 +1,39 @@
+// A trace with its numbers, as simulate, run and compare print it.
+#pragma once
+
+#include "schedules/trace.h"
+#include "sim/metrics.h"
+#include "workloads/config.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+using Json = nlohmann::ordered_json;
+
+struct Report {
+    Trace trace;
+    Metrics metrics;
+    std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
+    std::vector<std::string> names;  // of devices
+};
+
+Report report_of(Trace trace);                        // as read from a file
+Report report_of(Trace trace, const Config& config);  // with the memory and names of its devices
+
+bool fits(const Report& report);
+// "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one line per device; empty when all fit.
+std::string print_misfits(const Report& report);
+
+Json json_of(const Report& report);  // the keys that simulate and run share, schema_version first
+// Table of the devices and the line of totals.
+std::string print(const Report& report);
+// "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".
+std::string title_of(const Report& report);
+
+void print_json(const Json& json);  // on stdout
+
+}  // namespace pw

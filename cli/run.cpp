@@ -1,0 +1,100 @@
+// run: execute the plan of a config and measure it.
+#include "cli/command.h"
+#include "cli/execution.h"
+#include "cli/table.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+struct RunArguments {
+    ConfigArguments config;
+    std::string trace, resume, dump;
+    int steps = 0;
+    bool reference = false, json = false;
+};
+
+Pipeline load_pipeline(const RunArguments& arguments) {
+    if (!arguments.resume.empty())
+        fail("checkpoints are not in this version\n  help: run without --resume: training starts from the seed");
+    ConfigArguments effective = arguments.config;
+    if (arguments.steps > 0)
+        effective.set.push_back(fmt::format("training.steps={}", arguments.steps));
+    Config config = effective.load();
+    require_layers(config, "run");
+    return pipeline_of(std::move(config));
+}
+
+void run_config(const RunArguments& arguments) {
+    const Pipeline pipeline = load_pipeline(arguments);
+    if (!arguments.reference)  // which is one device, outside the cluster's limits
+        refuse_over_memory(pipeline);
+    const Job job = job_of(pipeline);
+    const RunResult result = execute(arguments.reference ? oracle_of(job) : job, arguments.dump);
+    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
+    if (!arguments.trace.empty())
+        write_trace(result.trace, arguments.trace);
+    if (arguments.json)
+        print_json(json_of(result, report));
+    else
+        fmt::print("{}{}\n\n{}{}", summary_of(pipeline), arguments.reference ? ", one task at a time" : "",
+                   print(report), print_learning(result));
+}
+
+}  // namespace
+
+RunResult execute(const Job& job, const std::string& dump) {
+    ProgressLine line;
+    RunOptions options;
+    options.dump = dump;
+    options.progress = [&](const Progress& progress) {
+        line.show(fmt::format("step {}/{}   loss {:.4f}   {}/step", progress.step, progress.steps, progress.loss,
+                              print_time(progress.step_time)));
+    };
+    return run(job, options);
+}
+
+Job job_of(const Pipeline& pipeline) {
+    const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
+    return {pipeline.config, *pipeline.model, pipeline.split, pipeline.plan, versions_of(pipeline.plan), steps};
+}
+
+Report report_of(const RunResult& result, const Config& config) { return report_of(result.trace, config); }
+
+Json json_of(const RunResult& result, const Report& report) {
+    Json json = json_of(report);
+    json["losses"] = result.losses;
+    json["gradient_norms"] = result.gradient_norms;
+    json["weights_hash"] = result.weights_hash;
+    return json;
+}
+
+std::string print_learning(const RunResult& result) {
+    if (result.losses.empty())
+        return fmt::format("weights {}\n", result.weights_hash);
+    return fmt::format("loss {:.4f} to {:.4f} in {} updates   weights {}\n", result.losses.front(),
+                       result.losses.back(), result.losses.size(), result.weights_hash);
+}
+
+Action add_run(CLI::App& command) {
+    auto arguments = std::make_shared<RunArguments>();
+    add_config(command, arguments->config);
+    command.add_option("--trace", arguments->trace, "write the measured trace")->type_name("FILE");
+    command.add_option("--steps", arguments->steps, "instead of training.steps")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000'000));
+    command.add_option("--resume", arguments->resume, "continue from a checkpoint")->type_name("DIR");
+    command.add_flag("--reference", arguments->reference, "the same micro-batches and sums on one device, unpipelined");
+    command.add_option("--dump", arguments->dump, "write the first mini-batch, gradients and weights as .npy")
+        ->type_name("DIR");
+    command.add_flag("--json", arguments->json, "print one JSON object");
+    return [arguments] { run_config(*arguments); };
+}
+
+}  // namespace pw

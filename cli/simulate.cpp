@@ -1,0 +1,60 @@
+// simulate: from a config to the predicted trace and its numbers.
+#include "cli/command.h"
+#include "cli/pipeline.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "viz/plot.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+struct SimulateArguments {
+    ConfigArguments config;
+    bool json = false;
+    std::string trace, plot;
+};
+
+std::string costs_name(const Pipeline& pipeline) {
+    if (!pipeline.model)
+        return "uniform";
+    return pipeline.measured ? "measured" : "analytic";
+}
+
+void simulate_config(const SimulateArguments& arguments) {
+    const Pipeline pipeline = pipeline_of(arguments.config.load());
+    const Report report = report_of(predict(pipeline), pipeline.config);
+    if (!arguments.trace.empty())
+        write_trace(report.trace, arguments.trace);
+    if (!arguments.plot.empty())
+        plot({{&report.trace, title_of(report)}}, arguments.plot);
+    if (arguments.json) {
+        Json json = json_of(report);
+        json["costs"] = costs_name(pipeline);
+        json["interpolated"] = pipeline.costs.interpolated;
+        print_json(json);
+    } else {
+        fmt::print("{}\n\n{}", summary_of(pipeline), print(report));
+    }
+    if (const std::string note = note_on_costs(pipeline); !note.empty())
+        print_note(note);
+}
+
+}  // namespace
+
+Action add_simulate(CLI::App& command) {
+    auto arguments = std::make_shared<SimulateArguments>();
+    add_config(command, arguments->config);
+    command.add_flag("--json", arguments->json, "print one JSON object");
+    command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
+    command.add_option("--plot", arguments->plot, "draw the predicted trace: svg, png, pdf, html, txt")
+        ->type_name("FILE");
+    return [arguments] { simulate_config(*arguments); };
+}
+
+}  // namespace pw

@@ -1,0 +1,68 @@
+#include "cli/table.h"
+
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include <unistd.h>
+
+namespace pw {
+
+std::string Table::print() const {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows_) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t column = 0; column < row.size(); ++column)
+            widths[column] = std::max(widths[column], row[column].size());
+    }
+    std::string text;
+    for (const auto& row : rows_) {
+        std::string line;
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            if (column > 0)
+                line += "  ";
+            line += left_ || column == 0 ? fmt::format("{:<{}}", row[column], widths[column])
+                                         : fmt::format("{:>{}}", row[column], widths[column]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + '\n';
+    }
+    return text;
+}
+
+std::string print_percent(double part) { return fmt::format("{:.1f} %", part * 100); }
+
+std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:+.1f} %", part * 100); }
+
+ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() {
+    if (shown_)
+        std::fputs("\r\033[K", stderr);
+}
+
+void ProgressLine::show(const std::string& text) {
+    if (!terminal_)
+        return;
+    std::fputs(("\r\033[K" + text).c_str(), stderr);
+    std::fflush(stderr);
+    shown_ = true;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary);
+    file << text;
+    if (!file.flush())
+        fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, std::strerror(errno));
+}
+
+void print_note(const std::string& text) { fmt::print(stderr, "note: {}\n", text); }
+
+}  // namespace pw

@@ -1,0 +1,42 @@
+// Plain text tables and small pieces of human output.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Columns as wide as their widest cell; the first is flush left, the others flush right unless `left`.
+class Table {
+public:
+    explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
+    void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+    std::string print() const;
+
+private:
+    std::vector<std::vector<std::string>> rows_;
+    bool left_;
+};
+
+std::string print_percent(double part);         // "11.2 %"
+std::string print_signed_percent(double part);  // "+1.5 %"
+
+// One line on stderr that is rewritten in place; nothing when stderr is no terminal.
+class ProgressLine {
+public:
+    ProgressLine();
+    ~ProgressLine();
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
+    void show(const std::string& text);
+
+private:
+    bool terminal_;
+    bool shown_ = false;
+};
+
+// Writes or throws Error (RunFailed) naming the file.
+void write_file(const std::string& path, const std::string& text);
+void print_note(const std::string& text);  // "note: ..." on stderr
+
+}  // namespace pw

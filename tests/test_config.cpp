@@ -1,0 +1,307 @@
+#include "workloads/config.h"
+
+#include "tests/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+namespace pw {
+namespace {
+
+Config load(const std::string& text, const std::vector<std::string>& set = {}) {
+    const TemporaryFolder folder;
+    return load_config(folder.write("cfg.yaml", text), set);
+}
+
+std::string mistakes(const std::string& text, const std::vector<std::string>& set = {}) {
+    try {
+        load(text, set);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput);
+        return error.what();
+    }
+    return "";
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* kFull = R"(
+workload:
+  model: resnet50
+  image_size: 64
+  classes: 10
+  dataset: cifar10
+  path: data/cifar-10-batches-bin
+cluster:
+  devices: [{name: a, speed: 0.5, memory: 8 GiB, host: left}, {name: "b c"}]
+  memory: 16 GiB
+  link: {bandwidth: 10 GB/s, latency: 5 us}
+  profile: profile.yaml
+  compute: 100 GFLOP/s
+  memory_bandwidth: 12.5 GB/s
+pipeline:
+  schedule: zb-h1
+  stages: 2
+  split: [layer3.0]
+  micro_batches: 8
+  micro_batch_size: 4
+  replicas: [1, 1]
+  weights: flush
+  recompute: none
+  drain: lifo
+training: {steps: 7, optimizer: sgd, learning_rate: 0.1, momentum: 0.5, weight_decay: 1e-4, loss: cross_entropy, seed: 3}
+run: {backend: reference, transport: threads, threads_per_device: 2, timeout: 1.5 s, gradient_order: plan}
+transfer: {communicator: one, receive: deferred, protocol: rendezvous}
+search: {objective: makespan, schedules: [gpipe, 1f1b], micro_batch_sizes: [1, 2, 4], mini_batch: 32}
+sweep: {pipeline.micro_batches: [2, 4, 8]}
+)";
+
+TEST(Config, ReadsEveryKey) {
+    const TemporaryFolder folder;
+    const Config config = load_config(folder.write("cfg.yaml", kFull), {});
+    EXPECT_EQ(config.workload.model, "resnet50");
+    EXPECT_EQ(config.workload.image_size, 64);
+    EXPECT_EQ(config.workload.path, (folder.path() / "data/cifar-10-batches-bin").string());
+    ASSERT_EQ(config.cluster.devices.size(), 2u);
+    EXPECT_EQ(config.cluster.devices[0].speed, 0.5);
+    EXPECT_EQ(config.cluster.devices[0].memory, Bytes{8} << 30);
+    EXPECT_EQ(config.cluster.devices[1].memory, Bytes{16} << 30);
+    EXPECT_EQ(config.cluster.devices[1].name, "b c");
+    EXPECT_TRUE(config.cluster.link_given);
+    EXPECT_EQ(config.cluster.link_bandwidth, 10e9);
+    EXPECT_EQ(config.cluster.link_latency, 5000);
+    EXPECT_EQ(config.cluster.profile, (folder.path() / "profile.yaml").string());
+    EXPECT_EQ(config.cluster.rates.flops, 100e9);
+    EXPECT_EQ(config.cluster.rates.memory_bandwidth, 12.5e9);
+    EXPECT_EQ(config.pipeline.schedule, "zb-h1");
+    EXPECT_EQ(config.pipeline.split, PipelineConfig::Split::Cuts);
+    EXPECT_EQ(config.pipeline.cuts, std::vector<std::string>{"layer3.0"});
+    EXPECT_EQ(config.pipeline.drain, "lifo");
+    EXPECT_EQ(config.training.steps, 7);
+    EXPECT_EQ(config.training.weight_decay, 1e-4);
+    EXPECT_EQ(config.run.timeout, 1'500'000'000);
+    EXPECT_EQ(config.transfer.protocol, "rendezvous");
+}
+
+TEST(Config, OnlyTheModelIsRequired) {
+    const Config config = load("workload: {model: resnet50}");
+    EXPECT_EQ(config.workload.image_size, 224);
+    EXPECT_EQ(config.workload.classes, 10);
+    EXPECT_EQ(config.workload.dataset, "synthetic");
+    EXPECT_EQ(config.pipeline.schedule, "1f1b");
+    EXPECT_EQ(config.pipeline.stages, 1);
+    EXPECT_EQ(config.pipeline.split, PipelineConfig::Split::Auto);
+    ASSERT_EQ(config.cluster.devices.size(), 1u);
+    EXPECT_EQ(config.cluster.devices[0].memory, kUnlimited);
+    EXPECT_FALSE(config.cluster.link_given);
+    EXPECT_EQ(config.cluster.link_latency, 0);
+    EXPECT_EQ(config.cluster.link_bandwidth, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(config.cluster.rates.flops, 150e9);
+    EXPECT_EQ(config.training.steps, 20);
+    EXPECT_EQ(config.training.momentum, 0.9);
+    EXPECT_EQ(config.run.timeout, 30'000'000'000);
+    EXPECT_TRUE(contains(mistakes(""), "'workload.model' is missing"));
+    EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
+}
+
+// Stages follow from whatever says how many there are.
+struct StageCase {
+    const char* text;
+    int stages, devices;
+};
+class Stages : public testing::TestWithParam<StageCase> {};
+TEST_P(Stages, AndDevicesFollow) {
+    const Config config = load(GetParam().text);
+    EXPECT_EQ(config.pipeline.stages, GetParam().stages) << GetParam().text;
+    EXPECT_EQ(config.cluster.devices.size(), static_cast<std::size_t>(GetParam().devices)) << GetParam().text;
+}
+INSTANTIATE_TEST_SUITE_P(
+    Grid, Stages,
+    testing::Values(StageCase{"{workload: {model: mlp}, cluster: {devices: 3}}", 3, 3},
+                    StageCase{"{workload: {model: mlp}, pipeline: {stages: 4}}", 4, 4},
+                    StageCase{"{workload: {model: mlp}, pipeline: {stages: 4}, cluster: {devices: 2}}", 4, 2},
+                    StageCase{"{workload: {model: mlp}, pipeline: {split: [fc2, fc3]}}", 3, 3},
+                    StageCase{"{workload: {model: mlp}, pipeline: {split: []}}", 1, 1},
+                    StageCase{"{workload: {model: mlp}, pipeline: {split: {stages: [[fc1], [fc2]]}}}", 2, 2},
+                    StageCase{"{workload: {model: mlp}, pipeline: {replicas: [1, 1, 1]}}", 3, 3},
+                    StageCase{"{workload: {model: uniform, stages: 5}}", 5, 5},
+                    StageCase{"{workload: {model: uniform, stages: 4}, cluster: {devices: 2}}", 4, 2},
+                    StageCase{"{workload: {model: uniform, forward: [1 us, 2 us]}}", 2, 2},
+                    StageCase{"{workload: {model: uniform}, pipeline: {stages: 3}}", 3, 3},
+                    StageCase{"{workload: {model: uniform}, cluster: {devices: [{}, {}]}}", 2, 2}));
+
+TEST(Uniform, HasOneValuePerStage) {
+    const Config config = load(
+        "workload: {model: uniform, stages: 3, forward: [1 us, 2 us, 3 us], activation: 2 MB, "
+        "activation_until_weight: 500 kB, output: 10 B, weights: [1 kB, 2 kB, 3 kB]}");
+    const UniformWorkload& uniform = config.workload.uniform;
+    EXPECT_EQ(uniform.forward, (std::vector<Ns>{1000, 2000, 3000}));
+    EXPECT_EQ(uniform.backward_input, (std::vector<Ns>{1000, 1000, 1000}));
+    EXPECT_EQ(uniform.activation, (std::vector<Bytes>{2'000'000, 2'000'000, 2'000'000}));
+    const Costs costs = uniform_costs(config);
+    ASSERT_EQ(costs.stage.size(), 3u);
+    for (const StageCost& cost : costs.stage)
+        EXPECT_EQ(cost.backward, cost.backward_input + cost.backward_weight);
+    EXPECT_EQ(costs.bytes[2].weights, 3000);
+    EXPECT_EQ(costs.bytes[2].until_weight, 500'000);
+    EXPECT_EQ(costs.bytes[2].until_input, 1'500'000);
+    ASSERT_EQ(costs.edges.size(), 2u);
+    EXPECT_EQ(costs.edges[1].from, 1);
+    EXPECT_EQ(costs.edges[1].to, 2);
+    EXPECT_EQ(costs.edges[1].forward, 10);
+    EXPECT_EQ(costs.edges[1].backward, 10);
+    EXPECT_EQ(costs.dispatch, 0);
+    EXPECT_TRUE(costs.speed.empty());
+}
+
+TEST(Uniform, SpeedsArePerDevice) {
+    const Config config = load("{workload: {model: uniform}, cluster: {devices: [{speed: 2}, {}]}}");
+    EXPECT_EQ(uniform_costs(config).speed, (std::vector<double>{2, 1}));
+}
+
+// The effective configuration reads back to itself.
+class RoundTrip : public testing::TestWithParam<const char*> {};
+TEST_P(RoundTrip, IsIdentical) {
+    const Config config = load(GetParam());
+    EXPECT_EQ(load(config.yaml).yaml, config.yaml);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Grid, RoundTrip,
+    testing::Values(
+        kFull, "workload: {model: resnet50}", "{workload: {model: mlp, path: 'a b: #c\\\"'}, cluster: {link: {}}}",
+        "{workload: {model: mlp}, pipeline: {split: even, schedule: 'null', stages: 2}}",
+        "{workload: {model: mlp}, pipeline: {split: {stages: [[fc1, relu1], [fc2, \"010\"]]}}}",
+        "{workload: {model: mlp}, cluster: {link: {bandwidth: 100 Gbit/s, latency: 1.5 us}, compute: 333.3 GFLOP/s}}",
+        "{workload: {model: mlp}, training: {learning_rate: 0.333333333333333333, weight_decay: 1e-12, seed: "
+        "9223372036854775807}}",
+        "workload: {model: uniform, stages: 2, forward: [1.5 us, 7 ns], activation: 1 GiB, output: 12345 B}"));
+
+TEST(Config, EffectiveConfigurationKeepsValues) {
+    const Config config = load(kFull);
+    EXPECT_TRUE(contains(config.yaml, "timeout: 1500 ms\n")) << config.yaml;
+    EXPECT_TRUE(contains(config.yaml, "{name: a, speed: 0.5, memory: 8 GiB, host: left}")) << config.yaml;
+    EXPECT_TRUE(contains(config.yaml, "learning_rate: 0.1\n")) << config.yaml;
+}
+
+TEST(Config, OverridesCount) {
+    const Config config = load(
+        "workload: {model: resnet50}",
+        {"pipeline.split=[layer2.0, layer3.0]", "cluster.link.latency=1 us", "training.steps=3", "workload.path=data"});
+    EXPECT_EQ(config.pipeline.stages, 3);
+    EXPECT_EQ(config.cluster.link_latency, 1000);
+    EXPECT_EQ(config.training.steps, 3);
+    EXPECT_TRUE(std::filesystem::path(config.workload.path).is_absolute());
+}
+
+TEST(Config, KnowsPlaces) {
+    const Config config = load("workload: {model: resnet50}\npipeline:\n  split: [layer2.0, layer3.0]\n");
+    EXPECT_EQ(config.places.at("pipeline.split[1]").line, 3);
+    EXPECT_EQ(config.places.at("pipeline.split[1]").column, 21);
+    EXPECT_EQ(config.places.count("pipeline.stages"), 0u);
+    // an absent key points at its parent, and a caller may catch and go on
+    for (const std::string key : {"pipeline.split[1]", "pipeline.split[7]", "pipeline.stages", "cluster.link.latency"})
+        try {
+            config.fail_at(key, "this is wrong", "do better");
+        } catch (const Error& error) {
+            const std::string message = error.what();
+            EXPECT_EQ(error.code(), ExitCode::BadInput);
+            EXPECT_EQ(message.find("error: "), message.rfind("error: ")) << message;
+            EXPECT_TRUE(contains(message, "error: this is wrong\n --> ")) << message;
+            EXPECT_EQ(contains(message, "cfg.yaml:3:"), key.starts_with("pipeline")) << message;
+        }
+}
+
+TEST(Config, ReportsEveryMistakeInOnePass) {
+    const std::string message = mistakes(
+        "workload: {model: resnet5}\ncluster: {memory: 16}\npipelin: {}\npipeline: {split: layer3.0, micro_batches: "
+        "08}\n"
+        "run: {backend: gpu}\n");
+    std::size_t last = 0;
+    for (const char* part : {"did you mean 'resnet50'?", "a number without a unit", "did you mean 'pipeline'?",
+                             "'pipeline.split' is 'layer3.0'", "write 8", "'run.backend' is 'gpu'"}) {
+        const std::size_t at = message.find(part);
+        ASSERT_NE(at, std::string::npos) << part << "\n" << message;
+        EXPECT_GT(at, last) << part;
+        last = at;
+    }
+}
+
+struct Rejection {
+    const char *text, *fact;
+};
+void PrintTo(const Rejection& rejection, std::ostream* out) { *out << rejection.text; }
+class Rejected : public testing::TestWithParam<Rejection> {};
+TEST_P(Rejected, WithPlaceAndWayOut) {
+    const std::string message = mistakes(GetParam().text);
+    EXPECT_TRUE(contains(message, GetParam().fact)) << message;
+    EXPECT_TRUE(contains(message, " --> ")) << message;
+    EXPECT_TRUE(contains(message, "  help: ")) << message;
+}
+
+constexpr const char* kNotHere = "is not in this version";
+INSTANTIATE_TEST_SUITE_P(
+    NotInThisVersion, Rejected,
+    testing::Values(Rejection{"workload: {model: vgg.graph.txt}", kNotHere},
+                    Rejection{"workload: {model: a.json}", kNotHere},
+                    Rejection{"workload: {model: mlp, dataset: mnist}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, cluster: {links: []}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, cluster: {shared: []}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {recompute: all}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {recompute: [0]}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {replicas: [1, 2]}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {group: 2}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, run: {transport: mpi}}", kNotHere},
+                    Rejection{"{workload: {model: mlp}, run: {gradient_order: micro_batch}}", kNotHere},
+                    Rejection{"workload: {model: uniform, overlapped_forward_backward: 1 us}", kNotHere}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, Rejected,
+    testing::Values(
+        Rejection{"[1, 2]", "the file must hold keys"}, Rejection{"workload: resnet50", "'workload' must be a map"},
+        Rejection{"workload: {model: zzz}", "unknown model 'zzz'"},
+        Rejection{"{workload: {model: mlp}, pipeline: {stages: 3, split: [a]}}",
+                  "'pipeline.split' makes 2 stages, but 'pipeline.stages' is 3"},
+        Rejection{"{workload: {model: uniform, stages: 4}, pipeline: {stages: 2}}",
+                  "'workload.stages' is 4, but 'pipeline.stages' is 2"},
+        Rejection{"workload: {model: uniform, stages: 2, forward: [1 us, 2 us, 3 us]}",
+                  "'workload.forward' has 3 values, but 'workload.stages' is 2"},
+        Rejection{"workload: {model: uniform, forward: []}", "'workload.forward' is empty"},
+        Rejection{"workload: {model: uniform, forward: 1}", "a number without a unit"},
+        Rejection{"workload: {model: uniform, forward: [1 us, x]}", "'workload.forward[1]' is 'x'"},
+        Rejection{"workload: {model: uniform, forward: 100000 s, backward_input: 10000000 s}",
+                  "'workload.backward_input' is"},
+        Rejection{"workload: {model: uniform, activation: inf}", "'workload.activation' is inf"},
+        Rejection{"workload: {model: uniform, activation: 1 B, activation_until_weight: 2 B}", "keeps 2 B until W"},
+        Rejection{"{workload: {model: uniform}, pipeline: {split: [a]}}", "no layers to split"},
+        Rejection{"workload: {model: mlp, forward: 1 us}", "belongs to model: uniform"},
+        Rejection{"workload: {model: mlp, dataset: cifar10, classes: 3}", "cifar10 has 10 classes"},
+        Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: [[a], []]}}}", "stage 1 gets no layer"},
+        Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: []}}}", "lists no stages"},
+        Rejection{"{workload: {model: mlp}, pipeline: {split: [[a]]}}", "'pipeline.split[0]' is a list"},
+        Rejection{"{workload: {model: mlp}, pipeline: {micro_batches: 0}}", "'pipeline.micro_batches' is 0"},
+        Rejection{"{workload: {model: mlp}, pipeline: {micro_batches:}}", "'pipeline.micro_batches' has no value"},
+        Rejection{"{workload: {model: mlp}, cluster: {devices: []}}", "'cluster.devices' is empty"},
+        Rejection{"{workload: {model: mlp}, cluster: {devices: 0}}", "'cluster.devices' is 0"},
+        Rejection{"{workload: {model: mlp}, cluster: {devices: 1000000000}}", "at most"},
+        Rejection{"{workload: {model: mlp}, cluster: {devices: [{name: a}, {name: a}]}}", "two devices are called 'a'"},
+        Rejection{"{workload: {model: mlp}, cluster: {link: {bandwith: 1 GB/s}}}", "unknown key 'bandwith'"},
+        Rejection{"{workload: {model: mlp}, cluster: {link: 10 GB/s}}", "'cluster.link' must be a map"},
+        Rejection{"{workload: {model: mlp}, run: {timeout: 0 s}}", "'run.timeout' is 0 ns"},
+        Rejection{"{workload: {model: mlp}, training: {optimizer: adam}}", "'training.optimizer' is 'adam'"},
+        Rejection{"{workload: {model: mlp}, training: {momentum: 2}}", "'training.momentum' is 2"},
+        Rejection{"{workload: {model: mlp}, search: 3}", "'search' must be a map"},
+        Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"}));
+
+TEST(Config, LaterBlocksAreLeftToTheirCommands) {
+    EXPECT_NO_THROW(load("{workload: {model: mlp}, search: {objective: anything}, sweep: {a.b: [1]}}"));
+    for (const char* backend : {"cpu", "reference", "cuda", "emulated"})
+        EXPECT_EQ(load(fmt::format("{{workload: {{model: mlp}}, run: {{backend: {}}}}}", backend)).run.backend,
+                  backend);
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,295 @@
+// What every backend must keep: the cpu kernels against the reference kernels, layer by layer.
+#include "tests/layer_rig.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pw {
+namespace {
+
+constexpr double kTolerance = 1e-5;
+
+double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference += std::pow(double{actual.at(i)} - double{expected[i]}, 2);
+        norm += std::pow(double{expected[i]}, 2);
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    EXPECT_LE(relative_error(actual, expected), kTolerance) << what;  // NaN fails too
+}
+
+void expect_close(const std::vector<std::vector<float>>& actual, const std::vector<std::vector<float>>& expected,
+                  const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    for (std::size_t k = 0; k < expected.size(); ++k)
+        expect_close(actual[k], expected[k], what + " " + std::to_string(k));
+}
+
+// Two backends may round a value near zero to either side of a ReLU: no gradient enters there.
+std::vector<float> safe_gradient(const Layer& layer, int samples, unsigned seed) {
+    auto gradient =
+        random_values(layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements(), seed + 30);
+    if (!layer.relu)
+        return gradient;
+    Layer plain = layer;
+    plain.relu = false;
+    LayerRig rig(reference_kernels(), plain, samples);
+    rig.fill(seed);
+    rig.forward();
+    const auto values = rig.plain_output();
+    for (std::size_t i = 0; i < values.size(); ++i)
+        if (std::abs(values[i]) < 1e-4f)
+            gradient[i] = 0;
+    return gradient;
+}
+
+struct Case {
+    std::string name;
+    Layer layer;
+    int samples;
+};
+
+void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+
+Case convolution(Dims input, int outputs, int kernel, int stride, int samples = 2) {
+    const int padding = kernel / 2;
+    return {fmt::format("Convolution{}x{}x{}to{}k{}s{}b{}", input.channels, input.height, input.width, outputs, kernel,
+                        stride, samples),
+            make_layer(LayerKind::Convolution, input, outputs, kernel, stride, padding), samples};
+}
+
+Case shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu = false, int samples = 3) {
+    return {fmt::format("{}{}{}x{}x{}b{}", kind_name, relu ? "Relu" : "", input.channels, input.height, input.width,
+                        samples),
+            make_layer(kind, input, input.channels, 1, 1, 0, relu), samples};
+}
+
+Case pool(Dims input, int kernel, int stride, int padding) {
+    return {fmt::format("MaxPool{}x{}x{}k{}s{}", input.channels, input.height, input.width, kernel, stride),
+            make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
+}
+
+Case linear(Dims input, int outputs, int samples) {
+    return {fmt::format("Linear{}x{}x{}to{}b{}", input.channels, input.height, input.width, outputs, samples),
+            make_layer(LayerKind::Linear, input, outputs), samples};
+}
+
+void add_unique(std::vector<Case>& cases, const Case& added) {
+    if (std::ranges::none_of(cases, [&](const Case& other) { return other.name == added.name; }))
+        cases.push_back(added);
+}
+
+// Every layer shape of ResNet-50 at an image of `size` pixels.
+void add_resnet50(std::vector<Case>& cases, int size) {
+    const int stem = size / 2;
+    int pixels = stem / 2, channels = 64;
+    add_unique(cases, convolution({3, size, size}, 64, 7, 2));
+    add_unique(cases, shaped("BatchNorm", LayerKind::BatchNorm, {64, stem, stem}, true));
+    add_unique(cases, pool({64, stem, stem}, 3, 2, 1));
+    for (int stage = 0; stage < 4; ++stage) {
+        const int width = 64 << stage, outputs = 4 * width;
+        for (int block = 0; block < 2; ++block) {  // the further ones repeat the second
+            const int stride = block == 0 && stage > 0 ? 2 : 1;
+            const Dims input{channels, pixels, pixels}, middle{width, pixels, pixels};
+            const Dims strided{width, pixels / stride, pixels / stride}, output{outputs, strided.height, strided.width};
+            add_unique(cases, convolution(input, width, 1, 1));
+            add_unique(cases, convolution(middle, width, 3, stride));
+            add_unique(cases, convolution(strided, outputs, 1, 1));
+            if (block == 0)
+                add_unique(cases, convolution(input, outputs, 1, stride));
+            add_unique(cases, shaped("BatchNorm", LayerKind::BatchNorm, middle, true));
+            add_unique(cases, shaped("BatchNorm", LayerKind::BatchNorm, output));
+            add_unique(cases, shaped("Add", LayerKind::Add, output, true));
+            pixels /= stride;
+            channels = outputs;
+        }
+    }
+    add_unique(cases, shaped("AveragePool", LayerKind::AveragePool, {2048, pixels, pixels}));
+    cases.back().layer.output = {2048, 1, 1};
+}
+
+std::vector<Case> all_cases() {
+    std::vector<Case> cases;
+    add_resnet50(cases, 64);
+    for (const Case& added : {convolution({20, 6, 5}, 12, 3, 1),
+                              convolution({16, 6, 5}, 10, 3, 2),
+                              convolution({5, 7, 7}, 32, 1, 1),
+                              convolution({32, 1, 1}, 48, 3, 1, 4),
+                              convolution({64, 1, 1}, 64, 1, 2),
+                              convolution({1, 9, 9}, 16, 5, 1),
+                              shaped("BatchNorm", LayerKind::BatchNorm, {5, 4, 3}, true),
+                              shaped("BatchNorm", LayerKind::BatchNorm, {16, 1, 1}),
+                              shaped("BatchNorm", LayerKind::BatchNorm, {32, 23, 17}, true),
+                              shaped("Relu", LayerKind::Relu, {7, 3, 5}),
+                              shaped("Relu", LayerKind::Relu, {512, 1, 1}),
+                              shaped("Add", LayerKind::Add, {3, 5, 7}),
+                              shaped("Add", LayerKind::Add, {3, 5, 7}, true),
+                              shaped("Add", LayerKind::Add, {32, 4, 4}),
+                              pool({3, 8, 9}, 3, 2, 1),
+                              pool({16, 6, 6}, 2, 2, 0),
+                              linear({2048, 1, 1}, 1000, 4),
+                              linear({2048, 1, 1}, 10, 2),
+                              linear({3, 8, 8}, 512, 4),
+                              linear({512, 1, 1}, 10, 3),
+                              linear({32, 4, 3}, 20, 2),
+                              Case{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3},
+                              Case{"CrossEntropy1000", make_layer(LayerKind::CrossEntropy, {1000, 1, 1}, 1), 4},
+                              Case{"CrossEntropy10", make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 3}})
+        add_unique(cases, added);
+    return cases;
+}
+
+class CpuLayers : public testing::TestWithParam<Case> {
+protected:
+    static constexpr unsigned kSeed = 5;
+
+    LayerRig rig(const HostKernels& kernels) const {
+        LayerRig made(kernels, GetParam().layer, GetParam().samples);
+        made.fill(kSeed);
+        made.fill_gradient(safe_gradient(made.layer, made.samples, kSeed));
+        return made;
+    }
+};
+
+TEST_P(CpuLayers, ComputeWhatTheReferenceDoes) {
+    LayerRig cpu = rig(cpu_kernels()), expected = rig(reference_kernels());
+    for (LayerRig* each : {&cpu, &expected}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_NEAR(cpu.loss, expected.loss, 1e-6 * std::abs(expected.loss));
+    expect_close(cpu.plain_output(), expected.plain_output(), "output");
+    for (std::size_t k = 0; k < cpu.inputs.size(); ++k)
+        expect_close(cpu.plain_input_gradient(k), expected.plain_input_gradient(k), "input gradient");
+    expect_close(cpu.parameter_gradients(), expected.parameter_gradients(), "parameter gradient");
+    expect_close(cpu.parameters(), expected.parameters(), "parameter");
+}
+
+TEST_P(CpuLayers, AddUpWeightGradients) {
+    LayerRig tested = rig(cpu_kernels());
+    tested.forward();
+    tested.backward();
+    auto doubled = tested.parameter_gradients();
+    tested.backward(true);
+    for (auto& values : doubled)
+        std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
+    expect_close(tested.parameter_gradients(), doubled, "parameter gradient");
+}
+
+TEST_P(CpuLayers, LeaveNothingBehindWithoutSaving) {
+    LayerRig saving = rig(cpu_kernels()), tested = rig(cpu_kernels());
+    const auto parameters = tested.parameters();
+    saving.forward(true);
+    LayerArgs args = tested.args();
+    args.saved = args.kept = nullptr;
+    tested.kernel->forward(args, false);
+    EXPECT_EQ(tested.parameters(), parameters);
+    EXPECT_EQ(tested.plain_output(), saving.plain_output());
+}
+
+TEST_P(CpuLayers, SkipInputGradientsThatNobodyWants) {
+    LayerRig tested = rig(cpu_kernels()), full = rig(cpu_kernels());
+    for (LayerRig* each : {&tested, &full})
+        each->forward();
+    full.backward();
+    const std::vector<std::byte*> none(tested.inputs.size(), nullptr);
+    LayerArgs args = tested.args();
+    args.input_gradients = none;
+    tested.kernel->backward_input(args);
+    tested.kernel->backward_weight(args);
+    EXPECT_EQ(tested.parameter_gradients(), full.parameter_gradients());
+}
+
+TEST_P(CpuLayers, RoundTripExactly) {
+    LayerRig tested = rig(cpu_kernels()), expected = rig(reference_kernels());
+    EXPECT_EQ(tested.parameters(), expected.parameters());
+    const auto inputs = random_values(tested.samples * tested.layer.input.elements(), 3);
+    tested.kernel->fill_input(inputs, tested.inputs[0].get());
+    EXPECT_EQ(tested.kernel->read_input(tested.inputs[0].get()), inputs);
+    const auto outputs = random_values(tested.output_elements(), 4);
+    tested.kernel->fill_output(outputs, tested.output.get());
+    EXPECT_EQ(tested.plain_output(), outputs);
+}
+
+TEST_P(CpuLayers, HaveAlignedSizes) {
+    const LayerBytes sizes = rig(cpu_kernels()).sizes;
+    for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
+                       sizes.scratch})
+        EXPECT_EQ(size % 64, 0);
+}
+
+TEST_P(CpuLayers, RepeatTheirBits) {
+    LayerRig first = rig(cpu_kernels()), second = rig(cpu_kernels());
+    for (LayerRig* each : {&first, &second}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_EQ(first.plain_output(), second.plain_output());
+    EXPECT_EQ(first.plain_input_gradient(0), second.plain_input_gradient(0));
+    EXPECT_EQ(first.parameter_gradients(), second.parameter_gradients());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayers, testing::ValuesIn(all_cases()),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST(CpuKernels, UpdateLikeTheReference) {
+    const Sgd sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-2};
+    std::vector<std::vector<float>> results;
+    for (const HostKernels* kernels : {&cpu_kernels(), &reference_kernels()}) {
+        AlignedBytes w(4096), g(4096), v(4096), next(4096);
+        unsigned seed = 0;
+        for (const AlignedBytes* block : {&w, &g, &v})
+            std::ranges::copy(random_values(1024, ++seed), reinterpret_cast<float*>(block->get()));
+        kernels->update(sgd, w.get(), g.get(), v.get(), next.get(), 4096);
+        kernels->update(sgd, next.get(), g.get(), v.get(), next.get(), 4096);
+        kernels->add(g.get(), v.get(), 4096);
+        for (const AlignedBytes* block : {&v, &next}) {
+            const auto* data = reinterpret_cast<const float*>(block->get());
+            results.emplace_back(data, data + 1024);
+        }
+    }
+    expect_close(results[0], results[2], "momentum");
+    expect_close(results[1], results[3], "weights");
+}
+
+// The number of threads divides the work and nothing else, where own loops do it.
+TEST(CpuKernels, NormaliseAlikeOnAnyNumberOfThreads) {
+    std::vector<std::vector<float>> outputs;
+    for (int threads : {1, 2}) {
+        cpu_kernels().start_device(threads);
+        LayerRig rig(cpu_kernels(), make_layer(LayerKind::BatchNorm, {64, 14, 14}, 64, 1, 1, 0, true), 4);
+        rig.fill(1);
+        rig.forward();
+        rig.backward();
+        outputs.push_back(rig.plain_output());
+        outputs.push_back(rig.plain_input_gradient(0));
+    }
+    cpu_kernels().start_device(1);
+    EXPECT_EQ(outputs[0], outputs[2]);
+    EXPECT_EQ(outputs[1], outputs[3]);
+}
+
+// The variance survives a mean a thousand times larger.
+TEST(CpuKernels, NormaliseFarFromZero) {
+    std::vector<std::vector<float>> outputs;
+    for (const HostKernels* kernels : {&cpu_kernels(), &reference_kernels_double()}) {
+        LayerRig rig(*kernels, make_layer(LayerKind::BatchNorm, {16, 20, 20}, 16), 2);
+        rig.fill(1);
+        auto values = random_values(rig.samples * rig.layer.input.elements(), 2);
+        std::ranges::transform(values, values.begin(), [](float v) { return v + 1000; });
+        rig.kernel->fill_input(values, rig.inputs[0].get());
+        rig.forward();
+        outputs.push_back(rig.plain_output());
+    }
+    EXPECT_LE(relative_error(outputs[0], outputs[1]), 2e-4);  // the mean itself rounds to 6e-5
+}
+
+}  // namespace
+}  // namespace pw

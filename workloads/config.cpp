@@ -1,0 +1,196 @@
+#include "workloads/config.h"
+
+#include "workloads/config_blocks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace pw {
+namespace {
+
+constexpr int kMostDevices = 65'536;
+
+void collect_places(const Yaml& at, std::map<std::string, Place>& places) {
+    if (!at.path().empty())
+        places[at.path()] = at.place();
+    if (at.is_map())
+        for (const auto& [key, value] : at.entries())
+            collect_places(value, places);
+    if (at.is_list())
+        for (const Yaml& item : at.items())
+            collect_places(item, places);
+}
+
+// Empty when the file does not say how many.
+std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
+    std::vector<DeviceConfig> result;
+    if (!devices.is_list()) {
+        const std::int64_t count = devices.integer(devices.present() ? 1 : 0, 1, kMostDevices);
+        result.resize(static_cast<std::size_t>(count));
+        for (DeviceConfig& device : result)
+            device.memory = memory;
+        return result;
+    }
+    std::set<std::string> names;
+    for (const Yaml& item : devices.items()) {
+        item.allow({"name", "speed", "memory", "host"});
+        DeviceConfig& device = result.emplace_back();
+        device.name = item["name"].text();
+        device.speed = item["speed"].number(1, 1e-6, 1e6);
+        device.memory = item["memory"].bytes(memory);
+        device.host = item["host"].text();
+        if (!device.name.empty() && !names.insert(device.name).second)
+            item["name"].complain(fmt::format("two devices are called '{}'", device.name), "give each its own name");
+    }
+    if (result.empty())
+        devices.complain("'cluster.devices' is empty", "write a number of devices, or one entry per device");
+    return result;
+}
+
+ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
+    at.allow({"devices", "memory", "link", "links", "shared", "profile", "compute", "memory_bandwidth"});
+    ClusterConfig cluster;
+    cluster.memory = at["memory"].bytes(kUnlimited);
+    cluster.devices = read_devices(at["devices"], cluster.memory);
+    const Yaml link = at["link"];
+    link.allow({"bandwidth", "latency"});
+    cluster.link_given = link.is_map();
+    cluster.link_latency = read_time(link["latency"], 0);
+    cluster.link_bandwidth = link["bandwidth"].bandwidth(cluster.link_bandwidth);
+    for (const std::string_view key : {"links", "shared"})
+        if (at[key].present()) {
+            at[key].items();
+            not_in_this_version(at[key], fmt::format("'cluster.{}'", key),
+                                "write one link: {bandwidth, latency} for all pairs");
+        }
+    cluster.profile = absolute_path(folder, at["profile"].text());
+    cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
+    cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
+    return cluster;
+}
+
+TrainingConfig read_training(const Yaml& at) {
+    at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "loss", "seed"});
+    TrainingConfig training;
+    training.steps = static_cast<int>(at["steps"].integer(training.steps, 1, 1'000'000'000));
+    training.learning_rate = at["learning_rate"].number(training.learning_rate, 0, 1e6);
+    training.momentum = at["momentum"].number(training.momentum, 0, 1);
+    training.weight_decay = at["weight_decay"].number(training.weight_decay, 0, 1e6);
+    training.seed = at["seed"].integer(training.seed, 0, std::numeric_limits<std::int64_t>::max());
+    at["optimizer"].choice("sgd", {"sgd"});
+    at["loss"].choice("cross_entropy", {"cross_entropy"});
+    return training;
+}
+
+RunConfig read_run(const Yaml& at) {
+    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order"});
+    RunConfig run;
+    run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
+    run.transport = at["transport"].choice(run.transport, {"threads", "mpi", "nccl"});
+    if (run.transport != "threads")
+        not_in_this_version(at["transport"], fmt::format("the transport {}", run.transport),
+                            "write transport: threads");
+    run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
+    run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
+    run.gradient_order = at["gradient_order"].choice(run.gradient_order, {"plan", "micro_batch"});
+    if (run.gradient_order != "plan")
+        not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
+    return run;
+}
+
+TransferConfig read_transfer(const Yaml& at) {
+    at.allow({"communicator", "receive", "protocol"});
+    TransferConfig transfer;
+    transfer.communicator = at["communicator"].choice(transfer.communicator, {"edge", "direction", "one"});
+    transfer.receive = at["receive"].choice(transfer.receive, {"early", "deferred"});
+    transfer.protocol = at["protocol"].choice(transfer.protocol, {"eager", "rendezvous"});
+    return transfer;
+}
+
+// The first claim holds; the others must agree with it. Without any, every device has one stage.
+int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices) {
+    const StageClaim* first = nullptr;
+    for (const StageClaim& claim : claims) {
+        if (claim.stages < 1)
+            continue;  // a mistake already noted
+        if (!first)
+            first = &claim;
+        else if (claim.stages != first->stages)
+            claim.at.complain(fmt::format("{}, but {}", claim.what, first->what),
+                              fmt::format("make both the same, or remove '{}'", claim.at.path()));
+    }
+    return first ? first->stages : std::max<int>(1, static_cast<int>(devices));
+}
+
+}  // namespace
+
+std::string absolute_path(const std::string& folder, const std::string& path) {
+    return path.empty() ? path : (std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help) {
+    at.complain(fmt::format("{} is not in this version", what), help);
+}
+
+Ns read_time(const Yaml& at, Ns fallback, Ns least) {
+    const Ns time = at.time(fallback);
+    if (time >= least && time <= kLongestTime)
+        return time;
+    at.complain(fmt::format("'{}' is {}", at.path(), exact_time(time)),
+                time < least ? fmt::format("it must be at least {}", exact_time(least))
+                             : fmt::format("it must be at most {}", exact_time(kLongestTime)));
+    return fallback;
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& set) {
+    const std::string folder = std::filesystem::absolute(path).parent_path().string();
+    const Yaml root = Yaml::load(path, set);
+    root.allow({"workload", "cluster", "pipeline", "training", "run", "transfer", "search", "sweep"});
+    Config config;
+    std::vector<StageClaim> claims;
+    config.workload = read_workload(root["workload"], folder, claims);
+    config.cluster = read_cluster(root["cluster"], folder);
+    config.pipeline = read_pipeline(root["pipeline"], claims);
+    config.training = read_training(root["training"]);
+    config.run = read_run(root["run"]);
+    config.transfer = read_transfer(root["transfer"]);
+    root["search"].entries();  // these two serve their own commands
+    root["sweep"].entries();
+
+    config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size());
+    if (config.cluster.devices.empty()) {
+        DeviceConfig device;
+        device.memory = config.cluster.memory;
+        config.cluster.devices.assign(static_cast<std::size_t>(config.pipeline.stages), device);
+    }
+    if (config.workload.model == "uniform") {
+        spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
+        if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
+            root["pipeline"]["split"].complain("model: uniform has no layers to split", "remove 'pipeline.split'");
+    }
+    root.source().throw_if_mistaken();
+
+    config.source = root.shared_source();
+    collect_places(root, config.places);
+    config.yaml = print_config(config);
+    return config;
+}
+
+void Config::fail_at(const std::string& key, const std::string& fact, const std::string& help) const {
+    Place place;
+    for (std::string at = key; !at.empty();) {
+        if (const auto found = places.find(at); found != places.end()) {
+            place = found->second;
+            break;
+        }
+        const std::size_t end = at.find_last_of(".[");
+        at.erase(end == std::string::npos ? 0 : end);
+    }
+    Source report = source ? *source : Source("configuration", "");  // a copy: the caller may catch and go on
+    report.complain(place, fact, help);
+    report.throw_if_mistaken();
+    throw Error(ExitCode::BadInput, fact);
+}
+
+}  // namespace pw

@@ -1,0 +1,38 @@
+// The readers behind load_config, one per block of the file. Each notes its mistakes in the source.
+#pragma once
+
+#include "workloads/config.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+inline constexpr int kMostStages = 65'536;
+inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
+inline constexpr Bytes kLargestSize = Bytes{1} << 50;      // of one tensor or one set of weights
+inline constexpr std::int64_t kMostBatches = 1'000'000;
+
+// A number of stages that some key implies.
+struct StageClaim {
+    Yaml at;
+    int stages;
+    std::string what;  // "'pipeline.split' makes 3 stages"
+};
+
+std::string absolute_path(const std::string& folder, const std::string& path);
+// "X is not in this version".
+void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
+Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
+
+// Uniform: times that were given as one number have one entry until `spread_uniform`.
+WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
+void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
+
+PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
+
+// The canonical YAML of an effective configuration.
+std::string print_config(const Config& config);
+
+}  // namespace pw

@@ -1,0 +1,110 @@
+#include "workloads/config_blocks.h"
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+using Split = PipelineConfig::Split;
+
+constexpr const char* kHowToSplit =
+    "write auto, even, a list with the first layer of each later stage, or {stages: [[layers], ...]}";
+
+std::string read_name(const Yaml& at) {
+    const std::string name = at.text();
+    if (name.empty() && at.is_text())
+        at.complain(fmt::format("'{}' is an empty name", at.path()), "write the name of a layer, such as layer3.0");
+    return name;
+}
+
+void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+    split.allow({"stages"});
+    const Yaml stages = split["stages"];
+    pipeline.split = Split::Lists;
+    if (!stages.is_list() || stages.items().empty()) {
+        split.complain("'pipeline.split' lists no stages", kHowToSplit);
+        return;
+    }
+    for (const Yaml& stage : stages.items()) {
+        std::vector<std::string>& names = pipeline.lists.emplace_back();
+        for (const Yaml& layer : stage.items())
+            names.push_back(read_name(layer));
+        if (stage.is_list() && names.empty())
+            stage.complain(fmt::format("stage {} gets no layer", pipeline.lists.size() - 1),
+                           "give it a layer, or remove its list");
+    }
+    claims.push_back({stages, static_cast<int>(pipeline.lists.size()),
+                      fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
+}
+
+void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+    if (split.is_map()) {
+        read_lists(split, pipeline, claims);
+    } else if (split.is_list()) {
+        pipeline.split = Split::Cuts;
+        for (const Yaml& cut : split.items())
+            pipeline.cuts.push_back(read_name(cut));
+        const std::size_t stages = pipeline.cuts.size() + 1;
+        claims.push_back({split, static_cast<int>(stages),
+                          fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
+    } else {
+        const std::string text = split.text("auto");
+        pipeline.split = text == "even" ? Split::Even : Split::Auto;
+        if (text != "auto" && text != "even")
+            split.complain(fmt::format("'pipeline.split' is '{}'", text), kHowToSplit);
+    }
+}
+
+void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+    for (const Yaml& item : replicas.items()) {
+        pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostStages)));
+        if (pipeline.replicas.back() != 1)
+            not_in_this_version(item, "more than one replica of a stage", "write 1");
+    }
+    if (replicas.is_list())
+        claims.push_back({replicas, static_cast<int>(pipeline.replicas.size()),
+                          fmt::format("'pipeline.replicas' has {} entries", pipeline.replicas.size())});
+}
+
+void reject_recompute(const Yaml& recompute) {
+    if (recompute.is_list()) {
+        for (const Yaml& stage : recompute.items())
+            stage.integer(0, 0, kMostStages);
+        if (!recompute.items().empty())
+            not_in_this_version(recompute, "recomputing activations", "write recompute: none");
+    } else if (recompute.choice("none", {"none", "all"}) != "none") {
+        not_in_this_version(recompute, "recomputing activations", "write recompute: none");
+    }
+}
+
+}  // namespace
+
+PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
+    at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",
+              "drain", "group", "waves", "slices"});
+    PipelineConfig pipeline;
+    pipeline.schedule = at["schedule"].text("1f1b");
+    if (pipeline.schedule.empty())
+        at["schedule"].complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");
+    const Yaml stages = at["stages"];
+    if (stages.present()) {
+        const int count = static_cast<int>(stages.integer(0, 1, kMostStages));
+        // what the user says goes before what follows from other keys
+        claims.insert(claims.begin(), {stages, count, fmt::format("'pipeline.stages' is {}", count)});
+    }
+    read_split(at["split"], pipeline, claims);
+    pipeline.micro_batches = static_cast<int>(at["micro_batches"].integer(1, 1, kMostBatches));
+    pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
+    read_replicas(at["replicas"], pipeline, claims);
+    pipeline.weights = at["weights"].choice("", {"flush", "stash", "vertical_sync", "double_buffer", "latest"});
+    pipeline.drain = at["drain"].choice("fifo", {"fifo", "lifo"});
+    reject_recompute(at["recompute"]);
+    for (const std::string_view key : {"group", "waves", "slices"})
+        if (at[key].present()) {
+            at[key].integer(1, 1, kMostBatches);
+            not_in_this_version(at[key], fmt::format("'pipeline.{}'", key), "remove the key");
+        }
+    return pipeline;
+}
+
+}  // namespace pw

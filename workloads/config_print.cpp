@@ -1,0 +1,122 @@
+#include "workloads/config_blocks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace pw {
+namespace {
+
+// Plain where YAML cannot take it for anything else, else in JSON's quotes.
+std::string quoted(const std::string& text) {
+    const auto harmless = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./-+ ", c);
+    };
+    const bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
+                       std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); }) &&
+                       text != "null" && text != "Null" && text != "NULL";
+    if (plain || (text.size() > 1 && text[0] == '/' && text.find_first_of(" :#,[]{}\"'\\\n\r\t") == std::string::npos))
+        return text;
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            result += '\\';
+        if (static_cast<unsigned char>(c) < 0x20)
+            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    return result + '"';
+}
+
+template <class T, class Print>
+std::string list(const std::vector<T>& values, Print print) {
+    std::vector<std::string> texts;
+    for (const T& value : values)
+        texts.push_back(print(value));
+    return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+void print_workload(const WorkloadConfig& workload, std::string& out) {
+    out += fmt::format("workload:\n  model: {}\n", quoted(workload.model));
+    out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.image_size, workload.classes,
+                       workload.dataset);
+    if (!workload.path.empty())
+        out += fmt::format("  path: {}\n", quoted(workload.path));
+    if (workload.model != "uniform")
+        return;
+    const UniformWorkload& uniform = workload.uniform;
+    out += fmt::format("  stages: {}\n", uniform.forward.size());
+    out += fmt::format("  forward: {}\n", list(uniform.forward, exact_time));
+    out += fmt::format("  backward_input: {}\n", list(uniform.backward_input, exact_time));
+    out += fmt::format("  backward_weight: {}\n", list(uniform.backward_weight, exact_time));
+    out += fmt::format("  activation: {}\n", list(uniform.activation, exact_bytes));
+    out += fmt::format("  activation_until_weight: {}\n", list(uniform.activation_until_weight, exact_bytes));
+    out += fmt::format("  output: {}\n", list(uniform.output, exact_bytes));
+    out += fmt::format("  weights: {}\n", list(uniform.weights, exact_bytes));
+}
+
+void print_cluster(const ClusterConfig& cluster, std::string& out) {
+    out += "cluster:\n  devices:\n";
+    for (const DeviceConfig& device : cluster.devices)
+        out += fmt::format("    - {{name: {}, speed: {}, memory: {}, host: {}}}\n", quoted(device.name), device.speed,
+                           exact_bytes(device.memory), quoted(device.host));
+    if (cluster.link_given)
+        out += fmt::format("  link: {{bandwidth: {}, latency: {}}}\n", exact_bandwidth(cluster.link_bandwidth),
+                           exact_time(cluster.link_latency));
+    if (!cluster.profile.empty())
+        out += fmt::format("  profile: {}\n", quoted(cluster.profile));
+    out += fmt::format("  compute: {}\n  memory_bandwidth: {}\n", exact_flops(cluster.rates.flops),
+                       exact_bandwidth(cluster.rates.memory_bandwidth));
+}
+
+std::string split_text(const PipelineConfig& pipeline) {
+    const auto names = [](const std::vector<std::string>& layers) { return list(layers, quoted); };
+    switch (pipeline.split) {
+        case PipelineConfig::Split::Auto:
+            return "auto";
+        case PipelineConfig::Split::Even:
+            return "even";
+        case PipelineConfig::Split::Cuts:
+            return names(pipeline.cuts);
+        case PipelineConfig::Split::Lists:
+            return fmt::format("{{stages: {}}}", list(pipeline.lists, names));
+    }
+    return "auto";
+}
+
+void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
+    out += fmt::format("pipeline:\n  schedule: {}\n  stages: {}\n  split: {}\n", quoted(pipeline.schedule),
+                       pipeline.stages, split_text(pipeline));
+    out +=
+        fmt::format("  micro_batches: {}\n  micro_batch_size: {}\n", pipeline.micro_batches, pipeline.micro_batch_size);
+    if (!pipeline.replicas.empty())
+        out += fmt::format("  replicas: [{}]\n", fmt::join(pipeline.replicas, ", "));
+    if (!pipeline.weights.empty())
+        out += fmt::format("  weights: {}\n", pipeline.weights);
+    out += fmt::format("  recompute: none\n  drain: {}\n", pipeline.drain);
+}
+
+}  // namespace
+
+std::string print_config(const Config& config) {
+    std::string out;
+    print_workload(config.workload, out);
+    print_cluster(config.cluster, out);
+    print_pipeline(config.pipeline, out);
+    const TrainingConfig& training = config.training;
+    out += fmt::format(
+        "training:\n  steps: {}\n  optimizer: sgd\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n",
+        training.steps, training.learning_rate, training.momentum, training.weight_decay);
+    out += fmt::format("  loss: cross_entropy\n  seed: {}\n", training.seed);
+    const RunConfig& run = config.run;
+    out += fmt::format(
+        "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",
+        run.backend, run.transport, run.threads_per_device, exact_time(run.timeout), run.gradient_order);
+    const TransferConfig& transfer = config.transfer;
+    out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", transfer.communicator,
+                       transfer.receive, transfer.protocol);
+    return out;
+}
+
+}  // namespace pw

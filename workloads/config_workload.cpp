@@ -1,0 +1,156 @@
+#include "workloads/config_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+namespace pw {
+namespace {
+
+constexpr const char* kModels = "models: resnet50, mlp, uniform";
+
+bool is_file_name(const std::string& model) {
+    const std::string extension = std::filesystem::path(model).extension().string();
+    return extension == ".txt" || extension == ".json" || extension == ".yaml" || extension == ".yml";
+}
+
+std::string read_model(const Yaml& at) {
+    const std::vector<std::string_view> models{"resnet50", "mlp", "uniform"};
+    const std::string model = at.text();
+    if (model.empty()) {
+        if (!at.present() || at.is_text())
+            at.complain("'workload.model' is missing", fmt::format("write workload: {{model: resnet50}}; {}", kModels));
+    } else if (std::find(models.begin(), models.end(), model) == models.end()) {
+        if (is_file_name(model))
+            not_in_this_version(at, fmt::format("a model from a file ('{}')", model), kModels);
+        else if (const std::optional<std::string_view> guess = nearest(model, models))
+            at.complain(fmt::format("unknown model '{}'", model),
+                        fmt::format("did you mean '{}'? {}", *guess, kModels));
+        else
+            at.complain(fmt::format("unknown model '{}'", model), kModels);
+    }
+    return model;
+}
+
+// One value, or one per stage.
+template <class T, class Read>
+std::vector<T> read_values(const Yaml& at, T fallback, std::vector<StageClaim>& claims, Read read) {
+    if (!at.is_list())
+        return {read(at, fallback)};
+    std::vector<T> values;
+    for (const Yaml& item : at.items())
+        values.push_back(read(item, fallback));
+    if (values.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), "write one value, or a list with one value per stage");
+    else
+        claims.push_back(
+            {at, static_cast<int>(values.size()), fmt::format("'{}' has {} values", at.path(), values.size())});
+    return values;
+}
+
+Bytes read_size(const Yaml& at, Bytes fallback) {
+    const Bytes size = at.bytes(fallback);
+    if (size <= kLargestSize)
+        return size;
+    at.complain(fmt::format("'{}' is {}", at.path(), print_bytes(size)),
+                fmt::format("it must be at most {}", exact_bytes(kLargestSize)));
+    return fallback;
+}
+
+UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& claims) {
+    if (workload["stages"].present()) {
+        const int stages = static_cast<int>(workload["stages"].integer(0, 1, kMostStages));
+        claims.push_back({workload["stages"], stages, fmt::format("'workload.stages' is {}", stages)});
+    }
+    const auto times = [&](std::string_view key) {
+        return read_values<Ns>(workload[key], 1000, claims,
+                               [](const Yaml& at, Ns fallback) { return read_time(at, fallback); });
+    };
+    const auto sizes = [&](std::string_view key, Bytes fallback) {
+        return read_values<Bytes>(workload[key], fallback, claims, read_size);
+    };
+    UniformWorkload uniform;
+    uniform.forward = times("forward");
+    uniform.backward_input = times("backward_input");
+    uniform.backward_weight = times("backward_weight");
+    uniform.activation = sizes("activation", 1'000'000);
+    uniform.activation_until_weight = sizes("activation_until_weight", 0);
+    uniform.output = sizes("output", 0);
+    uniform.weights = sizes("weights", 0);
+    const Yaml overlapped = workload["overlapped_forward_backward"];
+    if (overlapped.present()) {
+        std::vector<StageClaim> ignored;
+        read_values<Ns>(overlapped, 0, ignored, [](const Yaml& at, Ns fallback) { return read_time(at, fallback); });
+        not_in_this_version(overlapped, "'workload.overlapped_forward_backward'", "remove the key: a pair takes F + B");
+    }
+    return uniform;
+}
+
+constexpr std::array<std::string_view, 9> kUniformKeys{"stages",          "forward",    "backward_input",
+                                                       "backward_weight", "activation", "activation_until_weight",
+                                                       "output",          "weights",    "overlapped_forward_backward"};
+
+void reject_uniform_keys(const Yaml& workload, const std::string& model) {
+    for (const std::string_view key : kUniformKeys)
+        if (workload[key].present())
+            workload[key].complain(fmt::format("'workload.{}' belongs to model: uniform, not to {}", key, model),
+                                   "remove the key; stages of a real model are set with pipeline.stages");
+}
+
+int default_image_size(const WorkloadConfig& workload) {
+    if (workload.model != "mlp")
+        return 224;
+    return workload.dataset == "cifar10" ? 32 : 28;
+}
+
+template <class T>
+void spread(std::vector<T>& values, int stages) {
+    if (values.size() == 1)
+        values.resize(static_cast<std::size_t>(stages), values[0]);
+}
+
+}  // namespace
+
+WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
+    at.allow({"model", "image_size", "classes", "dataset", "path", "stages", "forward", "backward_input",
+              "backward_weight", "activation", "activation_until_weight", "output", "weights",
+              "overlapped_forward_backward"});
+    WorkloadConfig workload;
+    workload.model = read_model(at["model"]);
+    workload.dataset = at["dataset"].choice("synthetic", {"synthetic", "cifar10", "mnist"});
+    if (workload.dataset == "mnist")
+        not_in_this_version(at["dataset"], "the data set mnist", "data sets: synthetic, cifar10");
+    workload.path = absolute_path(folder, at["path"].text());
+    workload.image_size = static_cast<int>(at["image_size"].integer(default_image_size(workload), 1, 4096));
+    workload.classes = static_cast<int>(at["classes"].integer(10, 1, 65'535));
+    if (workload.dataset == "cifar10" && workload.classes < 10)
+        at["classes"].complain(fmt::format("cifar10 has 10 classes, the model tells {} apart", workload.classes),
+                               "write classes: 10");
+    if (workload.model == "uniform")
+        workload.uniform = read_uniform(at, claims);
+    else if (!workload.model.empty())
+        reject_uniform_keys(at, workload.model);
+    return workload;
+}
+
+void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages) {
+    for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
+        spread(*times, stages);
+    for (std::vector<Bytes>* sizes :
+         {&uniform.activation, &uniform.activation_until_weight, &uniform.output, &uniform.weights})
+        spread(*sizes, stages);
+    const std::size_t both = std::min(uniform.activation.size(), uniform.activation_until_weight.size());
+    for (std::size_t stage = 0; stage < both; ++stage) {
+        const Bytes all = uniform.activation[stage], until_weight = uniform.activation_until_weight[stage];
+        if (until_weight <= all)
+            continue;
+        const Yaml key =
+            workload[workload["activation_until_weight"].present() ? "activation_until_weight" : "activation"];
+        key.complain(fmt::format("stage {} keeps {} until W, more than its whole activation of {}", stage,
+                                 exact_bytes(until_weight), exact_bytes(all)),
+                     "activation_until_weight is a part of activation: lower it, or raise activation");
+        return;
+    }
+}
+
+}  // namespace pw

@@ -1,0 +1,82 @@
+// What a configuration names, built: errors of the builders point at the key that asked for it.
+#include "workloads/config.h"
+
+#include <filesystem>
+
+namespace pw {
+namespace {
+
+StageSplit split_by_cuts(const Config& config, const Model& model) {
+    const std::vector<std::string>& cuts = config.pipeline.cuts;
+    // growing prefixes, so that the first wrong cut is the one pointed at
+    for (std::size_t count = 0; count < cuts.size(); ++count)
+        try {
+            split_at(model.layers, {cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count) + 1});
+        } catch (const Error& error) {
+            config.fail_at(fmt::format("pipeline.split[{}]", count), error.what(),
+                           "write the first layer of each later stage in forward order, or split: auto");
+        }
+    return split_at(model.layers, cuts);
+}
+
+StageSplit split_by_names(const Config& config, const Model& model) {
+    const std::vector<std::vector<std::string>>& lists = config.pipeline.lists;
+    for (std::size_t stage = 0; stage < lists.size(); ++stage)
+        for (std::size_t i = 0; i < lists[stage].size(); ++i)
+            if (find_layer(model.layers, lists[stage][i]) < 0)
+                config.fail_at(fmt::format("pipeline.split.stages[{}][{}]", stage, i),
+                               fmt::format("{} has no layer '{}'", model.name, lists[stage][i]),
+                               "name layers in full, as in layer3.0.conv2");
+    try {
+        return split_by_lists(model.layers, lists);
+    } catch (const Error& error) {
+        config.fail_at("pipeline.split.stages", error.what(),
+                       "put every layer into exactly one stage, none behind a stage that reads it");
+    }
+}
+
+}  // namespace
+
+Model build_model(const Config& config) {
+    const WorkloadConfig& workload = config.workload;
+    if (workload.model == "uniform")
+        config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
+                       "use it with simulate and plan, or name a model, such as resnet50");
+    try {
+        if (workload.model == "resnet50")
+            return build_resnet50(workload.image_size, workload.classes);
+        const int channels = workload.dataset == "cifar10" ? 3 : 1;
+        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes);
+    } catch (const Error& error) {
+        config.fail_at("workload.image_size", error.what(), "choose another image_size, such as 224");
+    }
+}
+
+StageSplit make_split(const Config& config, const Model& model, const Profile& profile) {
+    const PipelineConfig& pipeline = config.pipeline;
+    if (pipeline.split == PipelineConfig::Split::Cuts)
+        return split_by_cuts(config, model);
+    if (pipeline.split == PipelineConfig::Split::Lists)
+        return split_by_names(config, model);
+    try {
+        if (pipeline.split == PipelineConfig::Split::Even)
+            return split_even(model.layers, pipeline.stages);
+        return split_bottleneck(model.layers, pipeline.stages, layer_times(profile, pipeline.micro_batch_size));
+    } catch (const Error& error) {
+        config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error.what(),
+                       "write fewer stages");
+    }
+}
+
+Profile profile_of(const Config& config, const Model& model) {
+    const std::string& path = config.cluster.profile;
+    if (path.empty())
+        return analytic_profile(model, config.pipeline.micro_batch_size, config.cluster.rates);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error))
+        config.fail_at("cluster.profile", fmt::format("there is no file '{}'", path),
+                       "measure one with `pipewright profile CONFIG -o PROFILE.yaml`, or remove the key");
+    return read_profile(path);
+}
+
+}  // namespace pw

@@ -1,0 +1,36 @@
+#include "workloads/config.h"
+
+#include <algorithm>
+
+namespace pw {
+
+Costs uniform_costs(const Config& config) {
+    const UniformWorkload& uniform = config.workload.uniform;
+    Costs costs;
+    const int stages = config.pipeline.stages;
+    for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
+        StageCost& cost = costs.stage.emplace_back();
+        cost.forward = uniform.forward[stage];
+        cost.backward_input = uniform.backward_input[stage];
+        cost.backward_weight = uniform.backward_weight[stage];
+        cost.backward = cost.backward_input + cost.backward_weight;
+        cost.recompute = cost.forward;
+
+        StageBytes& bytes = costs.bytes.emplace_back();
+        bytes.weights = uniform.weights[stage];
+        bytes.until_weight = uniform.activation_until_weight[stage];
+        bytes.until_input = uniform.activation[stage] - bytes.until_weight;
+    }
+    // a chain; a gradient is as big as the tensor that it belongs to
+    for (int stage = 0; stage + 1 < stages; ++stage) {
+        const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
+        costs.edges.push_back({stage, stage + 1, output, output});
+    }
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    if (std::any_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed != 1; }))
+        for (const DeviceConfig& device : devices)
+            costs.speed.push_back(device.speed);
+    return costs;
+}
+
+}  // namespace pw
