@@ -135,7 +135,7 @@ GnuplotFiles curves_script(const std::vector<Curve>& curves, const std::string& 
     script += fmt::format("data = {}\nset xlabel {}\nset ylabel {}\n", gnuplot_data(file), gnuplot_quoted(x_label),
                           gnuplot_quoted(y_label));
     script += "set border 3 lc rgb '#57606a'\nset tics nomirror out\nset grid lt 1 lc rgb '#e3e6ea' lw 0.7\n";
-    script += "set datafile missing 'NaN'\nset key top right spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
+    script += "set key top right spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
     std::string data, lines;
     for (std::size_t i = 0; i < curves.size(); ++i) {
         std::string title = curves[i].title;

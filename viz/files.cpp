@@ -113,21 +113,25 @@ std::string gnuplot_output(const std::string& file, int width, int height) {
     std::string text = "set encoding utf8\n";
     const std::string_view font = "noenhanced font 'sans-serif,11'";
     switch (format_of(file)) {
-        case Format::Png:  // twice the size: sharp on dense screens
+        case Format::Png:  // twice the size: sharp on dense screens; a point is 4/3 of a pixel
             text += fmt::format(
                 "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
-                "    set terminal pngcairo {} size {},{} fontscale 2 linewidth 2\n}} else {{\n"
+                "    set terminal pngcairo {} size {},{} fontscale 1.5 linewidth 2\n}} else {{\n"
                 "    set terminal png {} size {},{}\n}}\n",
                 font, 2 * width, 2 * height, font, width, height);
             break;
-        case Format::Pdf:  // a pixel is a point
-            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 1 linewidth 1\n", font,
+        case Format::Pdf:  // a pixel of the layout is a point, fonts are scaled as in png
+            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 0.75 linewidth 1.5\n", font,
                                 width / 72.0, height / 72.0);
             break;
         default:
             text += fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", font, width, height);
     }
     return text + fmt::format("set output {}\n", gnuplot_quoted(name_in_folder(file)));
+}
+
+std::string gnuplot_bold(const std::string& file) {
+    return format_of(file) == Format::Svg ? "sans-serif bold" : "sans-serif:Bold";
 }
 
 std::string gnuplot_data(const std::string& file) { return gnuplot_quoted(name_in_folder(file) + ".dat"); }

@@ -19,6 +19,8 @@ void write_file(const std::string& file, std::string_view text);
 std::string gnuplot_quoted(std::string_view text);
 // The lines of a script that choose terminal and output; the picture lies in the script's folder.
 std::string gnuplot_output(const std::string& file, int width, int height);
+// The bold font, which terminals spell differently.
+std::string gnuplot_bold(const std::string& file);
 // The name of FILE.dat inside FILE.gp.
 std::string gnuplot_data(const std::string& file);
 // Writes FILE.gp and FILE.dat and lets gnuplot make FILE.

@@ -128,6 +128,27 @@ function drawBox(panel, row, box) {
     }
 }
 
+function memoryLegend(at, line) {
+    const item = (text, colour, dashed) => {
+        draw.strokeStyle = colour;
+        draw.lineWidth = 2;
+        draw.setLineDash(dashed ? [6, 4] : []);
+        draw.beginPath();
+        draw.moveTo(at, line);
+        draw.lineTo(at + 22, line);
+        draw.stroke();
+        draw.setLineDash([]);
+        draw.fillText(text, at + 28, line);
+        at += 44 + draw.measureText(text).width;
+    };
+    draw.font = "12px sans-serif";
+    const every = Math.ceil(picture.curves.length / 16);
+    picture.curves.forEach((colour, i) => i % every || item((i ? "" : "device ") + i, colour, false));
+    at += 16;
+    if (picture.panels.length > 1)
+        picture.panels.forEach(panel => item(panel.name, "#57606a", panel.dashed));
+}
+
 function drawMemory() {
     draw.textAlign = "right";
     draw.font = "12px sans-serif";
@@ -142,6 +163,7 @@ function drawMemory() {
     draw.fillStyle = "#1f2328";
     draw.font = "bold 13px sans-serif";
     draw.fillText("Memory", left, memoryTop - titleHeight / 2);
+    memoryLegend(left + 76, memoryTop - titleHeight / 2);
     clip(() => picture.panels.forEach(panel => panel.rows.forEach((row, device) => {
         if (!row.memory.length)
             return;
@@ -300,7 +322,7 @@ for (const op of picture.legend) {
     swatch(legend, name, picture.ops[op].colours[0], op >= SEND_FORWARD ? "transfer" : "");
 }
 if (hasTransfers)
-    legend.appendChild(document.createElement("span")).textContent = "(upper lane sends, lower lane receives)";
+    legend.appendChild(document.createElement("span")).textContent = "(sends above, receives below)";
 const nav = legend.appendChild(document.createElement("nav"));
 nav.append("wheel or + − zooms, drag or arrows move ");
 button(nav, "+", "zoom in", () => zoom(0.7));

@@ -15,6 +15,7 @@ namespace pw {
 namespace {
 
 constexpr int kMaxDevices = 256;
+constexpr int kMaxLanes = 6;  // what overlaps more is drawn one on the other
 
 int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
 
@@ -72,12 +73,13 @@ Timeline timeline_of(const Panel& panel) {
     for (std::size_t i = 0; i < trace.events.size(); ++i) {
         const TraceEvent& event = trace.events[i];
         const bool transfer = is_transfer(event.task.op);
+        const int lane = std::min(lanes[i], kMaxLanes - 1);
         Row& row = timeline.rows[event.device];
         (transfer ? row.transfers : row.tasks)
-            .push_back({&event, event.start - begin, event.end - begin, chunk_of(trace, event), lanes[i]});
+            .push_back({&event, event.start - begin, event.end - begin, chunk_of(trace, event), lane});
         timeline.has_transfers = timeline.has_transfers || transfer;
         if (!transfer)
-            timeline.lanes = std::max(timeline.lanes, lanes[i] + 1);
+            timeline.lanes = std::max(timeline.lanes, lane + 1);
     }
     for (const MemorySample& sample : trace.memory)
         if (sample.device >= 0 && sample.device < trace.devices)

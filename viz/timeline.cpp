@@ -6,14 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
+#include <string>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 
 namespace {
 
-constexpr int kRight = 22, kLegend = 34, kTitle = 26, kAxis = 44, kMemoryTitle = 30, kMemory = 130;
+constexpr int kRight = 22, kLegend = 34, kTitle = 26, kAxis = 52, kMemoryTitle = 30;
 constexpr double kLane = 5, kLaneGap = 1.5;
 
 double text_width(std::string_view text, double font) {
@@ -26,7 +30,7 @@ struct Layout {
     int width = 1200, left = 120, height = 0;
     double task = 24, gap = 8;  // heights, of a row's boxes and below it
     double timelines_end = 0;
-    bool has_memory = false;
+    int memory = 0;                         // the height of its curves
     std::vector<std::vector<double>> rows;  // the top of every row, by panel
     std::vector<double> titles;
 
@@ -68,7 +72,7 @@ Layout layout_of(const Picture& picture) {
     layout.width = width_for(picture, layout.left + kRight);
     layout.task = versions ? 30 : devices > 8 ? 20 : 24;
     if (lanes > 1)
-        layout.task = 18.0 * std::min(lanes, 6);
+        layout.task = 18.0 * lanes;
     layout.gap = devices > 8 ? 6 : 9;
 
     double y = 0;
@@ -82,8 +86,9 @@ Layout layout_of(const Picture& picture) {
         }
     }
     layout.timelines_end = y;
-    layout.has_memory = picture.memory > 0;
-    layout.height = kLegend + static_cast<int>(std::ceil(y)) + kAxis + (layout.has_memory ? kMemoryTitle + kMemory : 0);
+    layout.memory = picture.memory == 0 ? 0 : devices > 8 ? 200 : 130;
+    layout.height =
+        kLegend + static_cast<int>(std::ceil(y)) + kAxis + (layout.memory > 0 ? kMemoryTitle + layout.memory : 0);
     return layout;
 }
 
@@ -102,7 +107,7 @@ public:
         add_legend();
         add_rows();
         add_boxes();
-        if (layout_.has_memory)
+        if (layout_.memory > 0)
             add_memory();
         add("unset multiplot\n");
         return {std::move(script_), std::move(data_)};
@@ -124,8 +129,8 @@ private:
     double y_of(double pixel) const { return 1 - pixel / screen_; }  // from the top of the picture
 
     void add_label(double x, double y, std::string_view text, std::string_view font) {
-        add("set label {} at screen {:.5f},{:.5f} left font 'sans-serif{}' tc rgb '#1f2328'\n", gnuplot_quoted(text),
-            x_of(x), y_of(y), font);
+        add("set label {} at screen {:.5f},{:.5f} left font '{}' tc rgb '#1f2328'\n", gnuplot_quoted(text), x_of(x),
+            y_of(y), font);
     }
 
     void add_swatch(double x, double y, double width, double height, Colour colour, std::string_view fill = "solid 1") {
@@ -145,12 +150,13 @@ private:
             if (op == Op::Recompute)
                 add_swatch(x, y, 14, 12, kHatch, "transparent pattern 4");
             x += is_transfer(op) ? 24 : 20;
-            add_label(x, y, words, ",11");
-            x += text_width(words, 11) + 18;
+            add_label(x, y, words, "sans-serif,11");
+            x += text_width(words, 11) + 12;
             sends = sends || is_transfer(op);
         }
-        if (sends)
-            add_label(x - 8, y, "(upper lane sends, lower lane receives)", ",10");
+        const std::string note = "(sends above, receives below)";
+        if (sends && x + text_width(note, 10) < layout_.width)
+            add_label(x - 4, y, note, "sans-serif,10");
     }
 
     void add_rows() {
@@ -158,8 +164,8 @@ private:
         add("set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\nset yrange [{:.2f}:0]\n", y_of(kLegend),
             y_of(kLegend + layout_.timelines_end), layout_.timelines_end);
         for (std::size_t i = 0; i < picture_.timelines.size(); ++i)
-            add("set label {} at graph 0, first {:.2f} left font 'sans-serif:Bold,12' tc rgb '#1f2328'\n",
-                gnuplot_quoted(picture_.timelines[i].title), layout_.titles[i]);
+            add("set label {} at graph 0, first {:.2f} left font '{},12' tc rgb '#1f2328'\n",
+                gnuplot_quoted(picture_.timelines[i].title), layout_.titles[i], gnuplot_bold(file_));
         std::string tics;
         for (std::size_t i = 0; i < picture_.timelines.size(); ++i)
             for (const Row& row : picture_.timelines[i].rows) {
@@ -170,10 +176,11 @@ private:
             }
         add("set ytics ({}) scale 0 font 'sans-serif,11' tc rgb '#1f2328'\n", tics);
         add("set grid xtics back lt 1 lc rgb '#e3e6ea' lw 0.7\n");
-        if (layout_.has_memory)
+        if (layout_.memory > 0)
             add("set xtics format '' scale 0\n");
         else
-            add("set xtics format '%g' scale 0 tc rgb '#57606a'\nset xlabel 'time in {}' tc rgb '#1f2328'\n",
+            add("set xtics format '%g' scale 0 tc rgb '#57606a'\nset xlabel 'time in {}' offset 0,0.3 tc rgb "
+                "'#1f2328'\n",
                 picture_.time.name);
     }
 
@@ -188,55 +195,74 @@ private:
         }
     }
 
-    // Boxes of one colour are one block of data and one line of the plot.
     void add_boxes() {
-        std::map<std::tuple<bool, Op, int>, std::string> blocks;  // tasks above transfers, operation, chunk
-        std::map<std::pair<Colour, int>, std::string> texts;      // colour, font size
-        chunks_ = 1;
         for (const Timeline& timeline : picture_.timelines)
             chunks_ = std::max(chunks_, timeline.chunks);
         choose_font();
         for (std::size_t i = 0; i < picture_.timelines.size(); ++i)
             for (const Row& row : picture_.timelines[i].rows) {
                 const double top = layout_.rows[i][row.device];
+                const std::set<Op> numbered = numbered_in(row);
                 for (const Box& box : row.tasks)
-                    place_task(picture_.timelines[i], box, top, i, blocks, texts);
+                    place_task(picture_.timelines[i], box, top, i, numbered.count(box.event->task.op) > 0);
                 for (const Box& box : row.transfers)
-                    place_transfer(box, top, i, blocks);
+                    place_transfer(box, top, i);
             }
+        plot_boxes();
+    }
+
+    // Boxes of one colour are one block of data and one line of the plot.
+    void plot_boxes() {
         put("# Boxes: start and end in {}, upper and lower edge, panel, device, stage, micro-batch, version\n",
             picture_.time.name);
         std::string lines;
-        const double narrow = layout_.pixels(picture_, median_);
-        for (const auto& [key, rows] : blocks) {
+        const bool narrow = layout_.pixels(picture_, median_) <= 4;
+        for (const auto& [key, rows] : blocks_) {
             const auto [task, op, chunk] = key;
             const std::string name = fmt::format("{}.{}", letters_of(op), chunk);
             put("# {}\n{}\n\n", name, rows);
-            const std::string source = fmt::format("data index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4", name);
-            const std::string border = task && narrow > 4 ? "border lc rgb '#ffffff'" : "noborder";
-            lines += fmt::format("{} with boxxyerror lw 0.8 lc rgb '{}' fs solid 1 {}, \\\n     ", source,
-                                 hex(colour_of(op, task ? chunk : 0, task ? chunks_ : 1)), border);
+            const std::string boxes =
+                fmt::format("data index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4 with boxxyerror lw 0.8", name);
+            lines += fmt::format("{} lc rgb '{}' fs solid 1 {}, \\\n     ", boxes,
+                                 hex(colour_of(op, chunk, task ? chunks_ : 1)),
+                                 task && !narrow ? "border lc rgb '#ffffff'" : "noborder");
             if (op == Op::Recompute)
-                lines +=
-                    fmt::format("{} with boxxyerror lw 0.8 lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ",
-                                source, hex(kHatch));
+                lines += fmt::format("{} lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ", boxes, hex(kHatch));
         }
-        for (const auto& [key, rows] : texts) {
+        for (const auto& [key, rows] : texts_) {
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
             put("# {}\n{}\n\n", name, rows);
             lines += fmt::format(
-                "data index '{}' using 1:2:(stringcolumn(3)) with labels center font 'sans-serif,{}' "
-                "tc rgb '{}', \\\n     ",
+                "data index '{}' using 1:2:(stringcolumn(3)) with labels center "
+                "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
                 name, key.second, hex(key.first));
         }
         lines.resize(lines.rfind(','));
         add("\nplot {}\n", lines);
     }
 
-    using Blocks = std::map<std::tuple<bool, Op, int>, std::string>;
-    using Texts = std::map<std::pair<Colour, int>, std::string>;
+    bool fits(const Box& box, int font) const {
+        const std::string number = std::to_string(box.event->task.microbatch);
+        return text_width(number, font) + 2 <= layout_.pixels(picture_, box.end - box.start);
+    }
 
-    // 10 when the numbers of most boxes fit, else 8; a number that does not fit is left out.
+    // The operations that are numbered: those whose numbers mostly fit. A few numbers would be noise.
+    std::set<Op> numbered_in(const Row& row) const {
+        std::map<Op, std::pair<int, int>> fitting;  // of all
+        for (const Box& box : row.tasks)
+            if (is_compute(box.event->task.op)) {
+                auto& [good, all] = fitting[box.event->task.op];
+                good += fits(box, font_);
+                ++all;
+            }
+        std::set<Op> numbered;
+        for (const auto& [op, counts] : fitting)
+            if (counts.first * 4 >= counts.second * 3)
+                numbered.insert(op);
+        return numbered;
+    }
+
+    // 10 when the numbers of most boxes fit, else 8.
     void choose_font() {
         std::vector<Ns> lengths;
         std::size_t fitting = 0;
@@ -245,8 +271,7 @@ private:
                 for (const Box& box : row.tasks)
                     if (is_compute(box.event->task.op)) {
                         lengths.push_back(box.end - box.start);
-                        const std::string number = std::to_string(box.event->task.microbatch);
-                        fitting += text_width(number, 10) + 3 <= layout_.pixels(picture_, lengths.back());
+                        fitting += fits(box, 10);
                     }
         font_ = fitting * 10 >= lengths.size() * 9 ? 10 : 8;
         if (lengths.empty())
@@ -261,30 +286,29 @@ private:
                            panel, event.device, event.task.stage, event.task.microbatch, event.version);
     }
 
-    void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, Blocks& blocks,
-                    Texts& texts) {
-        const int lanes = std::min(timeline.lanes, 6);
-        const double height = layout_.task / lanes;
-        const double y = top + height * std::min(box.lane, lanes - 1);
+    void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, bool numbered) {
+        const double height = layout_.task / timeline.lanes;
+        const double y = top + height * box.lane;
         const Task& task = box.event->task;
-        blocks[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
+        blocks_[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
 
         const double width = layout_.pixels(picture_, box.end - box.start);
         const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
-        const bool versions = timeline.has_versions && lanes == 1 && box.event->version >= 0;
+        const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
         const double x = in_unit(box.start + (box.end - box.start) / 2);
-        const std::string number = std::to_string(task.microbatch), version = fmt::format("v{}", box.event->version);
-        if (is_compute(task.op) && text_width(number, font_) + 2 <= width)
-            texts[{colour, font_}] += fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), number);
+        const std::string version = fmt::format("v{}", box.event->version);
+        if (numbered && fits(box, font_))
+            texts_[{colour, font_}] +=
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), task.microbatch);
         if (versions && text_width(version, 7) + 2 <= width)
-            texts[{colour, 7}] +=
+            texts_[{colour, 7}] +=
                 fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 : 0), version);
     }
 
-    void place_transfer(const Box& box, double top, std::size_t panel, Blocks& blocks) {
+    void place_transfer(const Box& box, double top, std::size_t panel) {
         const Op op = box.event->task.op;
         const double y = top + layout_.task + kLaneGap + (is_recv(op) ? kLane + kLaneGap : 0);
-        blocks[{false, op, 0}] += box_row(box, y, y + kLane, panel);
+        blocks_[{false, op, 0}] += box_row(box, y, y + kLane, panel);
     }
 
     void add_memory() {
@@ -292,11 +316,11 @@ private:
         add("\n# memory\nunset label\nunset object\n");
         add_memory_legend(top + kMemoryTitle * 0.6);
         add("set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n", y_of(top + kMemoryTitle),
-            y_of(top + kMemoryTitle + kMemory));
+            y_of(top + kMemoryTitle + layout_.memory));
         add("unset ytics\nset ytics autofreq scale 0 format '%g {}' font 'sans-serif,11' tc rgb '#57606a'\n",
             picture_.bytes.name);
         add("set grid xtics ytics back lt 1 lc rgb '#e3e6ea' lw 0.7\nset xtics format '%g' tc rgb '#57606a'\n");
-        add("set xlabel 'time in {}' tc rgb '#1f2328'\nset yrange [0:{:.6f}]\n\n", picture_.time.name,
+        add("set xlabel 'time in {}' offset 0,0.3 tc rgb '#1f2328'\nset yrange [0:{:.6f}]\n\n", picture_.time.name,
             1.08 * static_cast<double>(picture_.memory) / picture_.bytes.size);
         put("# Memory: time in {}, {}\n", picture_.time.name, picture_.bytes.name);
         std::string lines;
@@ -311,8 +335,8 @@ private:
                     put_memory(time, bytes);
                 put_memory(timeline.length, row.memory.back().second);
                 put("\n\n");
-                lines += fmt::format("data index '{}' using 1:2 with steps lw 1.6 dt {} lc rgb '{}', \\\n     ", name,
-                                     timeline.dashed ? "(7,4)" : "solid",
+                lines += fmt::format("data index '{}' using 1:2 with steps lw {} dt {} lc rgb '{}', \\\n     ", name,
+                                     timeline.rows.size() > 8 ? "1.0" : "1.6", timeline.dashed ? "(7,4)" : "solid",
                                      hex(curve_colour(row.device, static_cast<int>(timeline.rows.size()))));
             }
         }
@@ -325,13 +349,13 @@ private:
     }
 
     void add_stroke(double x, double y, Colour colour, bool dashed) {
-        add("set arrow from screen {0:.5f},{1:.5f} to screen {2:.5f},{1:.5f} nohead lw 2 lc rgb '{3}' dt {4}\n",
-            x_of(x), y_of(y), x_of(x + 22), hex(colour), dashed ? "(7,4)" : "solid");
+        add("set arrow from screen {0:.5f},{1:.5f} to screen {2:.5f},{1:.5f} nohead {4} lw 2 lc rgb '{3}'\n", x_of(x),
+            y_of(y), x_of(x + 22), hex(colour), dashed ? "lt 2 dt (7,4)" : "lt 1");
     }
 
     void add_memory_legend(double y) {
         double x = layout_.left;
-        add_label(x, y, "Memory", ":Bold,12");
+        add_label(x, y, "Memory", gnuplot_bold(file_) + ",12");
         x += 70;
         std::size_t widest = 0;
         for (std::size_t i = 0; i < picture_.timelines.size(); ++i)
@@ -342,7 +366,7 @@ private:
         for (int device = 0; device < devices; device += every) {
             const std::string name = fmt::format("{}{}", device == 0 ? "device " : "", device);
             add_stroke(x, y, curve_colour(device, devices), false);
-            add_label(x + 27, y, name, ",11");
+            add_label(x + 27, y, name, "sans-serif,11");
             x += 27 + text_width(name, 11) + 14;
         }
         if (picture_.timelines.size() < 2)
@@ -350,7 +374,7 @@ private:
         x += 16;
         for (const Timeline& timeline : picture_.timelines) {
             add_stroke(x, y, 0x57606a, timeline.dashed);
-            add_label(x + 27, y, timeline.name, ",11");
+            add_label(x + 27, y, timeline.name, "sans-serif,11");
             x += 27 + text_width(timeline.name, 11) + 14;
         }
     }
@@ -361,6 +385,9 @@ private:
     const std::string& file_;
     const Layout layout_;
     const double screen_;  // height
+    // Rows of data: tasks above transfers, operation, chunk; colour and font size of texts.
+    std::map<std::tuple<bool, Op, int>, std::string> blocks_;
+    std::map<std::pair<Colour, int>, std::string> texts_;
     int chunks_ = 1, font_ = 10;
     Ns median_ = 0;
     std::string script_, data_;

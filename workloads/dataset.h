@@ -40,8 +40,8 @@ private:
     static std::vector<Tap> taps(int from, int to);
     std::int64_t stored_index(std::int64_t index) const;  // epoch and position -> place in the store
 
-    Dims input_;    // as delivered
-    Dims stored_;   // as stored
+    Dims input_;   // as delivered
+    Dims stored_;  // as stored
     int classes_ = 0;
     std::int64_t seed_ = 1;
     std::vector<Tap> rows_, columns_;

@@ -262,6 +262,15 @@ void check_characters(const std::string& text, Origin origin) {
     }
 }
 
+bool begins_with_tab(const std::string& text, const YAML::Mark& mark) {
+    if (mark.is_null() || static_cast<std::size_t>(mark.pos) > text.size())
+        return false;
+    const std::size_t end = static_cast<std::size_t>(mark.pos);
+    const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+    const std::size_t first = text.find_first_not_of(' ', before == std::string::npos ? 0 : before + 1);
+    return first != std::string::npos && text[first] == '\t';
+}
+
 YamlNode read_document(Source& source, const std::string& text, Origin origin) {
     check_characters(text, origin);
     std::istringstream stream(text);
@@ -274,7 +283,8 @@ YamlNode read_document(Source& source, const std::string& text, Origin origin) {
         parser.HandleNextDocument(nothing_more);
     } catch (const YAML::Exception& error) {
         throw Unreadable{origin.place(error.mark), fmt::format("this is not YAML: {}", error.msg),
-                         "check indentation, brackets and quotes near this place"};
+                         begins_with_tab(text, error.mark) ? "this line begins with a tab: indent with spaces"
+                                                           : "check indentation, brackets and quotes near this place"};
     }
     return builder.take();
 }

@@ -1,0 +1,85 @@
+#include "exec/host/pin.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+struct TopologyDeleter {
+    void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDeleter>;
+
+Topology load_topology() {
+    hwloc_topology_t topology = nullptr;
+    if (hwloc_topology_init(&topology) != 0)
+        return nullptr;
+    Topology owned(topology);
+    return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
+}
+
+// Logical cores that this process may use: the first thread of every physical core, then the others.
+std::vector<int> usable_cores() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return {};
+    std::vector<int> first, other;
+    const Topology topology = load_topology();
+    const int cores = topology ? hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE) : 0;
+    for (int number = 0; number < cores; ++number) {
+        const hwloc_obj_t core = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_CORE, static_cast<unsigned>(number));
+        bool taken = false;
+        for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
+            if (!CPU_ISSET(static_cast<std::size_t>(cpu), &allowed))
+                continue;
+            (taken ? other : first).push_back(cpu);
+            taken = true;
+        }
+    }
+    first.insert(first.end(), other.begin(), other.end());
+    return first;
+}
+
+}  // namespace
+
+CorePlan plan_cores(int devices, int threads) {
+    const std::vector<int> usable = usable_cores();
+    CorePlan plan;
+    plan.cores.resize(static_cast<std::size_t>(devices));
+    plan.shared = devices * threads > static_cast<int>(usable.size());
+    for (std::size_t device = 0; device < plan.cores.size() && !usable.empty(); ++device)
+        for (int thread = 0; thread < threads; ++thread) {
+            const std::size_t turn = device * static_cast<std::size_t>(threads) + static_cast<std::size_t>(thread);
+            plan.cores[device].push_back(usable[turn % usable.size()]);
+        }
+    return plan;
+}
+
+void pin_this_thread(const std::vector<int>& cores) {
+    if (cores.empty())
+        return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : cores)
+        CPU_SET(static_cast<std::size_t>(core), &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+std::string machine_name() {
+    const Topology topology = load_topology();
+    if (!topology)
+        return "unknown";
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0);
+    const char* model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
+    return fmt::format("{}, {} cores", model == nullptr ? "unknown processor" : model,
+                       hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
+}
+
+}  // namespace pw

@@ -1,0 +1,201 @@
+#include "exec/host/stage_program.h"
+
+#include <cstring>
+
+namespace pw {
+
+namespace {
+
+std::byte* at(std::byte* base, Bytes offset) { return base == nullptr ? nullptr : base + offset; }
+
+std::byte* tensor_at(const Slot& slot, const Places& places) {
+    switch (slot.region) {
+        case Region::None:
+            return nullptr;
+        case Region::Data:
+            return at(places.data, slot.offset);
+        case Region::UntilInput:
+            return at(places.until_input, slot.offset);
+        case Region::UntilWeight:
+            return at(places.until_weight, slot.offset);
+        case Region::GradientKept:
+            return at(places.gradient_kept, slot.offset);
+        case Region::Workspace:
+            return at(places.workspace, slot.offset);
+        case Region::Inbox:
+            return at(places.tensor_in[slot.edge], slot.offset);
+        case Region::Outbox:
+            return at(places.tensor_out[slot.edge], slot.offset);
+    }
+    return nullptr;
+}
+
+std::byte* gradient_at(const Slot& slot, const Places& places) {
+    if (slot.region == Region::Inbox)
+        return at(places.gradient_in[slot.edge], slot.offset);
+    if (slot.region == Region::Outbox)
+        return at(places.gradient_out[slot.edge], slot.offset);
+    return tensor_at(slot, places);
+}
+
+double sum_of_squares(const float* values, std::size_t count) {
+    constexpr std::size_t kLanes = 16;
+    double lanes[kLanes] = {};
+    std::size_t k = 0;
+    for (; k + kLanes <= count; k += kLanes)
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+            lanes[lane] += static_cast<double>(values[k + lane]) * static_cast<double>(values[k + lane]);
+    double sum = 0;
+    for (const double lane : lanes)
+        sum += lane;
+    for (; k < count; ++k)
+        sum += static_cast<double>(values[k]) * static_cast<double>(values[k]);
+    return sum;
+}
+
+}  // namespace
+
+StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const HostKernels& kernels,
+                           int samples)
+    : model_(model), family_(kernels), layers_(split.layers[stage]) {
+    kernels_.resize(boost::num_vertices(model.layers));
+    for (int layer : layers_) {
+        kernels_[layer] = kernels.make(model.layers[layer], samples, inputs_of_layer(model.layers, layer).empty());
+        has_loss_ |= model.layers[layer].kind == LayerKind::CrossEntropy;
+    }
+    call_.inputs.reserve(8);
+    call_.input_gradients.reserve(8);
+}
+
+template <class Act>
+void StageProgram::observed(int layer, Pass pass, const LayerArgs& args, Act act) const {
+    if (observer_ != nullptr)
+        observer_->before(layer, pass, args);
+    act(kernel(layer));
+    if (observer_ != nullptr)
+        observer_->after(layer, pass, args);
+}
+
+void StageProgram::bind_parameters(int layer, const Places& places, LayerArgs& args) const {
+    args.weights = places.weights + layout_.weight_offset[layer];
+    args.statistics = at(places.statistics, layout_.statistics_offset[layer]);
+    args.weight_gradient = at(places.gradients, layout_.weight_offset[layer]);
+    args.saved = tensor_at(layout_.saved[layer], places);
+    args.kept = tensor_at(layout_.kept[layer], places);
+}
+
+double StageProgram::forward(const Places& places, std::span<const int> labels, bool save) const {
+    double loss = 0;
+    for (int layer : layers_) {
+        LayerArgs& args = call_.args = {};
+        call_.inputs.clear();
+        for (const Slot& slot : layout_.input[layer])
+            call_.inputs.push_back(tensor_at(slot, places));
+        args.inputs = call_.inputs;
+        args.output = tensor_at(layout_.output[layer], places);
+        args.scratch = at(places.workspace, layout_.forward_scratch);
+        args.labels = labels;
+        args.loss = &loss;
+        bind_parameters(layer, places, args);
+        observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, save); });
+        for (const Slot& copy : layout_.copies[layer])
+            std::memcpy(tensor_at(copy, places), args.output, static_cast<std::size_t>(bytes_of(layer).output));
+    }
+    return loss;
+}
+
+void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places& places) const {
+    LayerArgs& args = call_.args = {};
+    call_.inputs.clear();
+    call_.input_gradients.clear();
+    const LayerKind kind = model_.layers[layer].kind;
+    const bool kept = rereads_input_for_input_gradient(kind) || rereads_input_for_weight_gradient(kind);
+    for (const Slot& slot : layout_.input[layer])
+        call_.inputs.push_back(kept ? tensor_at(slot, places) : nullptr);
+    for (const Slot& slot : pass.input_gradient[layer])
+        call_.input_gradients.push_back(gradient_at(slot, places));
+    args.inputs = call_.inputs;
+    args.input_gradients = call_.input_gradients;
+    args.output_gradient = gradient_at(pass.output_gradient[layer], places);
+    args.scratch = at(places.workspace, pass.scratch);
+    bind_parameters(layer, places, args);
+}
+
+void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const {
+    for (const Sum& sum : sums) {
+        const LayerArgs none;
+        observed(layer, Pass::Sum, none, [&](LayerKernel&) {
+            family_.add(gradient_at(sum.from, places), gradient_at(sum.to, places), sum.bytes);
+        });
+    }
+}
+
+void StageProgram::backward(const Places& places, std::span<const int> labels, double loss_scale, bool accumulate,
+                            bool weights_too) const {
+    const PassLayout& pass = weights_too ? layout_.backward : layout_.backward_input;
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+        run_sums(*layer, pass.before[*layer], places);
+        bind_backward(*layer, pass, places);
+        LayerArgs& args = call_.args;
+        args.labels = labels;
+        args.loss_scale = loss_scale;
+        args.accumulate = accumulate;
+        observed(*layer, Pass::Input, args, [&](LayerKernel& kernel) { kernel.backward_input(args); });
+        if (weights_too && has_weight_pass(model_.layers[*layer].kind))
+            observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
+        run_sums(*layer, pass.after[*layer], places);
+    }
+}
+
+void StageProgram::backward_weight(const Places& places, bool accumulate) const {
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+        if (!has_weight_pass(model_.layers[*layer].kind))
+            continue;
+        bind_backward(*layer, layout_.backward_input, places);
+        LayerArgs& args = call_.args;
+        args.scratch = places.workspace;
+        args.accumulate = accumulate;
+        observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
+    }
+}
+
+void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                          std::byte* new_weights, std::span<double> squares) const {
+    for (int layer : layers_) {
+        const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
+        if (bytes == 0)
+            continue;
+        squares[layer] = sum_of_squares(reinterpret_cast<const float*>(gradients + offset),
+                                        static_cast<std::size_t>(bytes) / sizeof(float));
+        family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
+    }
+}
+
+void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
+    for (int layer : layers_) {
+        std::vector<std::vector<float>> values;
+        for (const ParameterShape& parameter : parameters_of(model_.layers[layer]))
+            values.push_back(initial_values(model_.layers[layer], parameter, seed));
+        if (!values.empty())
+            kernel(layer).load(values, weights + layout_.weight_offset[layer],
+                               at(statistics, layout_.statistics_offset[layer]));
+    }
+}
+
+std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std::byte* statistics,
+                                             bool trained_only) const {
+    std::vector<NamedTensor> tensors;
+    for (int layer : layers_) {
+        const std::vector<ParameterShape> parameters = parameters_of(model_.layers[layer]);
+        if (parameters.empty())
+            continue;
+        const auto values =
+            kernel(layer).store(weights + layout_.weight_offset[layer], statistics + layout_.statistics_offset[layer]);
+        for (std::size_t k = 0; k < parameters.size(); ++k)
+            if (parameters[k].trained || !trained_only)
+                tensors.push_back({parameters[k].name, parameters[k].shape, values[k]});
+    }
+    return tensors;
+}
+
+}  // namespace pw

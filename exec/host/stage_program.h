@@ -1,0 +1,89 @@
+// One stage on a host device: its kernels, and its passes over planned memory.
+#pragma once
+
+#include "exec/kernels.h"
+#include "workloads/stage_layout.h"
+
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// Where the regions of a stage's layout are for one micro-batch.
+struct Places {
+    std::byte* data = nullptr;
+    std::byte* until_input = nullptr;
+    std::byte* until_weight = nullptr;
+    std::byte* gradient_kept = nullptr;
+    std::byte* workspace = nullptr;
+    // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
+    std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
+    const std::byte* weights = nullptr;
+    std::byte* statistics = nullptr;
+    std::byte* gradients = nullptr;
+};
+
+enum class Pass { Forward, Input, Weight, Sum };
+
+// Sees every kernel call: the profiler's stop-watch and the tests' window.
+class PassObserver {
+public:
+    virtual ~PassObserver() = default;
+    virtual void before(int layer, Pass pass, const LayerArgs& args) = 0;
+    virtual void after(int layer, Pass pass, const LayerArgs& args) = 0;
+};
+
+class StageProgram {
+public:
+    // Makes the kernels; call it on the device's own thread.
+    StageProgram(const Model& model, const StageSplit& split, int stage, const HostKernels& kernels, int samples);
+
+    const std::vector<int>& layers() const { return layers_; }
+    LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
+    LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
+
+    void set_layout(StageLayout layout) { layout_ = std::move(layout); }
+    const StageLayout& layout() const { return layout_; }
+    void set_observer(PassObserver* observer) { observer_ = observer; }
+
+    // Returns the sum of the samples' losses when the stage holds the loss layer.
+    double forward(const Places& places, std::span<const int> labels, bool save) const;
+    // B (`weights_too`) or I, which keeps the output gradients that W reads. `accumulate`: add to
+    // places.gradients instead of overwriting them.
+    void backward(const Places& places, std::span<const int> labels, double loss_scale, bool accumulate,
+                  bool weights_too) const;
+    void backward_weight(const Places& places, bool accumulate) const;  // after an I
+    // One optimizer step; adds each layer's sum of squared gradients to squares[layer].
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                std::byte* new_weights, std::span<double> squares) const;
+    // Initial values from names and seed.
+    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
+    // Parameters in plain layout, named.
+    std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
+
+    bool has_loss() const { return has_loss_; }
+
+private:
+    // One kernel call's arguments with room for the pointers they span.
+    struct Call {
+        LayerArgs args;
+        std::vector<const std::byte*> inputs;
+        std::vector<std::byte*> input_gradients;
+    };
+    void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
+    void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
+    void run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const;
+    template <class Act>
+    void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
+
+    const Model& model_;
+    const HostKernels& family_;
+    std::vector<int> layers_;
+    std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
+    StageLayout layout_;
+    bool has_loss_ = false;
+    PassObserver* observer_ = nullptr;
+    mutable Call call_;  // reused: nothing is allocated inside a step
+};
+
+}  // namespace pw

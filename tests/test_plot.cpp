@@ -1,0 +1,272 @@
+#include "sample_traces.h"
+#include "viz/plot.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+using test::sample_trace;
+
+std::string contents(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+bool has_gnuplot() { return std::system("gnuplot --version > /dev/null 2>&1") == 0; }
+
+#define NEED_GNUPLOT()  \
+    if (!has_gnuplot()) \
+    GTEST_SKIP() << "gnuplot not found; apt-get install gnuplot-nox to run this test"
+
+// Every test draws into a folder of its own.
+class Plot : public testing::Test {
+protected:
+    void SetUp() override {
+        const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = fs::path(testing::TempDir()) / (std::string("pw_plot_") + info->name());
+        fs::remove_all(folder_);
+        fs::create_directories(folder_);
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+
+    std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+    std::vector<Panel> both() const {
+        return {{&predicted_, "predicted, 1f1b: step 25.7 ms"}, {&measured_, "measured, 1f1b: step 27.0 ms"}};
+    }
+
+    fs::path folder_;
+    const Trace predicted_ = sample_trace({.devices = 2});
+    const Trace measured_ = sample_trace({.devices = 2, .label = "measured", .jitter = 0.1});
+};
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+        EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "'";
+}
+
+template <class Action>
+void expect_error(ExitCode code, const std::vector<std::string>& message, Action&& action) {
+    try {
+        action();
+        FAIL() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code);
+        expect_parts(error.what(), message);
+    }
+}
+
+// gnuplot
+
+TEST_F(Plot, SvgHasRealTextForEveryLabel) {
+    NEED_GNUPLOT();
+    plot(both(), file("steps.svg"));
+    expect_parts(contents(file("steps.svg")),
+                 {"<svg", ">device 0 · stage 0<", ">device 1 · stage 1<", ">predicted, 1f1b: step 25.7 ms<",
+                  ">measured, 1f1b: step 27.0 ms<", ">7<", ">time in ms<", ">forward<", ">backward<", ">gradients<",
+                  ">Memory<", ">200 MiB<"});
+}
+
+TEST_F(Plot, EveryGnuplotFormatIsMade) {
+    NEED_GNUPLOT();
+    for (const char* name : {"a.svg", "a.png", "a.pdf"}) {
+        plot(both(), file(name));
+        EXPECT_GT(fs::file_size(file(name)), 1000u) << name;
+        EXPECT_TRUE(fs::exists(file(std::string(name) + ".gp")));
+        EXPECT_TRUE(fs::exists(file(std::string(name) + ".dat")));
+    }
+    EXPECT_EQ(contents(file("a.png")).substr(1, 3), "PNG");
+    EXPECT_EQ(contents(file("a.pdf")).substr(0, 4), "%PDF");
+}
+
+TEST_F(Plot, TheScriptMakesThePictureAgainWhereverItIsMoved) {
+    NEED_GNUPLOT();
+    plot(both(), file("steps.svg"));
+    const std::string before = contents(file("steps.svg"));
+    const fs::path elsewhere = folder_ / "elsewhere";
+    fs::create_directories(elsewhere);
+    fs::copy(file("steps.svg.gp"), elsewhere);
+    fs::copy(file("steps.svg.dat"), elsewhere);
+    ASSERT_EQ(std::system(("cd '" + elsewhere.string() + "' && gnuplot steps.svg.gp").c_str()), 0);
+    EXPECT_EQ(contents(elsewhere / "steps.svg"), before);
+}
+
+TEST_F(Plot, SameTracesGiveTheSameBytes) {
+    NEED_GNUPLOT();
+    for (const char* name : {"a.svg", "a.html", "a.txt"})
+        plot(both(), file(name));
+    std::map<fs::path, std::string> first;
+    for (const auto& entry : fs::directory_iterator(folder_))
+        first[entry.path()] = contents(entry.path());
+    EXPECT_EQ(first.size(), 5u);
+    for (const char* name : {"a.svg", "a.html", "a.txt"})
+        plot(both(), file(name));
+    for (const auto& [path, text] : first)
+        EXPECT_EQ(contents(path), text) << path;
+}
+
+TEST_F(Plot, NamesAndTitlesAreTextNotCommands) {
+    NEED_GNUPLOT();
+    const Panel panel{&predicted_, "it's `touch x` $HOME \"q\" a_b^c {d} <e> & \\ % 100 @\nnext"};
+    plot({panel}, file("it's odd; `name`.svg"));
+    expect_parts(contents(file("it's odd; `name`.svg")),
+                 {"it's `touch x` $HOME", "a_b^c {d} &lt;e> &amp; \\ % 100 @ next"});
+}
+
+TEST_F(Plot, GrowsWithDevicesAndDropsNumbersThatDoNotFit) {
+    NEED_GNUPLOT();
+    const Trace large = sample_trace({.devices = 16, .microbatches = 64});
+    plot({{&large, "large"}}, file("large.svg"));
+    plot({{&predicted_, "small"}}, file("small.svg"));
+    const auto height = [&](const char* name) {
+        const std::string text = contents(file(name));
+        return std::atoi(text.c_str() + text.find("height=\"") + 8);
+    };
+    EXPECT_GT(height("large.svg"), 2 * height("small.svg"));
+    expect_parts(contents(file("large.svg")), {">device 15 · stage 15<", ">63<"});
+    const std::string data = contents(file("large.svg.dat"));
+    EXPECT_EQ(data.find("# text.ffffff"), std::string::npos);  // no forward is wide enough for its number
+}
+
+TEST_F(Plot, ShowsWeightVersionsWhereThereAreSeveral) {
+    NEED_GNUPLOT();
+    const Trace stash = sample_trace({.asynchronous = true});
+    plot({{&stash, "pipedream"}}, file("stash.svg"));
+    expect_parts(contents(file("stash.svg")), {">v0<", ">v7<"});
+    plot({{&predicted_, "1f1b"}}, file("flush.svg"));
+    EXPECT_EQ(contents(file("flush.svg")).find(">v0<"), std::string::npos);
+}
+
+TEST_F(Plot, SaysWhatIsMissingWithoutGnuplot) {
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", folder_.c_str(), 1);
+    expect_error(ExitCode::RunFailed, {"gnuplot not found; apt-get install gnuplot-nox"},
+                 [&] { plot(both(), file("steps.svg")); });
+    setenv("PATH", path.c_str(), 1);
+    EXPECT_TRUE(fs::exists(file("steps.svg.gp")));
+}
+
+TEST_F(Plot, PassesOnWhatGnuplotComplainsAbout) {
+    NEED_GNUPLOT();
+    fs::create_directories(file("steps.svg"));
+    expect_error(ExitCode::RunFailed, {"gnuplot failed", "steps.svg.gp"}, [&] { plot(both(), file("steps.svg")); });
+}
+
+// Pages, text, traces
+
+TEST_F(Plot, ThePageIsSelfContained) {
+    plot(both(), file("steps.html"));
+    const std::string page = contents(file("steps.html"));
+    expect_parts(page, {"<!doctype html>", "device 1 · stage 1", "measured, 1f1b", "backward", "weight version",
+                        "micro-batch", "duration", "</html>"});
+    for (const char* outside : {"http:", "https:", "src=", "import ", "fetch("})
+        EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+}
+
+TEST_F(Plot, ATitleCannotLeaveThePagesScript) {
+    plot({{&predicted_, "</script><script>alert(1)</script>"}}, file("title.html"));
+    const std::string page = contents(file("title.html"));
+    EXPECT_EQ(page.find("<script>alert"), std::string::npos);
+    const std::size_t begin = page.find("const picture = ") + 16, end = page.find(";\n\"use strict\"");
+    const auto picture = nlohmann::json::parse(page.substr(begin, end - begin));
+    EXPECT_EQ(picture["panels"][0]["title"], "</script><script>alert(1)</script>");
+    EXPECT_EQ(picture["panels"][0]["rows"].size(), 2u);
+}
+
+TEST_F(Plot, TheGridHasOneLineForEachDevice) {
+    const Trace tiny =
+        sample_trace({.devices = 2, .microbatches = 2, .forward = 1'000'000, .backward = 2'000'000, .transfer = 0});
+    plot({{&tiny, "tiny"}}, file("tiny.txt"));
+    EXPECT_EQ(contents(file("tiny.txt")), text_of({{&tiny, "tiny"}}));
+    EXPECT_EQ(contents(file("tiny.txt")),
+              "tiny\n"
+              "device 0, stage 0 |F0----F1-----             B0-----------      B1-----------U1| peak 219 MiB\n"
+              "device 1, stage 1 |      F0-----B0-----------F1----B1-----------U1             | peak 195 MiB\n"
+              "                   0 ms         2            4            6            8\n"
+              "                   F forward  B backward  U update\n");
+}
+
+TEST_F(Plot, JsonIsTheTraceItself) {
+    plot({{&predicted_, "one"}}, file("one.json"));
+    EXPECT_TRUE(read_trace(file("one.json")) == predicted_);
+    expect_error(ExitCode::BadInput, {"2 traces", "one trace"}, [&] { plot(both(), file("two.json")); });
+}
+
+// What cannot be drawn
+
+TEST_F(Plot, AnUnknownSuffixListsTheLegalOnes) {
+    for (const char* name : {"a.gif", "a", "a.SVG", ".svg", "svg"})
+        expect_error(ExitCode::BadInput, {name, ".svg .png .pdf .html .txt .json"}, [&] { plot(both(), file(name)); });
+}
+
+TEST_F(Plot, NothingToDrawIsBadInput) {
+    const Trace empty;
+    Trace wrong = predicted_;
+    wrong.events[0].device = 7;
+    Trace wide = predicted_;
+    wide.devices = 100'000;
+    expect_error(ExitCode::BadInput, {"no trace"}, [&] { plot({}, file("a.svg")); });
+    expect_error(ExitCode::BadInput, {"'p'", "no trace"}, [&] { plot({{nullptr, "p"}}, file("a.txt")); });
+    expect_error(ExitCode::BadInput, {"no events"}, [&] { plot({{&empty, "p"}}, file("a.html")); });
+    expect_error(ExitCode::BadInput, {"device 7"}, [&] { plot({{&wrong, "p"}}, file("a.svg")); });
+    expect_error(ExitCode::BadInput, {"100000", "Perfetto"}, [&] { plot({{&wide, "p"}}, file("a.svg")); });
+}
+
+TEST_F(Plot, SaysWhichFileItCannotWrite) {
+    for (const char* name : {"no/a.svg", "no/a.html", "no/a.txt", "no/a.json"})
+        expect_error(ExitCode::RunFailed, {name}, [&] { plot({{&predicted_, "p"}}, file(name)); });
+}
+
+TEST_F(Plot, DrawsTracesOfNoLengthAndWithoutMemory) {
+    Trace instant = predicted_;
+    instant.memory.clear();
+    for (TraceEvent& event : instant.events)
+        event.start = event.end = 5;
+    std::vector<std::string> names = {"a.html", "a.txt"};
+    if (has_gnuplot())
+        names.push_back("a.svg");
+    for (const std::string& name : names) {
+        plot({{&instant, "instant"}}, file(name));
+        EXPECT_GT(fs::file_size(file(name)), 0u) << name;
+    }
+}
+
+// Curves
+
+TEST_F(Plot, CurvesInEveryFormat) {
+    const std::vector<Curve> curves = {{"1f1b", {2.5, 1.25, NAN, 0.5}}, {"reference", {2.5, 1.25, 0.75}}};
+    std::vector<std::string> names = {"loss.html", "loss.txt", "loss.json"};
+    if (has_gnuplot())
+        names.insert(names.end(), {"loss.svg", "loss.png", "loss.pdf"});
+    for (const std::string& name : names) {
+        plot_curves(curves, "step", "loss", file(name));
+        EXPECT_GT(fs::file_size(file(name)), 100u) << name;
+    }
+    expect_parts(contents(file("loss.html")), {"1f1b", "reference", "<polyline", "step", "loss"});
+    expect_parts(contents(file("loss.txt")), {"1f1b", "1.25", "nan"});
+    EXPECT_EQ(nlohmann::json::parse(contents(file("loss.json")))["curves"][1]["values"][2], 0.75);
+    if (has_gnuplot())
+        expect_parts(contents(file("loss.svg")), {">1f1b<", ">reference<", ">step<", ">loss<"});
+}
+
+TEST_F(Plot, CurvesWithoutValuesAreBadInput) {
+    expect_error(ExitCode::BadInput, {"no values"}, [&] { plot_curves({{"a", {}}}, "x", "y", file("a.svg")); });
+    expect_error(ExitCode::BadInput, {"finite"}, [&] { plot_curves({{"a", {NAN}}}, "x", "y", file("a.svg")); });
+    expect_error(ExitCode::BadInput, {".svg .png"}, [&] { plot_curves({{"a", {1}}}, "x", "y", file("a.bmp")); });
+}
+
+}  // namespace
+}  // namespace pw
