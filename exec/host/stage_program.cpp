@@ -165,9 +165,12 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
         const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
         if (bytes == 0)
             continue;
-        squares[layer] = sum_of_squares(reinterpret_cast<const float*>(gradients + offset),
-                                        static_cast<std::size_t>(bytes) / sizeof(float));
-        family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
+        const LayerArgs none;
+        observed(layer, Pass::Update, none, [&](LayerKernel&) {
+            squares[layer] = sum_of_squares(reinterpret_cast<const float*>(gradients + offset),
+                                            static_cast<std::size_t>(bytes) / sizeof(float));
+            family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
+        });
     }
 }
 

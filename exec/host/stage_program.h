@@ -23,7 +23,7 @@ struct Places {
     std::byte* gradients = nullptr;
 };
 
-enum class Pass { Forward, Input, Weight, Sum };
+enum class Pass { Forward, Input, Weight, Sum, Update };
 
 // Sees every kernel call: the profiler's stop-watch and the tests' window.
 class PassObserver {

@@ -1,0 +1,273 @@
+// Calibration: the whole model as one stage on one device, every kernel call timed in its place, so
+// that caches are as warm or cold as in a real pass.
+#include "exec/execute.h"
+#include "exec/host/arena.h"
+#include "exec/host/mailbox.h"
+#include "exec/host/pin.h"
+#include "exec/host/stage_program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <exception>
+#include <thread>
+
+namespace pw {
+
+namespace {
+
+constexpr int kLeastRepeats = 5, kMostRepeats = 40;
+constexpr Ns kEnough = 3'000'000'000;  // per micro-batch size
+constexpr int kMicroBatches = 3;       // in flight, so that activations are not in the cache by accident
+
+Measured summary(std::vector<Ns> values) {
+    if (values.empty())
+        return {};
+    std::sort(values.begin(), values.end());
+    const auto at = [&](double quantile) {
+        return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1) + 0.5)];
+    };
+    return {at(0.5), at(0.9) - at(0.1)};
+}
+
+// Times by layer and pass; weight gradients that are added apart from those that are written.
+class StopWatch : public PassObserver {
+public:
+    explicit StopWatch(std::size_t layers) : layers_(layers) {}
+
+    void before(int, Pass, const LayerArgs&) override { start_ = clock_now(); }
+    void after(int layer, Pass pass, const LayerArgs& args) override {
+        const Ns time = clock_now() - start_;
+        Row& row = layers_[layer];
+        switch (pass) {
+            case Pass::Forward: row.forward.push_back(time); break;
+            case Pass::Input: (args.accumulate ? row.input_added : row.input).push_back(time); break;
+            case Pass::Weight: (args.accumulate ? row.weight_added : row.weight).push_back(time); break;
+            case Pass::Sum: row.sum.push_back(time); break;
+            case Pass::Update: row.update.push_back(time); break;
+        }
+    }
+
+    LayerTimes times(int layer) const {
+        const Row& row = layers_[layer];
+        LayerTimes times;
+        times.forward = summary(row.forward);
+        times.backward_input = summary(row.input);
+        times.backward_input.median += summary(row.sum).median;
+        times.backward_weight = summary(row.weight);
+        times.backward = {times.backward_input.median + times.backward_weight.median,
+                          times.backward_input.spread + times.backward_weight.spread};
+        const Ns more = summary(row.input_added).median - summary(row.input).median +
+                        summary(row.weight_added).median - times.backward_weight.median;
+        times.accumulate.median = std::max<Ns>(0, more);
+        times.recompute = times.forward;
+        return times;
+    }
+    Measured update(int layer) const { return summary(layers_[layer].update); }
+
+private:
+    struct Row {
+        std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
+    };
+    std::vector<Row> layers_;
+    Ns start_ = 0;
+};
+
+StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
+
+// One stage with memory for a few micro-batches, and a loop over its passes.
+class Bench {
+public:
+    Bench(const Config& config, const Model& model, const Dataset& data, int samples)
+        : config_(config),
+          model_(model),
+          data_(data),
+          kernels_(kernels_named(config.run.backend)),
+          samples_(samples),
+          program_(model, whole(model), 0, kernels_, samples),
+          watch_(boost::num_vertices(model.layers)) {
+        for (const int layer : program_.layers())
+            bytes_.push_back(program_.bytes_of(layer));
+        layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
+        program_.set_layout(layout_);
+        program_.set_observer(&watch_);
+        sizes_ = stage_bytes(layout_, false);
+        const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
+        arena_.emplace(3 * sizes_.weights + sizes_.statistics + sizes_.workspace + kMicroBatches * per_microbatch);
+        lend_memory();
+        program_.initialise(config.training.seed, weights_, places_[0].statistics);
+    }
+
+    void run() {
+        one_mini_batch();
+        watch_ = StopWatch(boost::num_vertices(model_.layers));  // the first was the warm-up
+        data_times_.clear();
+        const Ns start = clock_now();
+        for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
+            one_mini_batch();
+            if (repeat + 1 >= kLeastRepeats && clock_now() - start > kEnough)
+                break;
+        }
+    }
+
+    void store(Profile& profile) const {
+        for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
+            profile.layers[layer].times[samples_] = watch_.times(static_cast<int>(layer));
+            profile.layers[layer].bytes[samples_] = bytes_[layer];
+            profile.layers[layer].update = watch_.update(static_cast<int>(layer));
+        }
+        profile.data[samples_] = summary(data_times_);
+        profile.data_bytes[samples_] = sizes_.data;
+    }
+
+private:
+    std::byte* take(Bytes bytes) {
+        std::byte* address = arena_->address(used_);
+        used_ += bytes;
+        return address;
+    }
+
+    void lend_memory() {
+        weights_ = take(sizes_.weights);
+        momentum_ = take(sizes_.weights);
+        Places common;
+        common.weights = weights_;
+        common.gradients = take(sizes_.weights);
+        common.statistics = take(sizes_.statistics);
+        common.workspace = take(sizes_.workspace);
+        for (int mb = 0; mb < kMicroBatches; ++mb) {
+            places_.push_back(common);
+            places_.back().data = take(sizes_.data);
+            places_.back().until_input = take(sizes_.until_input);
+            places_.back().until_weight = take(sizes_.until_weight);
+        }
+    }
+
+    void one_mini_batch() {
+        std::vector<int> labels(static_cast<std::size_t>(samples_));
+        std::vector<double> squares(bytes_.size());
+        const double scale = 1.0 / (kMicroBatches * samples_);
+        const auto first = [&](int mb) { return std::int64_t{mb} * samples_; };
+        const auto fetch_labels = [&](int mb) {
+            for (int k = 0; k < samples_; ++k)
+                labels[k] = data_.label(first(mb) + k);
+        };
+        for (int mb = 0; mb < kMicroBatches; ++mb) {
+            fetch_labels(mb);
+            const Ns start = clock_now();
+            kernels_.load_data(data_, first(mb), samples_, places_[mb].data);
+            data_times_.push_back(clock_now() - start);
+            (void)program_.forward(places_[mb], labels, true);
+        }
+        for (int mb = 0; mb < kMicroBatches; ++mb) {
+            fetch_labels(mb);
+            program_.backward(places_[mb], labels, scale, mb > 0, true);
+        }
+        const Sgd still{0, 0, 0};  // the weights stay where they are
+        program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares);
+    }
+
+    const Config& config_;
+    const Model& model_;
+    const Dataset& data_;
+    const HostKernels& kernels_;
+    const int samples_;
+    StageProgram program_;
+    StopWatch watch_;
+    std::vector<LayerBytes> bytes_;
+    StageLayout layout_;
+    StageBytes sizes_;
+    std::optional<Arena> arena_;
+    Bytes used_ = 0;
+    std::byte *weights_ = nullptr, *momentum_ = nullptr;
+    std::vector<Places> places_;
+    std::vector<Ns> data_times_;
+};
+
+// One way of a hand-over between two pinned threads: half a round trip through the mailbox.
+Ns hand_over_time(const CorePlan& cores) {
+    constexpr int kRounds = 200;
+    Plan plan;
+    plan.shape.devices = plan.shape.stages = 2;
+    plan.order = {{{Op::Forward, 0, 0}, {Op::SendForward, 0, 0, 0, 1}, {Op::RecvBackward, 0, 0, 0, 1}},
+                  {{Op::RecvForward, 1, 0, 0, 0}, {Op::Forward, 1, 0}, {Op::Backward, 1, 0}, {Op::SendBackward, 1, 0, 0, 0}}};
+    const PlanGraph graph(plan);
+    const int there = graph.node(0, 1), back = graph.node(1, 3);
+    Mailbox mailbox(graph, 10'000'000'000);
+    std::vector<Ns> trips;
+    std::thread other([&] {
+        pin_this_thread(cores.shared ? std::vector<int>{} : cores.cores[1]);
+        for (int round = 0; round < kRounds; ++round) {
+            (void)mailbox.wait(there, round, graph.node(1, 0));
+            mailbox.publish(back, round, {});
+        }
+    });
+    for (int round = 0; round < kRounds; ++round) {
+        const Ns start = clock_now();
+        mailbox.publish(there, round, {});
+        (void)mailbox.wait(back, round, graph.node(0, 2));
+        trips.push_back((clock_now() - start) / 2);
+    }
+    other.join();
+    return summary(trips).median;
+}
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    char text[16] = {};
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+    return text;
+}
+
+Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
+                const std::function<void(int, int)>& progress) {
+    const CorePlan cores = plan_cores(2, config.run.threads_per_device);
+    pin_this_thread(cores.cores[0]);
+    kernels_named(config.run.backend).start_device(config.run.threads_per_device);
+    const WorkloadConfig& workload = config.workload;
+    const Dataset data = workload.dataset == "cifar10" && !workload.path.empty()
+                             ? Dataset::cifar10(workload.path, workload.image_size, config.training.seed)
+                             : Dataset::synthetic(model.input, model.classes, config.training.seed);
+    Profile profile;
+    profile.model = model.name;
+    profile.backend = config.run.backend;
+    profile.machine = machine_name();
+    profile.date = today();
+    profile.input = model.input;
+    profile.classes = model.classes;
+    profile.threads_per_device = config.run.threads_per_device;
+    profile.link = {hand_over_time(cores), std::numeric_limits<double>::infinity()};
+    for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
+        profile.layers.push_back({model.layers[layer].name, {}, {}, {}});
+    for (std::size_t size = 0; size < samples.size(); ++size) {
+        if (progress)
+            progress(static_cast<int>(size), static_cast<int>(samples.size()));
+        Bench bench(config, model, data, samples[size]);
+        bench.run();
+        bench.store(profile);
+    }
+    return profile;
+}
+
+}  // namespace
+
+Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
+                        const std::function<void(int done, int all)>& progress) {
+    Profile profile;
+    std::exception_ptr failure;
+    std::thread device([&] {  // a thread of its own, so that the caller keeps its cores
+        try {
+            profile = measure(config, model, samples, progress);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    });
+    device.join();
+    if (failure)
+        std::rethrow_exception(failure);
+    return profile;
+}
+
+}  // namespace pw
