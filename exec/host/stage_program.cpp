@@ -114,6 +114,8 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
         call_.inputs.push_back(kept ? tensor_at(slot, places) : nullptr);
     for (const Slot& slot : pass.input_gradient[layer])
         call_.input_gradients.push_back(gradient_at(slot, places));
+    if (call_.input_gradients.empty())
+        call_.input_gradients.push_back(nullptr);  // nobody wants the gradient of the data
     args.inputs = call_.inputs;
     args.input_gradients = call_.input_gradients;
     args.output_gradient = gradient_at(pass.output_gradient[layer], places);
