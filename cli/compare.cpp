@@ -99,7 +99,7 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
 }
 
 void check_error(const char* what, double error, double limit) {
-    if (std::abs(error) > limit)
+    if (std::isfinite(limit) && !(std::abs(error) <= limit))  // nor is an unknown error a small one
         fail_with(ExitCode::CheckFailed, "{} error {} exceeds --max-error {}", what, print_signed_percent(error),
                   print_percent(limit));
 }

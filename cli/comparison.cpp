@@ -15,6 +15,8 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 double error_of(Ns predicted, Ns measured) {
+    if (predicted == measured)
+        return 0;
     return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : kUnknown;
 }
 

@@ -15,7 +15,7 @@ struct Comparison {
     std::map<Op, double> task_time_error;  // medians by operation, transfers left out
 };
 
-// NaN where nothing was measured.
+// NaN where something was predicted and nothing measured.
 Comparison comparison_of(const Report& predicted, const Report& measured);
 std::string print(const Comparison& comparison, const Report& predicted, const Report& measured);
 

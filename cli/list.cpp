@@ -14,9 +14,10 @@ namespace pw {
 
 namespace {
 
-std::vector<std::string> model_row(const std::string& name) {
+std::vector<std::string> model_row(const std::string& name, int image_size) {
     Config config;
     config.workload.model = name;
+    config.workload.image_size = image_size;
     const Model model = build_model(config);
     double multiply_accumulates = 0;
     Bytes parameter_bytes = 0;
@@ -28,13 +29,13 @@ std::vector<std::string> model_row(const std::string& name) {
         name,
         fmt::format("{}x{}x{}, {} classes", model.input.channels, model.input.height, model.input.width, model.classes),
         fmt::format("{:.2f} M", static_cast<double>(parameter_bytes) / sizeof(float) / 1e6),
-        fmt::format("{:.3g} GMAC", multiply_accumulates / 1e9)};
+        fmt::format("{:.4f} GMAC", multiply_accumulates / 1e9)};
 }
 
 void list_models() {
     Table table({"name", "input", "parameters", "forward per sample"}, true);
-    for (const char* name : {"resnet50", "mlp"})
-        table.add(model_row(name));
+    table.add(model_row("resnet50", 224));
+    table.add(model_row("mlp", 28));
     table.add({"uniform", "times per stage", "-", "-"});
     fmt::print("{}", table.print());
 }

@@ -67,12 +67,10 @@ void validate_config(const ValidateArguments& arguments) {
         fmt::print("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
         print_ok_plan(pipeline.plan);
         print_ok_memory(report);
+        fmt::print("{}", print_misfits(report));
     }
-    if (!fits(report)) {
-        std::string misfits = print_misfits(report);
-        misfits.pop_back();
-        fail_with(ExitCode::Infeasible, "{}", misfits);
-    }
+    if (!fits(report))
+        fail_with(ExitCode::Infeasible, "{}: the plan needs more memory than its devices have", arguments.path);
 }
 
 void validate_plan(const ValidateArguments& arguments) {
