@@ -70,8 +70,9 @@ std::string print_rest(const Profile& profile) {
     Ns update = 0;
     for (const LayerProfile& layer : profile.layers)
         update += layer.update.median;
+    const double bandwidth = profile.link.bandwidth;  // infinite when tensors are handed over by pointer
     const std::string link =
-        profile.link.bandwidth > 0 ? fmt::format(", link {:.4g} GB/s", profile.link.bandwidth / 1e9) : std::string();
+        bandwidth > 0 && std::isfinite(bandwidth) ? fmt::format(", {:.4g} GB/s", bandwidth / 1e9) : std::string();
     return fmt::format("update {}   dispatch {}   hand-over {}{}\n", print_time(update),
                        print_time(profile.dispatch.median), print_time(profile.link.latency), link);
 }
