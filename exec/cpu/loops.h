@@ -31,11 +31,13 @@ void norm_gradient_sums(const float* x, const float* dy, const Block& block, con
 void norm_input_gradient(const float* x, const float* dy, float* dx, const Block& block, const NormState& state,
                          bool relu, const float* factor, const float* mean_dy, const float* slope);
 
-// One bit per element in `mask`; null when it is not wanted.
-void add_relu(const float* left, const float* right, float* y, std::uint16_t* mask, std::int64_t groups);
+// Bit k of word l of a mask's sixteen words: lane l of group k passed. Null: not wanted.
+constexpr std::int64_t kMaskGroups = 32;
+void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups, bool streamed);
 void add(const float* left, const float* right, float* y, std::int64_t groups);
 // To one or both places; null: not wanted.
-void masked_copies(const float* dy, const std::uint16_t* mask, float* first, float* second, std::int64_t groups);
+void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second, std::int64_t groups,
+                   bool streamed);
 void relu(const float* x, float* y, std::int64_t groups);
 void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 void copies(const float* dy, float* first, float* second, std::int64_t groups);

@@ -9,9 +9,6 @@ namespace {
 
 constexpr std::int64_t kChunk = 128;  // pixels: 8 KiB, so that the second look hits the first cache
 
-inline const Lanes& lanes(const float* data) { return *reinterpret_cast<const Lanes*>(data); }
-inline Lanes& lanes(float* data) { return *reinterpret_cast<Lanes*>(data); }
-
 // Calls visit(offset, pixels) for every chunk of the block, in order.
 template <class Visit>
 [[gnu::always_inline]] inline void for_chunks(const Block& block, Visit visit) {
@@ -44,8 +41,10 @@ PW_CLONES void block_moments(const float* x, const Block& block, double* mean, d
         Lanes sum[4] = {};
         std::int64_t i = 0;
         for (; i + 4 <= pixels; i += 4)
-            for (int k = 0; k < 4; ++k)
+            for (int k = 0; k < 4; ++k) {
+                prefetch(p + (i + k) * kLanes);
                 sum[k] += lanes(p + (i + k) * kLanes);
+            }
         for (; i < pixels; ++i)
             sum[0] += lanes(p + i * kLanes);
         const Lanes chunk_mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<float>(pixels);
@@ -69,19 +68,24 @@ PW_CLONES void block_moments(const float* x, const Block& block, double* mean, d
 
 PW_CLONES void normalise_block(const float* x, float* y, const Block& block, const NormState& state, bool relu) {
     const Lanes mean = lanes(state.mean), scale = lanes(state.scale), shift = lanes(state.shift), zero = {};
+    const bool streamed = block.samples * block.stride > kStreamedFloats;
     for (std::int64_t n = 0; n < block.samples; ++n) {
         const float* from = x + n * block.stride;
         float* to = y + n * block.stride;
         if (relu) {
             for (std::int64_t i = 0; i < block.pixels; ++i) {
+                prefetch(from + i * kLanes);
                 const Lanes value = (lanes(from + i * kLanes) - mean) * scale + shift;
-                lanes(to + i * kLanes) = value > zero ? value : zero;
+                write(value > zero ? value : zero, to + i * kLanes, streamed);
             }
         } else {
-            for (std::int64_t i = 0; i < block.pixels; ++i)
-                lanes(to + i * kLanes) = (lanes(from + i * kLanes) - mean) * scale + shift;
+            for (std::int64_t i = 0; i < block.pixels; ++i) {
+                prefetch(from + i * kLanes);
+                write((lanes(from + i * kLanes) - mean) * scale + shift, to + i * kLanes, streamed);
+            }
         }
     }
+    finish_writes();
 }
 
 PW_CLONES void norm_gradient_sums(const float* x, const float* dy, const Block& block, const NormState& state,
@@ -93,14 +97,22 @@ PW_CLONES void norm_gradient_sums(const float* x, const float* dy, const Block& 
         const float* p = x + offset;
         const float* g = dy + offset;
         Lanes plain[2] = {}, scaled[2] = {};
-        for (std::int64_t i = 0; i < pixels; ++i) {
+        const auto add_pixel = [&] [[gnu::always_inline]] (std::int64_t i, int k) {
+            prefetch(p + i * kLanes);
+            prefetch(g + i * kLanes);
             const Lanes centred = lanes(p + i * kLanes) - mean;
             Lanes gradient = lanes(g + i * kLanes);
             if (relu)
                 gradient = centred * scale + shift > zero ? gradient : zero;
-            plain[i & 1] += gradient;
-            scaled[i & 1] += gradient * centred;
-        }
+            plain[k] += gradient;
+            scaled[k] += gradient * centred;
+        };
+        std::int64_t i = 0;
+        for (; i + 2 <= pixels; i += 2)
+            for (int k = 0; k < 2; ++k)
+                add_pixel(i + k, k);
+        if (i < pixels)
+            add_pixel(i, 0);
         const Lanes plain_sum = plain[0] + plain[1], scaled_sum = scaled[0] + scaled[1];
         for (int l = 0; l < 16; ++l) {
             shift_sum[l] += static_cast<double>(plain_sum[l]);
@@ -114,18 +126,22 @@ PW_CLONES void norm_input_gradient(const float* x, const float* dy, float* dx, c
                                    const float* slope) {
     const Lanes mean = lanes(state.mean), scale = lanes(state.scale), shift = lanes(state.shift), zero = {};
     const Lanes f = lanes(factor), m = lanes(mean_dy), s = lanes(slope);
+    const bool streamed = block.samples * block.stride > kStreamedFloats;
     for (std::int64_t n = 0; n < block.samples; ++n) {
         const float* p = x + n * block.stride;
         const float* g = dy + n * block.stride;
         float* to = dx + n * block.stride;
         for (std::int64_t i = 0; i < block.pixels; ++i) {
+            prefetch(p + i * kLanes);
+            prefetch(g + i * kLanes);
             const Lanes centred = lanes(p + i * kLanes) - mean;
             Lanes gradient = lanes(g + i * kLanes);
             if (relu)
                 gradient = centred * scale + shift > zero ? gradient : zero;
-            lanes(to + i * kLanes) = f * (gradient - m - centred * s);
+            write(f * (gradient - m - centred * s), to + i * kLanes, streamed);
         }
     }
+    finish_writes();
 }
 
 }  // namespace pw::cpu

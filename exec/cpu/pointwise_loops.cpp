@@ -1,32 +1,36 @@
 #include "exec/cpu/lanes.h"
 #include "exec/cpu/loops.h"
 
+#include <algorithm>
+
 namespace pw::cpu {
 
 namespace {
 
-inline const Lanes& lanes(const float* data) { return *reinterpret_cast<const Lanes*>(data); }
-inline Lanes& lanes(float* data) { return *reinterpret_cast<Lanes*>(data); }
+using Bits = std::int32_t __attribute__((vector_size(64), may_alias));
 
-using Bits = std::int32_t __attribute__((vector_size(64)));
-constexpr Bits kBit = {1 << 0, 1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
-                       1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
+inline Bits& bits_of(std::uint32_t* mask) { return *reinterpret_cast<Bits*>(mask); }
+inline const Bits& bits_of(const std::uint32_t* mask) { return *reinterpret_cast<const Bits*>(mask); }
+inline std::int32_t bit(std::int64_t k) { return static_cast<std::int32_t>(std::uint32_t{1} << k); }
 
 }  // namespace
 
-PW_CLONES void add_relu(const float* left, const float* right, float* y, std::uint16_t* mask, std::int64_t groups) {
+PW_CLONES void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups,
+                        bool streamed) {
     const Lanes zero = {};
-    for (std::int64_t i = 0; i < groups; ++i) {
-        const Lanes sum = lanes(left + i * kLanes) + lanes(right + i * kLanes);
-        lanes(y + i * kLanes) = sum > zero ? sum : zero;
-        if (mask) {
-            const Bits bits = (sum > zero) & kBit;
-            std::int32_t all = 0;
-            for (int l = 0; l < 16; ++l)
-                all |= bits[l];
-            mask[i] = static_cast<std::uint16_t>(all);
+    for (std::int64_t first = 0; first < groups; first += kMaskGroups) {
+        const std::int64_t count = std::min(kMaskGroups, groups - first);
+        Bits passed = {};
+        for (std::int64_t k = 0; k < count; ++k) {
+            const std::int64_t i = (first + k) * kLanes;
+            const Lanes sum = lanes(left + i) + lanes(right + i);
+            write(sum > zero ? sum : zero, y + i, streamed);
+            passed |= (sum > zero) & bit(k);
         }
+        if (mask)
+            bits_of(mask + first / kMaskGroups * kLanes) = passed;
     }
+    finish_writes();
 }
 
 PW_CLONES void add(const float* left, const float* right, float* y, std::int64_t groups) {
@@ -34,17 +38,22 @@ PW_CLONES void add(const float* left, const float* right, float* y, std::int64_t
         lanes(y + i * kLanes) = lanes(left + i * kLanes) + lanes(right + i * kLanes);
 }
 
-PW_CLONES void masked_copies(const float* dy, const std::uint16_t* mask, float* first, float* second,
-                             std::int64_t groups) {
+PW_CLONES void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second,
+                             std::int64_t groups, bool streamed) {
     const Lanes zero = {};
-    for (std::int64_t i = 0; i < groups; ++i) {
-        const Bits bits = Bits{} + std::int32_t{mask[i]};
-        const Lanes gradient = (bits & kBit) != Bits{} ? lanes(dy + i * kLanes) : zero;
-        if (first)
-            lanes(first + i * kLanes) = gradient;
-        if (second)
-            lanes(second + i * kLanes) = gradient;
+    for (std::int64_t done = 0; done < groups; done += kMaskGroups) {
+        const std::int64_t count = std::min(kMaskGroups, groups - done);
+        const Bits passed = bits_of(mask + done / kMaskGroups * kLanes);
+        for (std::int64_t k = 0; k < count; ++k) {
+            const std::int64_t i = (done + k) * kLanes;
+            const Lanes gradient = (passed & bit(k)) != Bits{} ? lanes(dy + i) : zero;
+            if (first)
+                write(gradient, first + i, streamed);
+            if (second)
+                write(gradient, second + i, streamed);
+        }
     }
+    finish_writes();
 }
 
 PW_CLONES void relu(const float* x, float* y, std::int64_t groups) {
