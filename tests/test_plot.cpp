@@ -1,4 +1,5 @@
 #include "sample_traces.h"
+#include "tests/temporary_folder.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -34,21 +35,13 @@ bool has_gnuplot() { return std::system("gnuplot --version > /dev/null 2>&1") ==
 // Every test draws into a folder of its own.
 class Plot : public testing::Test {
 protected:
-    void SetUp() override {
-        const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
-        folder_ = fs::path(testing::TempDir()) / (std::string("pw_plot_") + info->name());
-        fs::remove_all(folder_);
-        fs::create_directories(folder_);
-    }
-    void TearDown() override { fs::remove_all(folder_); }
-
-    std::string file(const std::string& name) const { return (folder_ / name).string(); }
+    std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
 
     std::vector<Panel> both() const {
         return {{&predicted_, "predicted, 1f1b: step 25.7 ms"}, {&measured_, "measured, 1f1b: step 27.0 ms"}};
     }
 
-    fs::path folder_;
+    TemporaryFolder folder_;
     const Trace predicted_ = sample_trace({.devices = 2});
     const Trace measured_ = sample_trace({.devices = 2, .label = "measured", .jitter = 0.1});
 };
@@ -96,7 +89,7 @@ TEST_F(Plot, TheScriptMakesThePictureAgainWhereverItIsMoved) {
     NEED_GNUPLOT();
     plot(both(), file("steps.svg"));
     const std::string before = contents(file("steps.svg"));
-    const fs::path elsewhere = folder_ / "elsewhere";
+    const fs::path elsewhere = folder_.path() / "elsewhere";
     fs::create_directories(elsewhere);
     fs::copy(file("steps.svg.gp"), elsewhere);
     fs::copy(file("steps.svg.dat"), elsewhere);
@@ -109,7 +102,7 @@ TEST_F(Plot, SameTracesGiveTheSameBytes) {
     for (const char* name : {"a.svg", "a.html", "a.txt"})
         plot(both(), file(name));
     std::map<fs::path, std::string> first;
-    for (const auto& entry : fs::directory_iterator(folder_))
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
         first[entry.path()] = contents(entry.path());
     EXPECT_EQ(first.size(), 5u);
     for (const char* name : {"a.svg", "a.html", "a.txt"})
@@ -152,7 +145,7 @@ TEST_F(Plot, ShowsWeightVersionsWhereThereAreSeveral) {
 
 TEST_F(Plot, SaysWhatIsMissingWithoutGnuplot) {
     const std::string path = std::getenv("PATH");
-    setenv("PATH", folder_.c_str(), 1);
+    setenv("PATH", folder_.path().c_str(), 1);
     expect_error(ExitCode::RunFailed, {"gnuplot not found; apt-get install gnuplot-nox"},
                  [&] { plot(both(), file("steps.svg")); });
     setenv("PATH", path.c_str(), 1);

@@ -1,10 +1,10 @@
 // The profile file: what is written is read back, and mistakes are named with their place.
+#include "tests/temporary_folder.h"
 #include "workloads/costs.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -13,15 +13,8 @@ using namespace pw;
 
 namespace {
 
-// A file of this test's own, removed with it.
 class ProfileFile : public testing::Test {
 protected:
-    ProfileFile()
-        : path_((std::filesystem::temp_directory_path() /
-                 (std::string("pipewright_") + testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml"))
-                    .string()) {}
-    ~ProfileFile() override { std::filesystem::remove(path_); }
-
     std::string written(const Profile& profile) {
         write_profile(profile, path_);
         std::ifstream file(path_);
@@ -84,7 +77,8 @@ protected:
         return profile;
     }
 
-    std::string path_;
+    const TemporaryFolder folder_;
+    const std::string path_ = (folder_.path() / "profile.yaml").string();
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "sample_traces.h"
 #include "schedules/trace.h"
+#include "tests/temporary_folder.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,11 @@ namespace {
 using nlohmann::json;
 using test::sample_trace;
 
-std::string file_in_temp(const std::string& name) { return testing::TempDir() + "pw_trace_" + name; }
+// In a folder of this process's own: ctest runs one process per test, several at a time.
+std::string file_in_temp(const std::string& name) {
+    static const TemporaryFolder folder;
+    return (folder.path() / name).string();
+}
 
 std::string contents(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
