@@ -113,6 +113,12 @@ std::string summary_of(const Pipeline& pipeline) {
 std::string note_on_costs(const Pipeline& pipeline) {
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
+    const RunConfig& run = pipeline.config.run;
+    if (pipeline.measured && (pipeline.profile.backend != run.backend ||
+                              pipeline.profile.threads_per_device != run.threads_per_device))
+        return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
+                           pipeline.profile.backend, pipeline.profile.threads_per_device, run.backend,
+                           run.threads_per_device);
     if (pipeline.costs.interpolated)
         return fmt::format(
             "the profile has no times for micro-batches of {}: interpolated; add --sizes {} to "

@@ -50,6 +50,9 @@ void run_config(const RunArguments& arguments) {
 }  // namespace
 
 RunResult execute(const Job& job, const std::string& dump) {
+    const WorkloadConfig& workload = job.config.workload;
+    if (workload.dataset != "synthetic" && workload.path.empty())
+        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
     ProgressLine line;
     RunOptions options;
     options.dump = dump;

@@ -15,6 +15,7 @@ struct Row {
 constexpr Row kBackends[] = {
     {"cpu", "oneDNN on pinned cores, fp32", cpu_kernels},
     {"reference", "plain loops, fp32: obviously right and slow", reference_kernels},
+    {"emulated", "durations slept from the cost model, real threads and hand-over", nullptr},
     {"cuda", "cuDNN, cuBLAS and NCCL", nullptr},
 };
 
@@ -30,7 +31,7 @@ const HostKernels& kernels_named(const std::string& backend) {
         if (row.name != backend)
             continue;
         if (row.kernels == nullptr)
-            fail_with(ExitCode::RunFailed, "{}: {}", row.name, kNotHere);
+            fail_with(ExitCode::RunFailed, "run.backend {}: {}; use cpu or reference", row.name, kNotHere);
         return row.kernels();
     }
     fail("no backend '{}'; this build has {}", backend, ready);

@@ -41,6 +41,7 @@ struct Job {
     Plan plan;
     VersionTable versions;  // usually versions_of(plan); the oracle keeps those of its plan
     int steps = 1;          // repeats of a synchronous plan; an asynchronous plan holds all its steps
+    bool within_memory = true;  // refuse buffers that exceed the memory of cluster.devices
 };
 
 // The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient

@@ -79,7 +79,7 @@ std::vector<Task> staged_order(const Plan& plan) {
 }  // namespace
 
 Job oracle_of(const Job& job) {
-    Job oracle{job.config, job.model, job.split, job.plan, job.versions, job.steps};
+    Job oracle{job.config, job.model, job.split, job.plan, job.versions, job.steps, false};
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     if (job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {

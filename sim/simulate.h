@@ -24,8 +24,8 @@ struct TransferModel {
     bool rendezvous = false;
 };
 
-// Deterministic: the same arguments give the same trace, byte for byte. `steps` repeats of a
-// synchronous plan give as many equal steps; an asynchronous plan is one run. Throws Error
+// Deterministic: the same arguments give the same trace, byte for byte. A synchronous
+// plan gives one step, an asynchronous plan its whole run. Throws Error
 // (Infeasible) when the plan deadlocks, naming what every device waits for.
 Trace simulate(const Plan& plan, const Costs& costs, const TransferModel& transfers);
 

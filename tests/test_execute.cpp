@@ -176,7 +176,7 @@ TEST(Failure, ABackendThatIsNotBuiltSaysSo) {
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::RunFailed);
-        EXPECT_STREQ(error.what(), "cuda: not in this build");
+        EXPECT_STREQ(error.what(), "run.backend cuda: not in this build; use cpu or reference");
     }
 }
 

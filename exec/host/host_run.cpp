@@ -37,8 +37,7 @@ public:
         : job_(job),
           options_(options),
           shared_(job, kernels, data),
-          gate_(job.plan.shape.devices + 1),
-          step_times_(static_cast<std::size_t>(job.steps)) {
+          gate_(job.plan.shape.devices + 1) {
         shared_.dump = !options.dump.empty();
         for (int device = 0; device < job.plan.shape.devices; ++device)
             devices_.push_back(std::make_unique<HostDevice>(shared_, device));
@@ -121,10 +120,9 @@ private:
             const Ns start = clock_now();
             gate_.arrive();
             gate_.arrive();
-            step_times_[step] = clock_now() - start;
             if (options_.progress)
                 options_.progress({step + 1, job_.steps, loss_of(step, job_.plan.shape.updates() - 1),
-                                   step_times_[step]});
+                                   clock_now() - start});
         }
     }
 
@@ -135,10 +133,24 @@ private:
             layouts_.push_back(layout_stage(job_.model.layers, job_.split, stage, shared_.layer_bytes, data));
         shared_.buffers = buffers_of(job_.plan, bytes_as_costs(shared_), job_.versions,
                                      job_.config.transfer.receive == "early");
+        if (job_.within_memory)
+            refuse_over_memory();
         shared_.packing = pack(shared_.buffers, job_.plan.shape.devices);
         const std::vector<std::byte*> row(static_cast<std::size_t>(job_.plan.shape.microbatches), nullptr);
         shared_.landing_forward.assign(shared_.edges.size(), row);
         shared_.landing_backward.assign(shared_.edges.size(), row);
+    }
+
+    // The backend's own sizes decide; a prediction from analytic ones may have let the plan pass.
+    void refuse_over_memory() const {
+        const auto use = memory_of(job_.plan, shared_.buffers);
+        for (std::size_t device = 0; device < use.size(); ++device)
+            if (const Bytes needed = total(peak_of(use[device])), has = job_.config.cluster.devices[device].memory;
+                needed > has)
+                fail_with(ExitCode::Infeasible,
+                          "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
+                          "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
+                          device, print_bytes(needed), needed, print_bytes(has), has);
     }
 
     // Mean loss of the k-th mini-batch of a step, summed in micro-batch order.
@@ -215,7 +227,6 @@ private:
     std::vector<std::unique_ptr<HostDevice>> devices_;
     std::vector<StageLayout> layouts_;
     std::vector<std::vector<TraceEvent>> events_;  // [device]
-    std::vector<Ns> step_times_;
     std::exception_ptr failure_;
     std::mutex failure_mutex_;
 };
