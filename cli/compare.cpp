@@ -13,7 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <optional>
+#include <sstream>
 
 namespace pw {
 
@@ -22,7 +22,7 @@ namespace {
 struct CompareArguments {
     ConfigArguments config;
     std::string measured;  // then config.path is the predicted trace
-    std::string max_error, plot;
+    std::string max_error, plot, schedules, folder;
     bool json = false;
 };
 
@@ -41,11 +41,6 @@ double parse_percent(const std::string& text) {
     return value / 100;
 }
 
-struct Sides {
-    Report predicted, measured;
-    std::optional<RunResult> result;  // when this command ran it
-};
-
 Sides sides_of_traces(const CompareArguments& arguments) {
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
@@ -60,24 +55,63 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     return sides;
 }
 
+Sides sides_of_config(const CompareArguments& arguments) {
+    Config config = arguments.config.load();
+    require_layers(config, "run");
+    const Pipeline pipeline = calibrated_pipeline(std::move(config));
+    refuse_over_memory(pipeline);
+    if (!arguments.json)
+        fmt::print("{}\n\n", summary_of(pipeline));
+    return both_sides(pipeline);
+}
+
+void check_error(const char* what, double error, double limit) {
+    if (std::isfinite(limit) && !(std::abs(error) <= limit))  // nor is an unknown error a small one
+        fail_with(ExitCode::CheckFailed, "{} error {} exceeds --max-error {}", what, print_signed_percent(error),
+                  print_percent(limit));
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+    std::vector<std::string> names;
+    std::istringstream text(list);
+    for (std::string name; std::getline(text, name, ',');)
+        names.push_back(name);
+    return names;
+}
+
+void compare(const CompareArguments& arguments) {
+    if (arguments.schedules.empty() != arguments.folder.empty())
+        fail("--schedules and -o belong together\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER");
+    if (!arguments.schedules.empty())
+        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder);
+    const double limit =
+        arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
+    const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
+    const Comparison comparison = comparison_of(sides.predicted, sides.measured);
+    if (arguments.json)
+        print_json(json_of(sides, comparison));
+    else
+        fmt::print("{}", print(comparison, sides.predicted, sides.measured));
+    if (!arguments.plot.empty())
+        plot_sides(sides, arguments.plot);
+    check_error("step time", comparison.step_time_error, limit);
+    check_error("peak memory", comparison.peak_memory_error, limit);
+}
+
+}  // namespace
+
+Sides both_sides(const Pipeline& pipeline) {
+    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), "")};
+    sides.measured = report_of(*sides.result, pipeline.config);
+    return sides;
+}
+
 Pipeline calibrated_pipeline(Config config) {
     if (!config.cluster.profile.empty())
         return pipeline_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
     Profile profile = measure_with_progress(config, build_model(config), {config.pipeline.micro_batch_size});
     return pipeline_of(std::move(config), std::move(profile));
-}
-
-Sides sides_of_config(const CompareArguments& arguments) {
-    Config config = arguments.config.load();
-    require_layers(config, "run");
-    const Pipeline pipeline = calibrated_pipeline(std::move(config));
-    refuse_over_memory(pipeline);
-    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), "")};
-    sides.measured = report_of(*sides.result, pipeline.config);
-    if (!arguments.json)
-        fmt::print("{}\n\n", summary_of(pipeline));
-    return sides;
 }
 
 Json json_of(const Sides& sides, const Comparison& comparison) {
@@ -98,12 +132,6 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
             {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
 }
 
-void check_error(const char* what, double error, double limit) {
-    if (std::isfinite(limit) && !(std::abs(error) <= limit))  // nor is an unknown error a small one
-        fail_with(ExitCode::CheckFailed, "{} error {} exceeds --max-error {}", what, print_signed_percent(error),
-                  print_percent(limit));
-}
-
 void plot_sides(const Sides& sides, const std::string& file) {
     const auto part = [](const Report& report) {
         return report.trace.asynchronous ? report.trace : only_step(report.trace, report.metrics.step);
@@ -111,23 +139,6 @@ void plot_sides(const Sides& sides, const std::string& file) {
     const Trace predicted = part(sides.predicted), measured = part(sides.measured);
     plot({{&predicted, title_of(sides.predicted)}, {&measured, title_of(sides.measured)}}, file);
 }
-
-void compare(const CompareArguments& arguments) {
-    const double limit =
-        arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
-    const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
-    const Comparison comparison = comparison_of(sides.predicted, sides.measured);
-    if (arguments.json)
-        print_json(json_of(sides, comparison));
-    else
-        fmt::print("{}", print(comparison, sides.predicted, sides.measured));
-    if (!arguments.plot.empty())
-        plot_sides(sides, arguments.plot);
-    check_error("step time", comparison.step_time_error, limit);
-    check_error("peak memory", comparison.peak_memory_error, limit);
-}
-
-}  // namespace
 
 Action add_compare(CLI::App& command) {
     auto arguments = std::make_shared<CompareArguments>();
@@ -138,6 +149,9 @@ Action add_compare(CLI::App& command) {
         .add_option("--max-error", arguments->max_error,
                     "exit 4 when the error of the step time or of the peak memory is larger")
         ->type_name("PERCENT");
+    command.add_option("--schedules", arguments->schedules, "several schedules in one table")->type_name("A,B,...");
+    command.add_option("-o", arguments->folder, "with --schedules: folder for table, plots and accuracy.json")
+        ->type_name("FOLDER");
     command.add_option("--plot", arguments->plot, "draw both on one time axis")->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };

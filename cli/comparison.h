@@ -1,9 +1,13 @@
 // Errors of a prediction: signed, (predicted - measured) / measured.
 #pragma once
 
+#include "cli/command.h"
+#include "cli/pipeline.h"
 #include "cli/report.h"
+#include "exec/execute.h"
 
 #include <map>
+#include <optional>
 #include <string>
 
 namespace pw {
@@ -18,5 +22,22 @@ struct Comparison {
 // NaN where something was predicted and nothing measured.
 Comparison comparison_of(const Report& predicted, const Report& measured);
 std::string print(const Comparison& comparison, const Report& predicted, const Report& measured);
+
+struct Sides {
+    Report predicted, measured;
+    std::optional<RunResult> result;  // when this command ran it
+};
+
+// Simulates and runs a pipeline.
+Sides both_sides(const Pipeline& pipeline);
+// With a measured profile: the config's, or one measured now.
+Pipeline calibrated_pipeline(Config config);
+Json json_of(const Sides& sides, const Comparison& comparison);
+void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
+
+// Compares several schedules of one config on one profile: a table on stdout, and in `folder`
+// accuracy.json, table.txt, profile.yaml, a timeline per schedule and the losses.
+void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                       const std::string& folder);
 
 }  // namespace pw

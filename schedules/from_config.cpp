@@ -26,6 +26,13 @@ Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps) 
     shape.stages = config.pipeline.stages;
     shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous ? steps : 1);
     shape.edges = edges;
+    if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
+        shape.devices != shape.stages)
+        config.fail_at(config.places.contains("pipeline.split") ? "pipeline.split" : "cluster.devices",
+                       fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
+                       fmt::format("schedule {} takes one stage per device: split into {}, or set pipeline.stages: {} "
+                                   "where a device may hold several",
+                                   schedule.name, shape.devices, shape.stages));
     if (shape.devices > shape.stages)
         config.fail_at("cluster.devices", fmt::format("{} devices for {} stages", shape.devices, shape.stages),
                        "give every device a stage: raise pipeline.stages or lower cluster.devices");

@@ -1,0 +1,91 @@
+// compare --schedules: one config, one profile, several schedules, one table.
+#include "cli/comparison.h"
+#include "cli/table.h"
+#include "viz/plot.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace pw {
+
+namespace {
+
+Bytes largest_peak(const Report& report) {
+    Bytes largest = 0;
+    for (const DeviceMetrics& device : report.metrics.devices)
+        largest = std::max(largest, device.peak_memory);
+    return largest;
+}
+
+std::vector<std::string> row_of(const std::string& schedule, const Sides& sides, const Comparison& comparison) {
+    const Metrics &predicted = sides.predicted.metrics, &measured = sides.measured.metrics;
+    return {schedule,
+            print_time(predicted.step_time),
+            print_time(measured.step_time),
+            print_signed_percent(comparison.step_time_error),
+            print_percent(predicted.bubble_rate),
+            print_percent(measured.bubble_rate),
+            print_bytes(largest_peak(sides.predicted)),
+            print_bytes(largest_peak(sides.measured)),
+            print_signed_percent(comparison.peak_memory_error),
+            fmt::format("{:.4g}", measured.samples_per_second)};
+}
+
+Pipeline pipeline_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
+    ConfigArguments own = arguments;
+    own.set.push_back("pipeline.schedule=" + schedule);
+    return profile == nullptr ? calibrated_pipeline(own.load()) : pipeline_of(own.load(), *profile);
+}
+
+// A mistake in the last name is found before the first run.
+void check_names(const ConfigArguments& arguments, const std::vector<std::string>& schedules) {
+    for (const std::string& schedule : schedules) {
+        ConfigArguments own = arguments;
+        own.set.push_back("pipeline.schedule=" + schedule);
+        Config config = own.load();
+        require_layers(config, "run");
+        (void)pipeline_of(std::move(config));
+    }
+}
+
+}  // namespace
+
+void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                       const std::string& folder) {
+    check_names(arguments, schedules);
+    const std::filesystem::path root(folder);
+    std::filesystem::create_directories(root);
+    Table table({"schedule", "predicted step", "measured", "error", "predicted bubble", "measured", "predicted peak",
+                 "measured", "error", "samples/s"});
+    Json points = Json::array();
+    std::vector<Curve> losses;
+    std::string title;
+    std::optional<Profile> profile;
+    for (const std::string& schedule : schedules) {
+        const Pipeline pipeline = pipeline_with(arguments, schedule, profile ? &*profile : nullptr);
+        refuse_over_memory(pipeline);
+        profile = pipeline.profile;
+        print_note(summary_of(pipeline));
+        const Sides sides = both_sides(pipeline);
+        const Comparison comparison = comparison_of(sides.predicted, sides.measured);
+        table.add(row_of(schedule, sides, comparison));
+        Json point = json_of(sides, comparison);
+        point["name"] = schedule;
+        points.push_back(std::move(point));
+        plot_sides(sides, (root / (schedule + ".svg")).string());
+        losses.push_back({schedule, sides.result->losses});
+        title = fmt::format("{}, {} micro-batches of {}, {} backend, {}\n", pipeline.config.workload.model,
+                            pipeline.config.pipeline.micro_batches, pipeline.config.pipeline.micro_batch_size,
+                            pipeline.config.run.backend, sides.measured.trace.machine);
+    }
+    write_profile(*profile, (root / "profile.yaml").string());
+    write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
+    write_file((root / "table.txt").string(), title + table.print());
+    plot_curves(losses, "update", "loss", (root / "losses.svg").string());
+    fmt::print("{}{}", title, table.print());
+}
+
+}  // namespace pw
