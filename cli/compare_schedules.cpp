@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 namespace pw {
 
@@ -38,6 +39,19 @@ Pipeline pipeline_with(const ConfigArguments& arguments, const std::string& sche
     ConfigArguments own = arguments;
     own.set.push_back("pipeline.schedule=" + schedule);
     return profile == nullptr ? calibrated_pipeline(own.load()) : pipeline_of(own.load(), *profile);
+}
+
+// An asynchronous schedule updates more often: its losses are averaged over the samples that make one
+// mini-batch of the others.
+std::vector<double> per_mini_batch(const std::vector<double>& losses, const Pipeline& pipeline) {
+    const auto updates = static_cast<std::size_t>(pipeline.config.training.steps);
+    const std::size_t each = std::max<std::size_t>(1, losses.size() / updates);
+    std::vector<double> means;
+    for (std::size_t first = 0; first + each <= losses.size(); first += each)
+        means.push_back(std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
+                                        losses.begin() + static_cast<std::ptrdiff_t>(first + each), 0.0) /
+                        static_cast<double>(each));
+    return means;
 }
 
 // A mistake in the last name is found before the first run.
@@ -76,7 +90,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         point["name"] = schedule;
         points.push_back(std::move(point));
         plot_sides(sides, (root / (schedule + ".svg")).string());
-        losses.push_back({schedule, sides.result->losses});
+        losses.push_back({schedule, per_mini_batch(sides.result->losses, pipeline)});
         title = fmt::format("{}, {} micro-batches of {}, {} backend, {}\n", pipeline.config.workload.model,
                             pipeline.config.pipeline.micro_batches, pipeline.config.pipeline.micro_batch_size,
                             pipeline.config.run.backend, sides.measured.trace.machine);
@@ -84,7 +98,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     write_profile(*profile, (root / "profile.yaml").string());
     write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
     write_file((root / "table.txt").string(), title + table.print());
-    plot_curves(losses, "update", "loss", (root / "losses.svg").string());
+    plot_curves(losses, "mini-batch", "loss", (root / "losses.svg").string());
     fmt::print("{}{}", title, table.print());
 }
 

@@ -17,7 +17,7 @@ namespace pw {
 namespace {
 
 constexpr int kLeastRepeats = 5, kMostRepeats = 40;
-constexpr Ns kEnough = 3'000'000'000;  // per micro-batch size
+constexpr Ns kEnough = 5'000'000'000;  // per micro-batch size
 constexpr int kMicroBatches = 3;       // in flight, so that activations are not in the cache by accident
 
 Measured summary(std::vector<Ns> values) {

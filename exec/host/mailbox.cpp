@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kSpin = 100'000;  // waits shorter than this are not worth going to sleep
+constexpr Ns kSpin = 1'000'000;  // waits shorter than this are not worth going to sleep
 
 [[noreturn]] void fail_because_of_others() {
     fail_with(ExitCode::RunFailed, "stopped because another device failed");
