@@ -132,9 +132,25 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
             {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
 }
 
+namespace {
+
+// The beginning of an asynchronous run: its first mini-batches, where a drawing can still be read.
+Trace beginning_of(const Trace& trace) {
+    const int drawn = 2 * (trace.micro_batches + trace.stages);
+    Trace part = trace;
+    std::erase_if(part.events, [&](const TraceEvent& event) { return event.task.microbatch >= drawn; });
+    Ns end = 0;
+    for (const TraceEvent& event : part.events)
+        end = std::max(end, event.end);
+    std::erase_if(part.memory, [&](const MemorySample& sample) { return sample.time > end; });
+    return part;
+}
+
+}  // namespace
+
 void plot_sides(const Sides& sides, const std::string& file) {
     const auto part = [](const Report& report) {
-        return report.trace.asynchronous ? report.trace : only_step(report.trace, report.metrics.step);
+        return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
     };
     const Trace predicted = part(sides.predicted), measured = part(sides.measured);
     plot({{&predicted, title_of(sides.predicted)}, {&measured, title_of(sides.measured)}}, file);

@@ -114,8 +114,8 @@ std::string note_on_costs(const Pipeline& pipeline) {
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
     const RunConfig& run = pipeline.config.run;
-    if (pipeline.measured && (pipeline.profile.backend != run.backend ||
-                              pipeline.profile.threads_per_device != run.threads_per_device))
+    if (pipeline.measured &&
+        (pipeline.profile.backend != run.backend || pipeline.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            pipeline.profile.backend, pipeline.profile.threads_per_device, run.backend,
                            run.threads_per_device);
@@ -130,14 +130,7 @@ std::string note_on_costs(const Pipeline& pipeline) {
 void refuse_over_memory(const Pipeline& pipeline) {
     const std::vector<Buffer> buffers = buffers_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
                                                    pipeline.config.transfer.receive == "early");
-    const auto use = memory_of(pipeline.plan, buffers);
-    const std::vector<DeviceConfig>& devices = pipeline.config.cluster.devices;
-    for (std::size_t device = 0; device < std::min(devices.size(), use.size()); ++device)
-        if (const Bytes needed = total(peak_of(use[device])); needed > devices[device].memory)
-            fail_with(ExitCode::Infeasible,
-                      "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
-                      "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
-                      device, print_bytes(needed), needed, print_bytes(devices[device].memory), devices[device].memory);
+    refuse_over_memory(pipeline.plan, buffers, pipeline.config.cluster.devices);
 }
 
 void require_layers(const Config& config, const std::string& command) {

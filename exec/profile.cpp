@@ -41,11 +41,21 @@ public:
         in_kernels_ += time;
         Row& row = layers_[layer];
         switch (pass) {
-            case Pass::Forward: row.forward.push_back(time); break;
-            case Pass::Input: (args.accumulate ? row.input_added : row.input).push_back(time); break;
-            case Pass::Weight: (args.accumulate ? row.weight_added : row.weight).push_back(time); break;
-            case Pass::Sum: row.sum.push_back(time); break;
-            case Pass::Update: row.update.push_back(time); break;
+            case Pass::Forward:
+                row.forward.push_back(time);
+                break;
+            case Pass::Input:
+                (args.accumulate ? row.input_added : row.input).push_back(time);
+                break;
+            case Pass::Weight:
+                (args.accumulate ? row.weight_added : row.weight).push_back(time);
+                break;
+            case Pass::Sum:
+                row.sum.push_back(time);
+                break;
+            case Pass::Update:
+                row.update.push_back(time);
+                break;
         }
     }
 
@@ -61,8 +71,8 @@ public:
         times.backward_weight = summary(row.weight);
         times.backward = {times.backward_input.median + times.backward_weight.median,
                           times.backward_input.spread + times.backward_weight.spread};
-        const Ns more = summary(row.input_added).median - summary(row.input).median +
-                        summary(row.weight_added).median - times.backward_weight.median;
+        const Ns more = summary(row.input_added).median - summary(row.input).median + summary(row.weight_added).median -
+                        times.backward_weight.median;
         times.accumulate.median = std::max<Ns>(0, more);
         times.recompute = times.forward;
         return times;
@@ -204,8 +214,9 @@ Ns hand_over_time(const CorePlan& cores) {
     constexpr int kRounds = 200;
     Plan plan;
     plan.shape.devices = plan.shape.stages = 2;
-    plan.order = {{{Op::Forward, 0, 0}, {Op::SendForward, 0, 0, 0, 1}, {Op::RecvBackward, 0, 0, 0, 1}},
-                  {{Op::RecvForward, 1, 0, 0, 0}, {Op::Forward, 1, 0}, {Op::Backward, 1, 0}, {Op::SendBackward, 1, 0, 0, 0}}};
+    plan.order = {
+        {{Op::Forward, 0, 0}, {Op::SendForward, 0, 0, 0, 1}, {Op::RecvBackward, 0, 0, 0, 1}},
+        {{Op::RecvForward, 1, 0, 0, 0}, {Op::Forward, 1, 0}, {Op::Backward, 1, 0}, {Op::SendBackward, 1, 0, 0, 0}}};
     const PlanGraph graph(plan);
     const int there = graph.node(0, 1), back = graph.node(1, 3);
     Mailbox mailbox(graph, 10'000'000'000);
@@ -241,10 +252,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     const CorePlan cores = plan_cores(2, config.run.threads_per_device);
     pin_this_thread(cores.cores[0]);
     kernels_named(config.run.backend).start_device(config.run.threads_per_device);
-    const WorkloadConfig& workload = config.workload;
-    const Dataset data = workload.dataset == "cifar10" && !workload.path.empty()
-                             ? Dataset::cifar10(workload.path, workload.image_size, config.training.seed)
-                             : Dataset::synthetic(model.input, model.classes, config.training.seed);
+    const Dataset data = open_dataset(config, model);
     Profile profile;
     profile.model = model.name;
     profile.backend = config.run.backend;

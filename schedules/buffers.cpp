@@ -1,5 +1,7 @@
 #include "schedules/buffers.h"
 
+#include "workloads/error.h"
+
 #include <algorithm>
 #include <map>
 
@@ -163,6 +165,27 @@ private:
 
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early) {
     return Collector(plan, costs, versions, early).collect();
+}
+
+Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges) {
+    const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
+    const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
+    for (const EdgeBytes& edge : edges)
+        if (is_transfer(task.op) && edge.from == (downstream ? task.stage : task.peer) &&
+            edge.to == (downstream ? task.peer : task.stage))
+            return forward ? edge.forward : edge.backward;
+    return 0;
+}
+
+void refuse_over_memory(const Plan& plan, const std::vector<Buffer>& buffers,
+                        const std::vector<DeviceConfig>& devices) {
+    const auto use = memory_of(plan, buffers);
+    for (std::size_t device = 0; device < std::min(devices.size(), use.size()); ++device)
+        if (const Bytes needed = total(peak_of(use[device])), has = devices[device].memory; needed > has)
+            fail_with(ExitCode::Infeasible,
+                      "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
+                      "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
+                      device, print_bytes(needed), needed, print_bytes(has), has);
 }
 
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {

@@ -5,6 +5,7 @@
 #include "schedules/plan.h"
 #include "schedules/trace.h"
 #include "schedules/versions.h"
+#include "workloads/config.h"
 #include "workloads/costs.h"
 
 #include <vector>
@@ -39,11 +40,18 @@ struct Buffer {
 // `early`: receives are posted as soon as their data can arrive.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true);
 
+// Bytes that a transfer moves; 0 for other tasks and for edges that carry nothing.
+Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges);
+
 // Per device and position of its list: live bytes by kind while that task runs.
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
 
 // The largest total over the positions of a device, by kind.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);
+
+// Throws Error (Infeasible) naming the first device whose peak exceeds its memory, with the bytes
+// needed and available.
+void refuse_over_memory(const Plan& plan, const std::vector<Buffer>& buffers, const std::vector<DeviceConfig>& devices);
 
 // Offsets in one arena per device so that buffers that live together do not overlap; first fit in
 // order of birth. arena[device] is the size.

@@ -30,9 +30,10 @@ std::vector<int> Shape::stages_of(int device) const {
 int Shape::only_stage_of(int device) const {
     const std::vector<int> found = stages_of(device);
     if (found.size() != 1)
-        fail("this schedule places one stage on each device: device {} would hold {} of {} stages; set "
-             "pipeline.stages to the number of devices ({})",
-             device, found.size(), stages, devices);
+        fail(
+            "this schedule places one stage on each device: device {} would hold {} of {} stages; set "
+            "pipeline.stages to the number of devices ({})",
+            device, found.size(), stages, devices);
     return found.front();
 }
 
@@ -79,9 +80,9 @@ std::string print(const Plan& plan) {
 }
 
 std::string hash_of(const Plan& plan) {
-    std::string text = fmt::format("{} {} {} {} {} {}\n", plan.shape.devices, plan.shape.stages,
-                                   plan.shape.microbatches, plan.shape.slices, plan.shape.per_update,
-                                   name_of(plan.weights));
+    std::string text =
+        fmt::format("{} {} {} {} {} {}\n", plan.shape.devices, plan.shape.stages, plan.shape.microbatches,
+                    plan.shape.slices, plan.shape.per_update, name_of(plan.weights));
     for (const Edge& edge : plan.shape.edges)
         text += fmt::format("{}>{} ", edge.from, edge.to);
     text += print(plan);

@@ -35,8 +35,8 @@ int PlanGraph::slot(const Task& task) const {
     const int cell = task.stage * microbatches_ + task.microbatch;
     if (op < kPlainOps)
         return op * stages_ * microbatches_ + cell;
-    return kPlainOps * stages_ * microbatches_ +
-           ((op - kPlainOps) * peers_ + task.peer) * stages_ * microbatches_ + cell;
+    return kPlainOps * stages_ * microbatches_ + ((op - kPlainOps) * peers_ + task.peer) * stages_ * microbatches_ +
+           cell;
 }
 
 void PlanGraph::add_nodes(const Plan& plan) {
@@ -164,7 +164,8 @@ void PlanGraph::connect(const Plan& plan) {
             inputs_[sum] = gradients_of[cell];
     for (int here = 0; here < size(); ++here)
         if (tasks_[here].op == Op::Update)
-            for (int sum : sums_of[static_cast<std::size_t>(tasks_[here].stage) * microbatches_ + tasks_[here].microbatch])
+            for (int sum :
+                 sums_of[static_cast<std::size_t>(tasks_[here].stage) * microbatches_ + tasks_[here].microbatch])
                 if (device_[sum] == device_[here])
                     inputs_[here].push_back(sum);
 }

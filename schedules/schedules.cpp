@@ -57,8 +57,8 @@ constexpr Schedule kSchedules[] = {
     {"naive", "model parallel: one micro-batch in flight", "", false, WeightPolicy::Flush, naive},
     {"gpipe", "all forwards, then all backwards", "Huang et al. 2019, arXiv 1811.06965", false, WeightPolicy::Flush,
      gpipe},
-    {"1f1b", "after warm-up, one forward then one backward", "DAPPLE, PipeDream-Flush 2020", false,
-     WeightPolicy::Flush, one_f_one_b},
+    {"1f1b", "after warm-up, one forward then one backward", "DAPPLE, PipeDream-Flush 2020", false, WeightPolicy::Flush,
+     one_f_one_b},
     // 1F1B that never flushes: every micro-batch is a mini-batch, its update follows its backward.
     {"pipedream", "asynchronous 1F1B, an update after every backward, stashed weights", "Narayanan et al. 2019", true,
      WeightPolicy::Stash, one_f_one_b},

@@ -170,14 +170,29 @@ private:
         const StageCost& cost = costs_.stage[task.stage];
         Ns time = 0;
         switch (task.op) {
-            case Op::Forward: time = cost.forward; break;
-            case Op::Backward: time = cost.backward; break;
-            case Op::BackwardInput: time = cost.backward_input; break;
-            case Op::BackwardWeight: time = cost.backward_weight; break;
-            case Op::Recompute: time = cost.recompute; break;
-            case Op::Update: time = cost.update; break;
-            case Op::SumGradients: time = cost.sum_gradients; break;
-            default: break;
+            case Op::Forward:
+                time = cost.forward;
+                break;
+            case Op::Backward:
+                time = cost.backward;
+                break;
+            case Op::BackwardInput:
+                time = cost.backward_input;
+                break;
+            case Op::BackwardWeight:
+                time = cost.backward_weight;
+                break;
+            case Op::Recompute:
+                time = cost.recompute;
+                break;
+            case Op::Update:
+                time = cost.update;
+                break;
+            case Op::SumGradients:
+                time = cost.sum_gradients;
+                break;
+            default:
+                break;
         }
         if (adds_gradients_[node])
             time += cost.accumulate;
@@ -187,17 +202,8 @@ private:
     }
 
     Ns occupation(int node) const {
-        return std::llround(static_cast<double>(bytes_of(graph_.task(node))) / model_.link.bandwidth * 1e9);
-    }
-
-    Bytes bytes_of(const Task& task) const {
-        const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
-        const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
-        const int from = downstream ? task.stage : task.peer, to = downstream ? task.peer : task.stage;
-        for (const EdgeBytes& edge : costs_.edges)
-            if (edge.from == from && edge.to == to)
-                return forward ? edge.forward : edge.backward;
-        return 0;
+        return std::llround(static_cast<double>(bytes_moved(graph_.task(node), costs_.edges)) / model_.link.bandwidth *
+                            1e9);
     }
 
     bool at_head(int node) const {
@@ -287,8 +293,8 @@ Trace Simulation::trace() const {
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (const Task& task : plan_.order[device]) {
             const int node = graph_.node(device, position);
-            trace.events.push_back({0, device, 0, task, start_[node], end_[node],
-                                    is_transfer(task.op) ? bytes_of(task) : 0, version_of(task, versions_, plan_)});
+            trace.events.push_back({0, device, 0, task, start_[node], end_[node], bytes_moved(task, costs_.edges),
+                                    version_of(task, versions_, plan_)});
             if (!is_transfer(task.op))
                 reached = start_[node];
             const MemoryUse& use = memory[device][position];

@@ -24,7 +24,6 @@ training: {steps: 3, seed: 3}
 run: {backend: reference}
 )";
 
-
 class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set)
@@ -68,15 +67,14 @@ TEST(ResNet50, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
             expect_equal(Execution(kResNet, set).run(), whole, std::string(schedule) + " cut at " + cut);
         }
     for (const char* schedule : {"gpipe", "1f1b"})
-        expect_equal(
-            Execution(kResNet, {"cluster.devices=1", std::string("pipeline.schedule=") + schedule}).run(), whole,
-            schedule);
+        expect_equal(Execution(kResNet, {"cluster.devices=1", std::string("pipeline.schedule=") + schedule}).run(),
+                     whole, schedule);
 }
 
 TEST(ResNet50, PipeDreamEqualsItsOracle) {
     for (const char* cut : {"layer3.0", "layer2.1.conv2"}) {
-        const Execution execution(kResNet, {"cluster.devices=2", "pipeline.schedule=pipedream",
-                                            std::string("pipeline.split=[") + cut + "]"});
+        const Execution execution(
+            kResNet, {"cluster.devices=2", "pipeline.schedule=pipedream", std::string("pipeline.split=[") + cut + "]"});
         const RunResult run = execution.run();
         EXPECT_EQ(run.losses.size(), 16u);
         expect_equal(run, execution.oracle(), cut);
@@ -159,9 +157,10 @@ TEST(Memory, CountedPeakIsThePredictedOneByteForByte) {
 }
 
 TEST(Training, LossFallsOnTheSyntheticSet) {
-    const RunResult run = Execution(kMlp, {"training.steps=120", "pipeline.split=[fc2]", "pipeline.schedule=1f1b",
-                                           "training.learning_rate=0.01", "pipeline.micro_batch_size=8", "run.backend=cpu"})
-                              .run();
+    const RunResult run =
+        Execution(kMlp, {"training.steps=120", "pipeline.split=[fc2]", "pipeline.schedule=1f1b",
+                         "training.learning_rate=0.01", "pipeline.micro_batch_size=8", "run.backend=cpu"})
+            .run();
     double first = 0, last = 0;
     for (int step = 0; step < 5; ++step) {
         first += run.losses[step];

@@ -137,7 +137,8 @@ TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
         else
             expect_close(cpu.plain_output(), reference.plain_output(), layer.name + " output");
         for (std::size_t k = 0; !reads_data && k < cpu.inputs.size(); ++k)
-            expect_close(cpu.plain_input_gradient(k), reference.plain_input_gradient(k), layer.name + " input gradient");
+            expect_close(cpu.plain_input_gradient(k), reference.plain_input_gradient(k),
+                         layer.name + " input gradient");
         if (layer.parameter_bytes > 0)
             for (std::size_t k = 0; k < cpu.parameter_gradients().size(); ++k)
                 expect_close(cpu.parameter_gradients()[k], reference.parameter_gradients()[k],

@@ -70,8 +70,7 @@ TEST(Schedules, LifoDrainsTheLastMicroBatchFirst) {
     std::string text;
     for (const Task& task : plan.order[1])
         text += print(task) + ' ';
-    EXPECT_EQ(text,
-              "1RECV_F0<0 1F0 1RECV_F1<0 1F1 1RECV_F2<0 1F2 1B2 1SEND_B2>0 1B1 1SEND_B1>0 1B0 1SEND_B0>0 1U2 ");
+    EXPECT_EQ(text, "1RECV_F0<0 1F0 1RECV_F1<0 1F1 1RECV_F2<0 1F2 1B2 1SEND_B2>0 1B1 1SEND_B1>0 1B0 1SEND_B0>0 1U2 ");
 }
 
 TEST(Schedules, SkipsAreSentDirectly) {

@@ -52,9 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, FlushSchedules,
                          testing::Combine(testing::Values("gpipe", "1f1b"), testing::Values(1, 2, 3, 8),
                                           testing::Values(1, 2, 8, 32)));
 
-TEST(Simulate, NaiveRunsOneDeviceAtATime) {
-    EXPECT_EQ(simulated("naive", 4, 8, 1, 1, 1).makespan, 8 * 4 * 3);
-}
+TEST(Simulate, NaiveRunsOneDeviceAtATime) { EXPECT_EQ(simulated("naive", 4, 8, 1, 1, 1).makespan, 8 * 4 * 3); }
 
 TEST(Golden, GPipe) {
     const Metrics metrics = simulated("gpipe", 4, 8, 1000, 1000, 1000);
@@ -102,10 +100,10 @@ struct PaperRow {
 
 TEST(Golden, ZeroBubblePaperOneForwardOneBackward) {
     const PaperRow rows[] = {
-        {8, 24, 18522, 18086, 9337, 601, .2431},   {8, 32, 18513, 18086, 9331, 626, .1985},
-        {8, 24, 29718, 29444, 19927, 527, .2347},  {8, 64, 29935, 29621, 19388, 535, .1091},
-        {16, 48, 11347, 11248, 8132, 377, .2552},  {16, 64, 11307, 11254, 8101, 379, .2082},
-        {32, 96, 10419, 10207, 7715, 408, .2646},  {32, 256, 10402, 10248, 7698, 460, .1352},
+        {8, 24, 18522, 18086, 9337, 601, .2431},  {8, 32, 18513, 18086, 9331, 626, .1985},
+        {8, 24, 29718, 29444, 19927, 527, .2347}, {8, 64, 29935, 29621, 19388, 535, .1091},
+        {16, 48, 11347, 11248, 8132, 377, .2552}, {16, 64, 11307, 11254, 8101, 379, .2082},
+        {32, 96, 10419, 10207, 7715, 408, .2646}, {32, 256, 10402, 10248, 7698, 460, .1352},
     };
     for (const PaperRow& row : rows) {
         const Metrics metrics = simulated("1f1b", row.p, row.m, row.forward, row.input, row.weight, row.latency);

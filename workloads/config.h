@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/costs.h"
+#include "workloads/dataset.h"
 #include "workloads/yaml.h"
 
 #include <limits>
@@ -106,6 +107,8 @@ Model build_model(const Config& config);
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
 // Measured profile if given, else analytic.
 Profile profile_of(const Config& config, const Model& model);
+// The data set it names; without a path the synthetic one stands in.
+Dataset open_dataset(const Config& config, const Model& model);
 // Stage costs of a `uniform` workload.
 Costs uniform_costs(const Config& config);
 

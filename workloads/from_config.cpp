@@ -79,4 +79,11 @@ Profile profile_of(const Config& config, const Model& model) {
     return read_profile(path);
 }
 
+Dataset open_dataset(const Config& config, const Model& model) {
+    const WorkloadConfig& workload = config.workload;
+    if (workload.dataset == "cifar10" && !workload.path.empty())
+        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
+    return Dataset::synthetic(model.input, model.classes, config.training.seed);
+}
+
 }  // namespace pw

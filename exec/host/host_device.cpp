@@ -81,19 +81,42 @@ void HostDevice::make_memory() {
 
 void HostDevice::place_buffer(const Buffer& buffer, std::byte* address) {
     switch (buffer.use) {
-        case BufferUse::Weights: stages_[buffer.stage].slots[buffer.version] = address; break;
-        case BufferUse::Statistics: stages_[buffer.stage].statistics = address; break;
-        case BufferUse::Gradients: stages_[buffer.stage].gradients = address; break;
-        case BufferUse::Optimizer: stages_[buffer.stage].momentum = address; break;
-        case BufferUse::Workspace: workspace_ = address; break;
-        case BufferUse::Data: stages_[buffer.stage].data[buffer.microbatch] = address; break;
-        case BufferUse::UntilInput: stages_[buffer.stage].until_input[buffer.microbatch] = address; break;
-        case BufferUse::UntilWeight: stages_[buffer.stage].until_weight[buffer.microbatch] = address; break;
-        case BufferUse::GradientKept: stages_[buffer.stage].gradient_kept[buffer.microbatch] = address; break;
-        case BufferUse::LandingForward: shared_.landing_forward[buffer.edge][buffer.microbatch] = address; break;
-        case BufferUse::LandingBackward: shared_.landing_backward[buffer.edge][buffer.microbatch] = address; break;
+        case BufferUse::Weights:
+            stages_[buffer.stage].slots[buffer.version] = address;
+            break;
+        case BufferUse::Statistics:
+            stages_[buffer.stage].statistics = address;
+            break;
+        case BufferUse::Gradients:
+            stages_[buffer.stage].gradients = address;
+            break;
+        case BufferUse::Optimizer:
+            stages_[buffer.stage].momentum = address;
+            break;
+        case BufferUse::Workspace:
+            workspace_ = address;
+            break;
+        case BufferUse::Data:
+            stages_[buffer.stage].data[buffer.microbatch] = address;
+            break;
+        case BufferUse::UntilInput:
+            stages_[buffer.stage].until_input[buffer.microbatch] = address;
+            break;
+        case BufferUse::UntilWeight:
+            stages_[buffer.stage].until_weight[buffer.microbatch] = address;
+            break;
+        case BufferUse::GradientKept:
+            stages_[buffer.stage].gradient_kept[buffer.microbatch] = address;
+            break;
+        case BufferUse::LandingForward:
+            shared_.landing_forward[buffer.edge][buffer.microbatch] = address;
+            break;
+        case BufferUse::LandingBackward:
+            shared_.landing_backward[buffer.edge][buffer.microbatch] = address;
+            break;
         case BufferUse::SentForward:
-        case BufferUse::SentBackward: break;  // pointer hand-over has no copies
+        case BufferUse::SentBackward:
+            break;  // pointer hand-over has no copies
     }
 }
 

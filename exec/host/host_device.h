@@ -26,8 +26,8 @@ struct SharedRun {
     std::vector<Buffer> buffers;
     Packing packing;
     std::vector<std::vector<std::byte*>> landing_forward, landing_backward;  // [edge][micro-batch]
-    std::vector<std::vector<double>> losses;   // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;  // [update][layer], of the gradients
+    std::vector<std::vector<double>> losses;                                 // [step][micro-batch], sums over samples
+    std::vector<std::vector<double>> squares;                                // [update][layer], of the gradients
     bool dump = false;
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
@@ -56,10 +56,10 @@ public:
 
 private:
     struct StageState {
-        std::vector<std::byte*> slots;   // weight buffers
-        std::vector<int> slot_of;        // version -> slot
+        std::vector<std::byte*> slots;  // weight buffers
+        std::vector<int> slot_of;       // version -> slot
         std::byte *statistics = nullptr, *gradients = nullptr, *momentum = nullptr;
-        int newest = 0;                  // version, within the plan
+        int newest = 0;                                  // version, within the plan
         bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
         std::vector<std::byte*> data, until_input, until_weight, gradient_kept;  // [micro-batch]
         Places places;

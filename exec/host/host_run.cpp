@@ -34,10 +34,7 @@ Costs bytes_as_costs(const SharedRun& shared) {
 class HostRun {
 public:
     HostRun(const Job& job, const RunOptions& options, const HostKernels& kernels, const Dataset& data)
-        : job_(job),
-          options_(options),
-          shared_(job, kernels, data),
-          gate_(job.plan.shape.devices + 1) {
+        : job_(job), options_(options), shared_(job, kernels, data), gate_(job.plan.shape.devices + 1) {
         shared_.dump = !options.dump.empty();
         for (int device = 0; device < job.plan.shape.devices; ++device)
             devices_.push_back(std::make_unique<HostDevice>(shared_, device));
@@ -97,18 +94,8 @@ private:
             const int version = version_of(task, job_.versions, job_.plan);
             const int earlier = job_.plan.asynchronous ? 0 : step;  // one version per step before this one
             events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
-                                       bytes_of(task), version < 0 ? -1 : version + earlier});
+                                       bytes_moved(task, shared_.edges), version < 0 ? -1 : version + earlier});
         }
-    }
-
-    Bytes bytes_of(const Task& task) const {
-        const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
-        const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
-        for (const EdgeBytes& edge : shared_.edges)
-            if (is_transfer(task.op) && edge.from == (downstream ? task.stage : task.peer) &&
-                edge.to == (downstream ? task.peer : task.stage))
-                return forward ? edge.forward : edge.backward;
-        return 0;
     }
 
     void main_thread() {
@@ -121,8 +108,8 @@ private:
             gate_.arrive();
             gate_.arrive();
             if (options_.progress)
-                options_.progress({step + 1, job_.steps, loss_of(step, job_.plan.shape.updates() - 1),
-                                   clock_now() - start});
+                options_.progress(
+                    {step + 1, job_.steps, loss_of(step, job_.plan.shape.updates() - 1), clock_now() - start});
         }
     }
 
@@ -131,26 +118,14 @@ private:
         const Bytes data = shared_.kernels.data_bytes(job_.model.input, job_.config.pipeline.micro_batch_size);
         for (int stage = 0; stage < job_.split.stages(); ++stage)
             layouts_.push_back(layout_stage(job_.model.layers, job_.split, stage, shared_.layer_bytes, data));
-        shared_.buffers = buffers_of(job_.plan, bytes_as_costs(shared_), job_.versions,
-                                     job_.config.transfer.receive == "early");
+        shared_.buffers =
+            buffers_of(job_.plan, bytes_as_costs(shared_), job_.versions, job_.config.transfer.receive == "early");
         if (job_.within_memory)
-            refuse_over_memory();
+            refuse_over_memory(job_.plan, shared_.buffers, job_.config.cluster.devices);  // by the backend's sizes
         shared_.packing = pack(shared_.buffers, job_.plan.shape.devices);
         const std::vector<std::byte*> row(static_cast<std::size_t>(job_.plan.shape.microbatches), nullptr);
         shared_.landing_forward.assign(shared_.edges.size(), row);
         shared_.landing_backward.assign(shared_.edges.size(), row);
-    }
-
-    // The backend's own sizes decide; a prediction from analytic ones may have let the plan pass.
-    void refuse_over_memory() const {
-        const auto use = memory_of(job_.plan, shared_.buffers);
-        for (std::size_t device = 0; device < use.size(); ++device)
-            if (const Bytes needed = total(peak_of(use[device])), has = job_.config.cluster.devices[device].memory;
-                needed > has)
-                fail_with(ExitCode::Infeasible,
-                          "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
-                          "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
-                          device, print_bytes(needed), needed, print_bytes(has), has);
     }
 
     // Mean loss of the k-th mini-batch of a step, summed in micro-batch order.
@@ -231,18 +206,11 @@ private:
     std::mutex failure_mutex_;
 };
 
-Dataset open_dataset(const Job& job) {
-    const WorkloadConfig& workload = job.config.workload;
-    if (workload.dataset == "cifar10" && !workload.path.empty())
-        return Dataset::cifar10(workload.path, workload.image_size, job.config.training.seed);
-    return Dataset::synthetic(job.model.input, job.model.classes, job.config.training.seed);
-}
-
 }  // namespace
 
 RunResult run(const Job& job, const RunOptions& options) {
     const HostKernels& kernels = kernels_named(job.config.run.backend);
-    const Dataset data = open_dataset(job);
+    const Dataset data = open_dataset(job.config, job.model);
     return HostRun(job, options, kernels, data).run();
 }
 

@@ -11,9 +11,7 @@ namespace {
 
 constexpr Ns kSpin = 1'000'000;  // waits shorter than this are not worth going to sleep
 
-[[noreturn]] void fail_because_of_others() {
-    fail_with(ExitCode::RunFailed, "stopped because another device failed");
-}
+[[noreturn]] void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 namespace pw {
@@ -17,6 +18,7 @@ struct TopologyDeleter {
 using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDeleter>;
 
 Topology load_topology() {
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);  // without /sys hwloc finds less, and would say so on stderr
     hwloc_topology_t topology = nullptr;
     if (hwloc_topology_init(&topology) != 0)
         return nullptr;
@@ -44,6 +46,10 @@ std::vector<int> usable_cores() {
         }
     }
     first.insert(first.end(), other.begin(), other.end());
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)  // those that the topology does not know, as without /sys
+        if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) &&
+            std::find(first.begin(), first.end(), cpu) == first.end())
+            first.push_back(cpu);
     return first;
 }
 
