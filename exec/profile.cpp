@@ -38,7 +38,6 @@ public:
     void before(int, Pass, const LayerArgs&) override { start_ = clock_now(); }
     void after(int layer, Pass pass, const LayerArgs& args) override {
         const Ns time = clock_now() - start_;
-        in_kernels_ += time;
         Row& row = layers_[layer];
         switch (pass) {
             case Pass::Forward:
@@ -77,7 +76,6 @@ public:
         times.recompute = times.forward;
         return times;
     }
-    Ns in_kernels() const { return in_kernels_; }  // so far
     Measured update(int layer) const { return summary(layers_[layer].update); }
 
 private:
@@ -85,7 +83,7 @@ private:
         std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
     };
     std::vector<Row> layers_;
-    Ns start_ = 0, in_kernels_ = 0;
+    Ns start_ = 0;
 };
 
 StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
@@ -117,7 +115,6 @@ public:
         one_mini_batch();
         watch_ = StopWatch(boost::num_vertices(model_.layers));  // the first was the warm-up
         data_times_.clear();
-        dispatch_times_.clear();
         const Ns start = clock_now();
         for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
             one_mini_batch();
@@ -132,7 +129,6 @@ public:
             profile.layers[layer].bytes[samples_] = bytes_[layer];
             profile.layers[layer].update = watch_.update(static_cast<int>(layer));
         }
-        profile.dispatch = summary(dispatch_times_);
         profile.data[samples_] = summary(data_times_);
         profile.data_bytes[samples_] = sizes_.data;
     }
@@ -160,14 +156,6 @@ private:
         }
     }
 
-    // What a task takes beside its kernels.
-    template <class Task>
-    void timed_apart(Task task) {
-        const Ns start = clock_now(), before = watch_.in_kernels();
-        task();
-        dispatch_times_.push_back(clock_now() - start - (watch_.in_kernels() - before));
-    }
-
     void one_mini_batch() {
         std::vector<int> labels(static_cast<std::size_t>(samples_));
         std::vector<double> squares(bytes_.size());
@@ -182,11 +170,11 @@ private:
             const Ns start = clock_now();
             kernels_.load_data(data_, first(mb), samples_, places_[mb].data);
             data_times_.push_back(clock_now() - start);
-            timed_apart([&] { (void)program_.forward(places_[mb], labels, true); });
+            (void)program_.forward(places_[mb], labels, true);
         }
         for (int mb = 0; mb < kMicroBatches; ++mb) {
             fetch_labels(mb);
-            timed_apart([&] { program_.backward(places_[mb], labels, scale, mb > 0, true); });
+            program_.backward(places_[mb], labels, scale, mb > 0, true);
         }
         const Sgd still{0, 0, 0};  // the weights stay where they are
         program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares);
@@ -206,7 +194,7 @@ private:
     Bytes used_ = 0;
     std::byte *weights_ = nullptr, *momentum_ = nullptr;
     std::vector<Places> places_;
-    std::vector<Ns> data_times_, dispatch_times_;
+    std::vector<Ns> data_times_;
 };
 
 // One way of a hand-over between two pinned threads: half a round trip through the mailbox.
