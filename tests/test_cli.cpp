@@ -1,5 +1,7 @@
 #include "cli_rig.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace pw::test {
@@ -80,6 +82,44 @@ TEST_F(Cli, SimulateGivesTheClosedForm) {
     EXPECT_EQ(other["makespan_ns"], json["makespan_ns"]);
     EXPECT_EQ(other["devices"][0]["peak_in_flight"], 4);
     EXPECT_NE(other["plan_hash"], json["plan_hash"]);
+}
+
+// Rows of the golden table, through YAML and JSON: (TF + TI + TW = 3 us, hops as given).
+struct Golden {
+    const char *schedule, *forward, *backward, *latency;
+    int devices, micro_batches;
+    int makespan_ns, first_peak;
+};
+
+TEST_F(Cli, SimulateGivesTheGoldenNumbers) {
+    const Golden rows[] = {
+        {"gpipe", "1 us", "1 us", "0 ns", 4, 8, 33000, 8},
+        {"gpipe", "1 us", "500 ns", "0 ns", 4, 8, 22000, 8},
+        {"gpipe", "1 us", "1 us", "500 ns", 4, 8, 36000, 8},
+        {"1f1b", "1 us", "1 us", "0 ns", 4, 8, 33000, 4},
+        {"1f1b", "1 us", "1 us", "0 ns", 2, 4, 15000, 2},
+        {"1f1b", "1 us", "1 us", "0 ns", 8, 8, 45000, 8},
+        {"1f1b", "1 us", "1 us", "500 ns", 4, 8, 41000, 4},
+        {"1f1b", "1 us", "1 us", "1 us", 4, 8, 49000, 4},
+        {"1f1b", "[2 us, 1 us, 1 us]", "[2 us, 1 us, 1 us]", "0 ns", 3, 4, 26000, 3},
+        {"1f1b", "[1 us, 1 us, 2 us]", "[1 us, 1 us, 2 us]", "0 ns", 3, 4, 30000, 3},
+        {"gpipe", "[2 us, 1 us, 1 us]", "[2 us, 1 us, 1 us]", "0 ns", 3, 4, 30000, 4},
+        {"gpipe", "[1 us, 1 us, 2 us]", "[1 us, 1 us, 2 us]", "0 ns", 3, 4, 30000, 4},
+    };
+    for (const Golden& row : rows) {
+        const std::string text = fmt::format(
+            "workload: {{model: uniform, stages: {0}, forward: {1}, backward_input: {2}, backward_weight: {2}}}\n"
+            "cluster: {{devices: {0}, link: {{latency: {3}, bandwidth: inf}}}}\n"
+            "pipeline: {{schedule: {4}, micro_batches: {5}}}\n",
+            row.devices, row.forward, row.backward, row.latency, row.schedule, row.micro_batches);
+        write("golden.yaml", text);
+        const Json json = run_well("simulate golden.yaml --json").json();
+        EXPECT_EQ(json["makespan_ns"], row.makespan_ns) << text;
+        EXPECT_EQ(json["devices"][0]["peak_in_flight"], row.first_peak) << text;
+    }
+    const Json asynchronous = run_well("simulate uniform.yaml --set pipeline.schedule=pipedream --json").json();
+    for (int device = 0; device < 4; ++device)
+        EXPECT_EQ(asynchronous["devices"][device]["weight_versions"], 4 - device);
 }
 
 TEST_F(Cli, SimulateIsDeterministic) {
