@@ -2,6 +2,7 @@
 
 #include "workloads/error.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -9,7 +10,9 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kSpin = 1'000'000;  // waits shorter than this are not worth going to sleep
+// Devices own their cores, so waiting awake costs nobody; a core that sleeps comes back cold: naive
+// pipelining ran 5 to 9 % slower with it on a virtual machine.
+constexpr Ns kSpin = 500'000'000;
 
 [[noreturn]] void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
 
@@ -35,7 +38,7 @@ void Mailbox::publish(int send, int step, Interval sent) {
 Interval Mailbox::wait(int send, int step, int waiting_node) {
     const Ns start = clock_now();
     while (!arrived(send, step)) {
-        if (clock_now() - start < kSpin) {
+        if (!aborted_ && clock_now() - start < std::min(kSpin, timeout_)) {
             std::this_thread::yield();
             continue;
         }
