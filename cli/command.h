@@ -1,7 +1,7 @@
 // The commands of `pipewright`: each adds its options to a sub-command and returns what to do.
 #pragma once
 
-#include "workloads/config.h"
+#include "schedules/schedule.h"
 
 #include <functional>
 #include <string>
@@ -30,7 +30,7 @@ struct ConfigArguments {
     std::string path;
     std::vector<std::string> set;
 
-    Config load() const { return load_config(path, set); }
+    Config load() const { return load_config(path, set, defaults_of); }
 };
 
 void add_set(CLI::App& command, std::vector<std::string>& set);

@@ -41,12 +41,15 @@ void list_models() {
 }
 
 void list_schedules() {
-    Table table({"name", "weights", "updates", "summary", "origin"}, true);
+    Table table({"name", "placement", "bubble of a step", "in flight on device d", "origin", "also called"}, true);
     for (const Schedule& schedule : schedules())
-        table.add({std::string(schedule.name), std::string(name_of(schedule.weights)),
-                   schedule.asynchronous ? "asynchronous" : "synchronous", std::string(schedule.summary),
-                   std::string(schedule.origin)});
-    fmt::print("{}", table.print());
+        table.add({std::string(schedule.name), std::string(name_of(schedule.placement)), std::string(schedule.bubble),
+                   std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.aliases)});
+    fmt::print(
+        "{}\np devices, d one of them from 0, m micro-batches, v stages per device, N micro-batches per group;\n"
+        "F, B, I, W: times of all stages of a device. A bubble is a device's idle time in a step of equal\n"
+        "stages; in flight are micro-batches of activations. A plan in a *.csv is a schedule, too.\n",
+        table.print());
 }
 
 void list_rows(const std::vector<BackendRow>& rows) {

@@ -21,12 +21,20 @@ void add_speeds(Costs& costs, const Config& config) {
         costs.speed.push_back(device.speed);
 }
 
+Link link_of(const Pipeline& pipeline) {
+    const ClusterConfig& cluster = pipeline.config.cluster;
+    if (cluster.link_given || !pipeline.measured)
+        return {cluster.link_latency, cluster.link_bandwidth};
+    return pipeline.profile.link;
+}
+
 Pipeline uniform_pipeline(Config config) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
     pipeline.costs = uniform_costs(pipeline.config);
     add_speeds(pipeline.costs, pipeline.config);
-    pipeline.plan = make_plan(pipeline.config, {}, pipeline.config.training.steps);
+    pipeline.costs.link = {pipeline.config.cluster.link_latency, pipeline.config.cluster.link_bandwidth};
+    pipeline.plan = make_plan(pipeline.config, {}, pipeline.config.training.steps, &pipeline.notices);
     return pipeline;
 }
 
@@ -36,38 +44,16 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.profile = std::move(profile);
     pipeline.measured = measured;
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
-    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size);
-    add_speeds(pipeline.costs, pipeline.config);
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
         edges.push_back({boundary.from, boundary.to});
-    pipeline.plan = make_plan(pipeline.config, edges, pipeline.config.training.steps);
+    pipeline.plan = make_plan(pipeline.config, edges, pipeline.config.training.steps, &pipeline.notices);
+    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
+                              splits_backward(pipeline.plan));
+    add_speeds(pipeline.costs, pipeline.config);
+    pipeline.costs.link = link_of(pipeline);
     pipeline.model = std::move(model);
     return pipeline;
-}
-
-LinkModel link_of(const Pipeline& pipeline) {
-    const ClusterConfig& cluster = pipeline.config.cluster;
-    if (cluster.link_given || !pipeline.measured)
-        return {cluster.link_latency, cluster.link_bandwidth};
-    LinkModel link;
-    link.latency = pipeline.profile.link.latency;
-    if (pipeline.profile.link.bandwidth > 0)
-        link.bandwidth = pipeline.profile.link.bandwidth;
-    return link;
-}
-
-TransferModel transfers_of(const Pipeline& pipeline) {
-    const TransferConfig& transfer = pipeline.config.transfer;
-    TransferModel model;
-    model.link = link_of(pipeline);
-    if (transfer.communicator == "direction")
-        model.communicator = TransferModel::Communicator::Direction;
-    if (transfer.communicator == "one")
-        model.communicator = TransferModel::Communicator::One;
-    model.early_receive = transfer.receive == "early";
-    model.rendezvous = transfer.protocol == "rendezvous";
-    return model;
 }
 
 std::string first_layers(const Pipeline& pipeline) {
@@ -94,7 +80,7 @@ Pipeline pipeline_of(Config config, Profile profile) {
 }
 
 Trace predict(const Pipeline& pipeline) {
-    Trace trace = simulate(pipeline.plan, pipeline.costs, transfers_of(pipeline));
+    Trace trace = simulate(pipeline.plan, pipeline.costs, mode_of(pipeline.config.transfer));
     trace.label = "predicted";
     trace.config = pipeline.config.yaml;
     trace.micro_batches = pipeline.config.pipeline.micro_batches;

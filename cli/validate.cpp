@@ -56,7 +56,7 @@ void print_ok_memory(const Report& report) {
 }
 
 void validate_config(const ValidateArguments& arguments) {
-    const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set));
+    const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set, defaults_of));
     check(pipeline.plan);
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {

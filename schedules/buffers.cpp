@@ -9,10 +9,12 @@ namespace pw {
 
 namespace {
 
-// Latest position on every device that a node waits for, itself included; -1: none.
+// Latest compute task on every device that must be done before a node is, itself included; -1: none.
+// A RECV in the list keeps nobody but its reader waiting.
 std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),
                                         std::vector<int>(static_cast<std::size_t>(devices), -1));
+    std::vector<int> last_compute(static_cast<std::size_t>(devices), -1);
     for (int node : graph.topological_order()) {
         std::vector<int>& own = clock[node];
         const auto join = [&](const std::vector<int>& other) {
@@ -21,9 +23,13 @@ std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
         };
         for (int input : graph.inputs(node))
             join(clock[input]);
-        if (graph.position_of(node) > 0)
-            join(clock[node - 1]);
-        own[graph.device_of(node)] = graph.position_of(node);
+        if (is_transfer(graph.task(node).op))
+            continue;
+        const int device = graph.device_of(node);
+        if (last_compute[device] >= 0)
+            join(clock[last_compute[device]]);
+        own[device] = graph.position_of(node);
+        last_compute[device] = node;
     }
     return clock;
 }
@@ -47,7 +53,7 @@ public:
                 add_landing(static_cast<int>(edge), mb, true);
                 add_landing(static_cast<int>(edge), mb, false);
             }
-        if (costs_.sent_copies)
+        if (keeps_copies(costs_, early_))
             add_sent_copies();
         return std::move(buffers_);
     }
@@ -60,6 +66,12 @@ private:
             buffers_.push_back(buffer);
     }
 
+    bool is_trained(int device, int stage) const {
+        const std::vector<Task>& order = plan_.order[device];
+        return std::any_of(order.begin(), order.end(),
+                           [&](const Task& task) { return task.op == Op::Update && task.stage == stage; });
+    }
+
     void add_persistent(int device) {
         Bytes workspace = 0;
         const int end = end_of(device);
@@ -69,8 +81,10 @@ private:
                 add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
-            add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
-            add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, -1, 0, end});
+            if (is_trained(device, stage)) {
+                add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
+                add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, -1, 0, end});
+            }
             workspace = std::max(workspace, bytes.workspace);
         }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
@@ -126,7 +140,8 @@ private:
              receiver_stage, mb, edge, -1, first, last});
     }
 
-    // The sender's copy lives until the next send on its edge and direction.
+    // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
+    // direction.
     void add_sent_copies() {
         std::map<std::pair<int, bool>, std::size_t> previous;  // (edge, forward) -> buffer
         for (int node = 0; node < graph_.size(); ++node) {
@@ -141,13 +156,14 @@ private:
             if (edge == costs_.edges.end() || (forward ? edge->forward : edge->backward) == 0)
                 continue;
             const int device = graph_.device_of(node), position = graph_.position_of(node);
+            const int made = graph_.position_of(graph_.inputs(node).front());
             const int number = static_cast<int>(edge - costs_.edges.begin());
             if (const auto earlier = previous.find({number, forward});
                 earlier != previous.end() && buffers_[earlier->second].device == device)
                 buffers_[earlier->second].last = std::max(buffers_[earlier->second].first, position - 1);
             previous[{number, forward}] = buffers_.size();
             add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication,
-                 forward ? edge->forward : edge->backward, device, task.stage, task.microbatch, number, -1, position,
+                 forward ? edge->forward : edge->backward, device, task.stage, task.microbatch, number, -1, made,
                  end_of(device)});
         }
     }
@@ -166,6 +182,8 @@ private:
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early) {
     return Collector(plan, costs, versions, early).collect();
 }
+
+bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
 
 Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges) {
     const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;

@@ -40,6 +40,10 @@ struct Buffer {
 // `early`: receives are posted as soon as their data can arrive.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true);
 
+// Whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when
+// the tensor is made.
+bool keeps_copies(const Costs& costs, bool early);
+
 // Bytes that a transfer moves; 0 for other tasks and for edges that carry nothing.
 Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges);
 

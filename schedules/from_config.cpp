@@ -1,9 +1,15 @@
+#include "schedules/csv.h"
+#include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
+
+#include <algorithm>
 
 namespace pw {
 
 namespace {
+
+bool is_file(const std::string& schedule) { return schedule.ends_with(".csv"); }
 
 const Schedule& schedule_of(const Config& config) {
     try {
@@ -13,31 +19,102 @@ const Schedule& schedule_of(const Config& config) {
     }
 }
 
-}  // namespace
+WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
+    const std::string& asked = config.pipeline.weights;
+    std::string legal;
+    for (const WeightPolicy policy : schedule.policies) {
+        if (asked.empty() || asked == name_of(policy))
+            return policy;
+        legal += (legal.empty() ? "" : " or ") + std::string(name_of(policy));
+    }
+    config.fail_at("pipeline.weights", fmt::format("schedule {} cannot use weight policy {}", schedule.name, asked),
+                   fmt::format("leave pipeline.weights out, or set it to {}", legal));
+}
 
-Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps) {
-    const Schedule& schedule = schedule_of(config);
-    if (!config.pipeline.weights.empty() && config.pipeline.weights != name_of(schedule.weights))
-        config.fail_at("pipeline.weights",
-                       fmt::format("schedule {} cannot use weight policy {}", schedule.name, config.pipeline.weights),
-                       fmt::format("leave pipeline.weights out, or set it to {}", name_of(schedule.weights)));
-    Shape shape;
-    shape.devices = static_cast<int>(config.cluster.devices.size());
-    shape.stages = config.pipeline.stages;
-    shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous ? steps : 1);
-    shape.edges = edges;
+PlanOptions options_of(const Config& config, const Schedule& schedule) {
+    using Drain = ScheduleOptions::Drain;
+    const std::string& drain = config.pipeline.drain;
+    PlanOptions options;
+    options.schedule.drain = drain.empty() ? Drain::Own : drain == "lifo" ? Drain::Lifo : Drain::Fifo;
+    options.schedule.group = config.pipeline.group;
+    options.weights = policy_of(config, schedule);
+    options.transfers = mode_of(config.transfer);
+    return options;
+}
+
+// A split of another length than the devices ask for is a mistake unless pipeline.stages says so.
+void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
+    const int expected = shape.devices * schedule.chunks;
     if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
-        shape.devices != shape.stages)
-        config.fail_at(config.places.contains("pipeline.split") ? "pipeline.split" : "cluster.devices",
+        config.places.contains("pipeline.split") && shape.stages != expected)
+        config.fail_at("pipeline.split",
                        fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
-                       fmt::format("schedule {} takes one stage per device: split into {}, or set pipeline.stages: {} "
-                                   "where a device may hold several",
-                                   schedule.name, shape.devices, shape.stages));
+                       fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} where "
+                                   "a device may hold another number",
+                                   schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected,
+                                   shape.stages));
     if (shape.devices > shape.stages)
         config.fail_at("cluster.devices", fmt::format("{} devices for {} stages", shape.devices, shape.stages),
                        "give every device a stage: raise pipeline.stages or lower cluster.devices");
+}
+
+Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
+    (void)notices;
+    Plan plan = read_csv(config.pipeline.schedule);
+    const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
+    if (!std::all_of(edges.begin(), edges.end(), is_chained))
+        config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
+                       "cut where one stage feeds only the next");
+    TransferMode mode = mode_of(config.transfer);
+    mode.protocol = TransferMode::Protocol::Rendezvous;
+    check(plan, mode);
+    return plan;
+}
+
+}  // namespace
+
+TransferMode mode_of(const TransferConfig& transfer) {
+    using Communicator = TransferMode::Communicator;
+    TransferMode mode;
+    mode.communicator = transfer.communicator == "one"         ? Communicator::One
+                        : transfer.communicator == "direction" ? Communicator::Direction
+                                                               : Communicator::Edge;
+    mode.early_receive = transfer.receive == "early";
+    mode.protocol =
+        transfer.protocol == "rendezvous" ? TransferMode::Protocol::Rendezvous : TransferMode::Protocol::Eager;
+    return mode;
+}
+
+PlanDefaults defaults_of(const std::string& schedule) {
+    PlanDefaults defaults;
+    if (is_file(schedule)) {
+        const Shape shape = read_csv(schedule).shape;
+        defaults.stages = shape.stages;
+        defaults.devices = shape.devices;
+        defaults.micro_batches = shape.microbatches;
+        return defaults;
+    }
     try {
-        return make_plan(schedule, std::move(shape), {config.pipeline.drain == "lifo"});
+        defaults.chunks = schedule_named(schedule).chunks;
+    } catch (const Error&) {  // make_plan() points at the key
+    }
+    return defaults;
+}
+
+Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps, std::vector<std::string>* notices) {
+    if (is_file(config.pipeline.schedule))
+        return plan_of_file(config, edges, notices);
+    const Schedule& schedule = schedule_of(config);
+    Shape shape;
+    shape.devices = static_cast<int>(config.cluster.devices.size());
+    shape.stages = config.pipeline.stages;
+    shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous() ? steps : 1);
+    shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
+    shape.edges = edges;
+    check_stages(config, schedule, shape);
+    const PlanOptions options = options_of(config, schedule);
+    try {
+        return make_plan(schedule, std::move(shape), options);
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;

@@ -1,7 +1,11 @@
 // Passes over a plan, and the one check that every plan must pass.
 #pragma once
 
-#include "schedules/plan.h"
+#include "schedules/lanes.h"
+
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace pw {
 
@@ -9,14 +13,26 @@ namespace pw {
 // mini-batch, where the order has none.
 void add_updates(Plan& plan);
 
-// Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV
-// on the other side just before the first task that reads it.
-void add_transfers(Plan& plan);
+// Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV on
+// the other side, in an order that cannot deadlock in the mode's lanes under any protocol:
+// - lanes per edge, or deferred receives: just before the first task that reads the tensor, or before
+//   the transfer that it would block;
+// - shared lanes and early receives: as soon as it is sent, as PyTorch's lowering does.
+void add_transfers(Plan& plan, const TransferMode& mode = {});
+
+// Names a place of a plan in an error; by default "device 1 step 4".
+using PlaceName = std::function<std::string(int device, int position)>;
 
 // Proves the plan complete (each task of the shape once, transfers paired), ordered (inputs before
-// outputs) and free of deadlock under rendezvous semantics, or throws: Error (BadInput) for a
-// malformed plan, Error (Infeasible) for a deadlock, naming device, step, task and missing input:
+// outputs) and free of deadlock in the lanes of `mode`, or throws: Error (BadInput) for a malformed
+// plan, Error (Infeasible) for a deadlock, naming device, step, task and missing input:
 //   plan '1f1b': device 0 waits forever at step 0: 0B7 needs 0F7, which no device runs before it
-void check(const Plan& plan);
+// A plan that is free of deadlock under rendezvous is so under the other protocols.
+void check(const Plan& plan, TransferMode mode = {.protocol = TransferMode::Protocol::Rendezvous},
+           const PlaceName& place = {});
+
+// Nodes of which each waits for the next and the last for the first; empty when the plan runs
+// through. The plan must be well-formed: check() has passed in some mode.
+std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode);
 
 }  // namespace pw

@@ -68,6 +68,12 @@ std::vector<Task> parts_of(const Task& task) {
             {Op::BackwardWeight, task.stage, task.microbatch, task.slice}};
 }
 
+bool splits_backward(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });
+    });
+}
+
 std::string print(const Plan& plan) {
     std::string text;
     for (std::size_t device = 0; device < plan.order.size(); ++device) {

@@ -79,7 +79,6 @@ public:
     std::vector<int> topological_order() const;
 
 private:
-    friend std::vector<Task> inputs_of(const Task&, const Plan&);
     int slot(const Task& task) const;
     void add_nodes(const Plan& plan);
     void connect(const Plan& plan);
@@ -95,6 +94,9 @@ private:
 
 // The inputs of one task of a plan; many calls are better served by one PlanGraph.
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
+
+// Whether the plan runs I and W instead of B.
+bool splits_backward(const Plan& plan);
 
 // One line per device: "0: 0F0 0F1 0B0 ...".
 std::string print(const Plan& plan);

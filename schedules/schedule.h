@@ -1,36 +1,80 @@
-// The schedules: one function and one row each. A schedule writes compute tasks only.
+// The schedules: one function (schedules/orders.h) and one row each. A schedule writes compute tasks
+// only; passes add updates and transfers, and one check proves the plan.
 #pragma once
 
+#include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "workloads/config.h"
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace pw {
 
 struct ScheduleOptions {
-    bool lifo_drain = false;  // gpipe: last micro-batch first
+    enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;  // of the backwards after all forwards
+    int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
+};
+
+// Which stages a device holds; p devices.
+enum class Placement {
+    Any,     // stage s on device s mod p
+    Linear,  // stage d on device d
+    Looped,  // stages d, d + p, d + 2p, ...
+    V,       // stages d and 2p - 1 - d
+};
+std::string_view name_of(Placement placement);
+
+enum class Updates {
+    PerStep,        // synchronous: the plan is one mini-batch, flushed
+    PerMicroBatch,  // asynchronous: every micro-batch is a mini-batch
+    PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are
 };
 
 struct Schedule {
     std::string_view name;
+    std::string_view aliases;  // of other tools, separated by blanks
     std::string_view summary;
     std::string_view origin;
-    bool asynchronous;
-    WeightPolicy weights;
+    Placement placement;
+    int chunks;  // stages per device unless the config says otherwise
+    Updates updates;
+    std::vector<WeightPolicy> policies;  // the first is its own
+    // Formulas for people. p devices, d a device, m micro-batches, v stages per device, N the group;
+    // F, B, I, W times of all stages of a device. `bubble`: idle time of a device in a step, equal
+    // stages. `in_flight`: micro-batches of activations that device d holds at most.
+    std::string_view bubble, in_flight;
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
+
+    bool asynchronous() const { return updates != Updates::PerStep; }
 };
 
 std::span<const Schedule> schedules();
-// Case-insensitive. Throws Error (BadInput) listing the names.
+// By name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) listing the names.
 const Schedule& schedule_named(std::string_view name);
 
-// Orders, then U where the schedule wrote none, then transfers, then the check.
-Plan make_plan(const Schedule& schedule, Shape shape, const ScheduleOptions& options = {});
+struct PlanOptions {
+    ScheduleOptions schedule;
+    std::optional<WeightPolicy> weights;  // the schedule's own when absent
+    TransferMode transfers;               // the plan is proven in these lanes, under rendezvous
+};
+
+// Orders, then U where the schedule wrote none, then transfers, then the check. Fills the placement.
+// Throws Error (BadInput) with the rule and the nearest legal values when the schedule is not
+// defined for the shape.
+Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 // What a config asks for: `edges` are the boundaries of its split. Asynchronous schedules get one
-// plan over steps x micro_batches.
-Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps);
+// plan over steps x micro_batches. A schedule that is a file (*.csv) is read and proven instead;
+// `notices` receives what its reader has to say.
+Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps,
+               std::vector<std::string>* notices = nullptr);
+
+TransferMode mode_of(const TransferConfig& transfer);
+
+// What a config leaves out and its schedule decides (load_config).
+PlanDefaults defaults_of(const std::string& schedule);
 
 }  // namespace pw

@@ -1,5 +1,5 @@
+#include "schedules/orders.h"
 #include "schedules/passes.h"
-#include "schedules/schedule.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -9,65 +9,58 @@ namespace pw {
 
 namespace {
 
-// Model parallelism: one micro-batch in flight, one device at work at a time.
-std::vector<Task> naive(const Shape& shape, int device, const ScheduleOptions&) {
-    const std::vector<int> stages = shape.stages_of(device);
-    std::vector<Task> order;
-    for (int mb = 0; mb < shape.microbatches; ++mb) {
-        for (auto stage = stages.begin(); stage != stages.end(); ++stage)
-            order.push_back({Op::Forward, *stage, mb});
-        for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
-            order.push_back({Op::Backward, *stage, mb});
-    }
-    return order;
-}
+constexpr auto kFlush = WeightPolicy::Flush;
+constexpr auto kPerStep = Updates::PerStep;
 
-// GPipe (Huang et al., 2019): all forwards, then all backwards; the drain is first in, first out
-// (PyTorch) or last in, first out.
-std::vector<Task> gpipe(const Shape& shape, int device, const ScheduleOptions& options) {
-    const std::vector<int> stages = shape.stages_of(device);
-    const int last = shape.microbatches - 1;
-    std::vector<Task> order;
-    for (int mb = 0; mb <= last; ++mb)
-        for (auto stage = stages.begin(); stage != stages.end(); ++stage)
-            order.push_back({Op::Forward, *stage, mb});
-    for (int mb = 0; mb <= last; ++mb)
-        for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
-            order.push_back({Op::Backward, *stage, options.lifo_drain ? last - mb : mb});
-    return order;
-}
-
-// 1F1B ("PipeDream-Flush", DAPPLE). Device d runs (devices - 1 - d) forwards ahead, then alternates,
-// so it never holds more than (devices - d) activations.
-std::vector<Task> one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) {
-    const int stage = shape.only_stage_of(device);
-    const int warmup = std::min(shape.stages - 1 - stage, shape.microbatches);
-    std::vector<Task> order;
-    for (int mb = 0; mb < warmup; ++mb)
-        order.push_back({Op::Forward, stage, mb});
-    for (int mb = 0; mb < shape.microbatches; ++mb) {
-        if (warmup + mb < shape.microbatches)
-            order.push_back({Op::Forward, stage, warmup + mb});
-        order.push_back({Op::Backward, stage, mb});
-    }
-    return order;
-}
-
-constexpr Schedule kSchedules[] = {
-    {"naive", "model parallel: one micro-batch in flight", "", false, WeightPolicy::Flush, naive},
-    {"gpipe", "all forwards, then all backwards", "Huang et al. 2019, arXiv 1811.06965", false, WeightPolicy::Flush,
-     gpipe},
-    {"1f1b", "after warm-up, one forward then one backward", "DAPPLE, PipeDream-Flush 2020", false, WeightPolicy::Flush,
+const Schedule kSchedules[] = {
+    {"naive", "", "model parallel: one micro-batch in flight", "-", Placement::Any, 1, kPerStep, {kFlush},
+     "m (p-1) (F+B)", "1", naive},
+    {"gpipe", "", "all forwards, then all backwards", "Huang et al. 2019, arXiv 1811.06965", Placement::Any, 1,
+     kPerStep, {kFlush}, "(p-1) (F+B)", "m", gpipe},
+    {"1f1b", "basic-1f1b dapple pipedream-flush", "after warm-up, one forward then one backward",
+     "DAPPLE, PipeDream-Flush 2020, arXiv 2006.09503", Placement::Linear, 1, kPerStep, {kFlush}, "(p-1) (F+B)",
+     "min(m, p-d)", one_f_one_b},
+    {"eager-1f1b", "", "1f1b with twice the warm-up: hides transfers", "Zhuang et al., MLSys 2023", Placement::Linear,
+     1, kPerStep, {kFlush}, "(p-1) (F+B)", "min(m, 2(p-d)-1)", eager_one_f_one_b},
+    {"interleaved", "interleaved1f1b interleave interleaved-1f1b", "1f1b over several stages per device",
+     "Narayanan et al. 2021, arXiv 2104.04473", Placement::Looped, 2, kPerStep, {kFlush}, "(p-1) (F+B) / v",
+     "min(m, (2(p-d)-1 + (v-1)N) / v)", interleaved},
+    {"bfs", "loopedbfs looped-bfs breadth-first", "each stage of a device runs all its micro-batches at once",
+     "Lamy-Poirier 2022, arXiv 2211.05953", Placement::Looped, 2, kPerStep, {kFlush}, "(p-1) (F+B) / v", "m",
+     breadth_first},
+    {"zb-h1", "zerobubble zero-bubble", "1f1b with W in the gaps, at its memory", "Qi et al. 2023, arXiv 2401.10241",
+     Placement::Linear, 1, kPerStep, {kFlush}, "(p-1) (F+I-W)", "min(m, p-d) until I, min(m, p) until W", zb_h1},
+    {"zb-h2", "", "zero bubble of span at twice the memory", "Qi et al. 2023, arXiv 2401.10241", Placement::Linear, 1,
+     kPerStep, {kFlush}, "(p-1) (F+I-2W), of span", "min(m, 2(p-d)-1) until I, min(m, 2p-1) until W", zb_h2},
+    {"zb1p", "interleavedzerobubble interleaved-zero-bubble", "interleaved with W in the gaps",
+     "PyTorch InterleavedZeroBubble", Placement::Looped, 2, kPerStep, {kFlush}, "(p-1) (F+I-W) / v",
+     "min(m, (p + (v-1)N) / v) until W", zb1p},
+    {"zb-v", "zbv zbvzerobubble zbv-formatted", "two stages per device in a V: zero bubble of span when F=I=W",
+     "Qi et al. 2024, arXiv 2401.10241", Placement::V, 2, kPerStep, {kFlush}, "0 of span when F=I=W",
+     "min(m, p) until W", zb_v},
+    {"pipedream", "", "1f1b that never flushes, an update after every backward", "Narayanan et al., SOSP 2019",
+     Placement::Linear, 1, Updates::PerMicroBatch,
+     {WeightPolicy::Stash, WeightPolicy::VerticalSync, WeightPolicy::Latest}, "(p-1) (F+B) once per run", "p-d",
      one_f_one_b},
-    // 1F1B that never flushes: every micro-batch is a mini-batch, its update follows its backward.
-    {"pipedream", "asynchronous 1F1B, an update after every backward, stashed weights", "Narayanan et al. 2019", true,
-     WeightPolicy::Stash, one_f_one_b},
+    {"pipedream-2bw", "2bw", "1f1b that never flushes, an update after every m backwards, two weight versions",
+     "Narayanan et al., ICML 2021, arXiv 2006.09503", Placement::Linear, 1, Updates::PerMiniBatch,
+     {WeightPolicy::DoubleBuffer}, "(p-1) (F+B) once per run", "p-d", double_buffered},
+    {"forward-only", "inference evaluation", "evaluation: no backward, no update", "-", Placement::Any, 1, kPerStep,
+     {kFlush}, "(p-1) F / v", "1", forward_only},
 };
 
-std::string lower(std::string_view text) {
+// "Basic_1F1B" and "basic-1f1b" are one name.
+std::string plain(std::string_view text) {
     std::string copy(text);
-    std::transform(copy.begin(), copy.end(), copy.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::transform(copy.begin(), copy.end(), copy.begin(), [](unsigned char c) { return c == '_' ? '-' : std::tolower(c); });
     return copy;
+}
+
+bool is_called(const Schedule& schedule, const std::string& name) {
+    if (schedule.name == name)
+        return true;
+    const std::string aliases = fmt::format(" {} ", schedule.aliases);
+    return !name.empty() && name.find(' ') == name.npos && aliases.find(fmt::format(" {} ", name)) != aliases.npos;
 }
 
 std::string all_names() {
@@ -77,30 +70,66 @@ std::string all_names() {
     return names;
 }
 
+[[noreturn]] void fail_to_place(const Schedule& schedule, const Shape& shape, const std::string& rule, int nearest) {
+    fail("schedule {} places {}: {} stages on {} devices do not fit; set pipeline.stages to {}", schedule.name, rule,
+         shape.stages, shape.devices, nearest);
+}
+
+void place(const Schedule& schedule, Shape& shape) {
+    const int p = shape.devices;
+    switch (schedule.placement) {
+        case Placement::Any:
+            break;
+        case Placement::Linear:
+            if (shape.stages != p)
+                fail_to_place(schedule, shape, "one stage on each device", p);
+            break;
+        case Placement::Looped:
+            if (shape.stages % p != 0)
+                fail_to_place(schedule, shape, "equally many stages on each device",
+                              std::max(1, (shape.stages + p / 2) / p) * p);
+            break;
+        case Placement::V:
+            if (shape.stages != 2 * p)
+                fail_to_place(schedule, shape, "two stages on each device", 2 * p);
+            for (int stage = 0; stage < shape.stages; ++stage)
+                shape.placement.push_back({stage < p ? stage : 2 * p - 1 - stage});
+            break;
+    }
+}
+
 }  // namespace
+
+std::string_view name_of(Placement placement) {
+    constexpr std::string_view kNames[] = {"any", "linear", "looped", "V"};
+    return kNames[static_cast<int>(placement)];
+}
 
 std::span<const Schedule> schedules() { return kSchedules; }
 
 const Schedule& schedule_named(std::string_view name) {
     for (const Schedule& schedule : kSchedules)
-        if (schedule.name == lower(name))
+        if (is_called(schedule, plain(name)))
             return schedule;
-    fail("no schedule '{}'; the schedules are {}", name, all_names());
+    fail("no schedule '{}'; the schedules are {}, or a plan in a *.csv file", name, all_names());
 }
 
-Plan make_plan(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
+Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {
     Plan plan;
     plan.schedule = schedule.name;
-    plan.weights = schedule.weights;
-    plan.asynchronous = schedule.asynchronous;
-    if (schedule.asynchronous)
+    plan.weights = options.weights.value_or(schedule.policies.front());
+    plan.asynchronous = schedule.asynchronous();
+    if (schedule.updates == Updates::PerMicroBatch)
         shape.per_update = 1;
+    place(schedule, shape);
     plan.shape = std::move(shape);
     for (int device = 0; device < plan.shape.devices; ++device)
-        plan.order.push_back(schedule.order(plan.shape, device, options));
+        plan.order.push_back(schedule.order(plan.shape, device, options.schedule));
+    TransferMode mode = options.transfers;
+    mode.protocol = TransferMode::Protocol::Rendezvous;
     add_updates(plan);
-    add_transfers(plan);
-    check(plan);
+    add_transfers(plan, mode);
+    check(plan, mode);
     return plan;
 }
 

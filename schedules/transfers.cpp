@@ -1,9 +1,11 @@
+#include "schedules/lanes.h"
 #include "schedules/passes.h"
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 
@@ -103,11 +105,9 @@ Task receipt_of(const Task& send) {
             send.stage};
 }
 
-}  // namespace
-
-// Both ends of a lane list its transfers in the order in which the sender makes the tensors: a
+// Both ends of an edge list its transfers in the order in which the sender makes the tensors: a
 // receiver that wants a later one first posts the earlier ones before it.
-void add_transfers(Plan& plan) {
+void receive_before_use(Plan& plan) {
     const TransferRule rule(plan);
     std::map<LaneKey, std::deque<Task>> coming;  // receives of a lane, in the sender's order
     std::vector<std::vector<Task>> with_sends(plan.order.size());
@@ -137,6 +137,93 @@ void add_transfers(Plan& plan) {
         }
         plan.order[device] = std::move(order);
     }
+}
+
+// PyTorch's lowering: one ready task per device and sweep; its SEND follows it, and the RECV is put
+// at the end of what the receiver has so far. One transfer after the other, so it cannot deadlock in
+// any mode, but a receive may stand long before its tensor is made. False when a sweep finds nothing
+// ready: the compute tasks themselves wait in a circle.
+bool receive_as_sent(Plan& plan) {
+    const TransferRule rule(plan);
+    const PlanGraph graph(plan);
+    std::vector<std::vector<Task>> order(plan.order.size());
+    std::vector<bool> placed(static_cast<std::size_t>(graph.size()), false);
+    std::vector<std::size_t> next(plan.order.size(), 0);
+    const auto is_ready = [&](int node) {  // a placed maker elsewhere has put its RECV here
+        const std::vector<int>& inputs = graph.inputs(node);
+        return std::all_of(inputs.begin(), inputs.end(), [&](int input) { return placed[input]; });
+    };
+    for (std::size_t left = placed.size(); left > 0;) {
+        const std::size_t before = left;
+        for (int device = 0; device < plan.shape.devices; ++device) {
+            if (next[device] == plan.order[device].size())
+                continue;
+            const int node = graph.node(device, static_cast<int>(next[device]));
+            if (!is_ready(node))
+                continue;
+            const Task& task = plan.order[device][next[device]++];
+            placed[node] = true;
+            --left;
+            order[device].push_back(task);
+            for (const Task& send : rule.sends_after(task, device)) {
+                order[device].push_back(send);
+                order[rule.lane_of_send(send, device).to].push_back(receipt_of(send));
+            }
+        }
+        if (left == before)
+            return false;
+    }
+    plan.order = std::move(order);
+    return true;
+}
+
+// The list of a device as it was reached, with the moved receives at their new places.
+std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reached) {
+    std::vector<Task> order;
+    std::vector<char> listed(static_cast<std::size_t>(graph.size()), 0);
+    for (const int node : reached)
+        if (!std::exchange(listed[node], 1))
+            order.push_back(graph.task(node));
+    return order;
+}
+
+// Walks the plan under rendezvous. Where it is stuck, a SEND that heads its lane finds its RECV behind
+// another transfer: that RECV goes first. Its message is ready, so nothing waits longer for it.
+void hoist_receives(Plan& plan, TransferMode mode) {
+    mode.protocol = TransferMode::Protocol::Rendezvous;
+    const PlanGraph graph(plan);
+    Walk walk(plan, graph, mode);
+    bool changed = false;
+    for (walk.go_on(); !walk.finished(); walk.go_on()) {
+        const std::vector<int> sends = walk.lanes().waiting_sends();
+        bool moved = false;
+        for (const int send : sends) {
+            const int recv = walk.lanes().partner(send);
+            const int before = walk.lanes().hoist(recv);
+            if (before < 0)
+                continue;
+            std::vector<int>& reached = walk.reached[graph.device_of(recv)];
+            reached.insert(std::find(reached.begin(), reached.end(), before), recv);
+            moved = changed = true;
+            break;
+        }
+        if (!moved)
+            return;  // the check names the circle
+    }
+    if (changed)
+        for (int device = 0; device < plan.shape.devices; ++device)
+            plan.order[device] = list_of(graph, walk.reached[device]);
+}
+
+}  // namespace
+
+void add_transfers(Plan& plan, const TransferMode& mode) {
+    const bool own_lanes = mode.communicator == TransferMode::Communicator::Edge;
+    if (!own_lanes && mode.early_receive && receive_as_sent(plan))
+        return;
+    receive_before_use(plan);
+    if (!own_lanes || !mode.early_receive)
+        hoist_receives(plan, mode);
 }
 
 }  // namespace pw

@@ -44,15 +44,15 @@ TEST(Schedules, OrderOfOneForwardOneBackward) {
 
 // make_plan checks: complete, ordered, free of deadlock. Also fewer micro-batches than stages.
 TEST(Schedules, EveryShapeMakesAProvenPlan) {
-    for (const Schedule& schedule : schedules())
+    for (const char* name : {"naive", "gpipe", "1f1b", "eager-1f1b", "pipedream"})
         for (int p = 1; p <= 16; ++p)
             for (int m : {1, 2, 3, 5, 8, 16, 33, 64}) {
-                const Plan plan = make_plan(schedule, chain(p, m));
+                const Plan plan = make_plan(schedule_named(name), chain(p, m));
                 std::size_t compute = 0;
                 for (const auto& order : plan.order)
                     for (const Task& task : order)
                         compute += is_compute(task.op);
-                EXPECT_EQ(compute, std::size_t(2) * p * m) << schedule.name;
+                EXPECT_EQ(compute, std::size_t(2) * p * m) << name;
             }
 }
 
@@ -66,7 +66,9 @@ TEST(Schedules, UnknownNameListsTheLegalOnes) {
 }
 
 TEST(Schedules, LifoDrainsTheLastMicroBatchFirst) {
-    const Plan plan = make_plan(schedule_named("gpipe"), chain(2, 3), {true});
+    PlanOptions options;
+    options.schedule.drain = ScheduleOptions::Drain::Lifo;
+    const Plan plan = make_plan(schedule_named("gpipe"), chain(2, 3), options);
     std::string text;
     for (const Task& task : plan.order[1])
         text += print(task) + ' ';
@@ -134,7 +136,7 @@ TEST(Check, ProvesADeadlockOfCrossedReceives) {
     std::erase(order, second);
     order.insert(order.begin(), second);
     const std::string message = error_of(plan, ExitCode::Infeasible);
-    EXPECT_NE(message.find("deadlocks: "), std::string::npos);
+    EXPECT_NE(message.find("deadlocks (communicator edge, receive early, rendezvous): "), std::string::npos);
     EXPECT_NE(message.find("SEND_F"), std::string::npos);
 }
 
@@ -152,10 +154,10 @@ Costs some_costs(int stages) {
 
 // No two buffers that live together share a byte, and the arena holds the peak.
 TEST(Buffers, PackWithoutOverlap) {
-    for (const Schedule& schedule : schedules())
+    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2"})
         for (int p : {1, 2, 5})
             for (int m : {1, 4, 9}) {
-                const Plan plan = make_plan(schedule, chain(p, m));
+                const Plan plan = make_plan(schedule_named(name), chain(p, m));
                 const auto buffers = buffers_of(plan, some_costs(p), versions_of(plan));
                 const Packing packing = pack(buffers, p);
                 for (std::size_t a = 0; a < buffers.size(); ++a)

@@ -23,9 +23,9 @@ Plan plan_of(const char* schedule, int p, int m) {
 }
 
 Metrics simulated(const char* schedule, int p, int m, Ns f, Ns i, Ns w, Ns latency = 0) {
-    TransferModel transfers;
-    transfers.link.latency = latency;
-    return metrics_of(simulate(plan_of(schedule, p, m), uniform(p, f, i, w), transfers));
+    Costs costs = uniform(p, f, i, w);
+    costs.link.latency = latency;
+    return metrics_of(simulate(plan_of(schedule, p, m), costs));
 }
 
 std::vector<int> peaks(const Metrics& metrics) {
@@ -155,9 +155,8 @@ TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
     Costs costs = uniform(2, 10, 0, 0);
     costs.stage[1] = {};
     costs.edges = {{0, 1, 100, 0}};
-    TransferModel transfers;
-    transfers.link = {1000, 5e9};  // 20 ns per message
-    const Trace trace = simulate(plan_of("gpipe", 2, 3), costs, transfers);
+    costs.link = {1000, 5e9};  // 20 ns per message
+    const Trace trace = simulate(plan_of("gpipe", 2, 3), costs);
     std::vector<Ns> arrivals;
     for (const TraceEvent& event : trace.events)
         if (event.task.op == Op::RecvForward)
@@ -166,8 +165,8 @@ TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
 }
 
 TEST(Simulate, RendezvousWaitsForBothEnds) {
-    TransferModel transfers;
-    transfers.rendezvous = true;
+    TransferMode transfers;
+    transfers.protocol = TransferMode::Protocol::Rendezvous;
     transfers.early_receive = false;
     for (const char* name : {"naive", "gpipe", "1f1b", "pipedream"})
         for (int p : {2, 3, 5})

@@ -108,8 +108,26 @@ TransferConfig read_transfer(const Yaml& at) {
     return transfer;
 }
 
-// The first claim holds; the others must agree with it. Without any, every device has one stage.
-int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices) {
+// What a schedule from a file says goes before what follows from other keys.
+void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std::vector<StageClaim>& claims) {
+    if (file.stages == 0)
+        return;
+    const Yaml schedule = root["pipeline"]["schedule"];
+    claims.insert(claims.begin(), {schedule, file.stages, fmt::format("the plan has {} stages", file.stages)});
+    const auto agree = [&](const Yaml& key, int said, int in_file) {
+        if (key.present() && said != in_file)
+            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), said, in_file),
+                         fmt::format("write {}, or remove the key", in_file));
+    };
+    agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
+    agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
+    config.pipeline.micro_batches = file.micro_batches;
+    if (config.cluster.devices.empty())
+        config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
+}
+
+// The first claim holds; the others must agree with it. Without any, every device has `chunks` stages.
+int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
     const StageClaim* first = nullptr;
     for (const StageClaim& claim : claims) {
         if (claim.stages < 1)
@@ -120,7 +138,7 @@ int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices) {
             claim.at.complain(fmt::format("{}, but {}", claim.what, first->what),
                               fmt::format("make both the same, or remove '{}'", claim.at.path()));
     }
-    return first ? first->stages : std::max<int>(1, static_cast<int>(devices));
+    return first ? first->stages : std::max<int>(1, static_cast<int>(devices)) * chunks;
 }
 
 }  // namespace
@@ -143,7 +161,7 @@ Ns read_time(const Yaml& at, Ns fallback, Ns least) {
     return fallback;
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& set) {
+Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of) {
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
     const Yaml root = Yaml::load(path, set);
     root.allow({"workload", "cluster", "pipeline", "training", "run", "transfer", "search", "sweep"});
@@ -158,11 +176,17 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     root["search"].entries();  // these two serve their own commands
     root["sweep"].entries();
 
-    config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size());
+    std::string& schedule = config.pipeline.schedule;
+    if (schedule.ends_with(".csv"))
+        schedule = absolute_path(folder, schedule);
+    const PlanDefaults defaults = defaults_of == nullptr ? PlanDefaults{} : defaults_of(schedule);
+    apply_file(root, defaults, config, claims);
+    config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
     if (config.cluster.devices.empty()) {
         DeviceConfig device;
         device.memory = config.cluster.memory;
-        config.cluster.devices.assign(static_cast<std::size_t>(config.pipeline.stages), device);
+        config.cluster.devices.assign(static_cast<std::size_t>(std::max(1, config.pipeline.stages / defaults.chunks)),
+                                      device);
     }
     if (config.workload.model == "uniform") {
         spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);

@@ -48,7 +48,7 @@ struct ClusterConfig {
 };
 
 struct PipelineConfig {
-    std::string schedule;
+    std::string schedule;  // a name, or the absolute path of a *.csv
     int stages = 0;
     enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
     std::vector<std::string> cuts;                // Split::Cuts
@@ -57,7 +57,8 @@ struct PipelineConfig {
     int micro_batch_size = 1;
     std::vector<int> replicas;  // per stage; empty: 1 each
     std::string weights;        // policy; empty: the schedule's own
-    std::string drain = "fifo"; // gpipe
+    std::string drain;          // gpipe, bfs: fifo | lifo; empty: the schedule's own
+    int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
 };
 
 struct TrainingConfig {
@@ -67,7 +68,7 @@ struct TrainingConfig {
 };
 
 struct RunConfig {
-    std::string backend = "cpu";  // cpu | reference
+    std::string backend = "cpu";  // cpu | reference | emulated | cuda
     std::string transport = "threads";
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
@@ -97,9 +98,17 @@ struct Config {
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
+// What the schedule decides where the config is silent: stages per device, or, when the schedule is a
+// file, everything that stands in it. 0: says nothing.
+struct PlanDefaults {
+    int chunks = 1;
+    int stages = 0, devices = 0, micro_batches = 0;
+};
+using DefaultsOf = PlanDefaults (*)(const std::string& schedule);
+
 // Loads `path`, applies the overrides, checks every key of the contract and reports all mistakes at
 // once. Keys of later parts of the contract that this build does not serve are errors that say so.
-Config load_config(const std::string& path, const std::vector<std::string>& set);
+Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of = nullptr);
 
 // The model that the config names (not for `uniform`).
 Model build_model(const Config& config);

@@ -97,9 +97,11 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
     read_replicas(at["replicas"], pipeline, claims);
     pipeline.weights = at["weights"].choice("", {"flush", "stash", "vertical_sync", "double_buffer", "latest"});
-    pipeline.drain = at["drain"].choice("fifo", {"fifo", "lifo"});
+    pipeline.drain = at["drain"].choice("", {"fifo", "lifo"});
+    if (at["group"].present())
+        pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));
     reject_recompute(at["recompute"]);
-    for (const std::string_view key : {"group", "waves", "slices"})
+    for (const std::string_view key : {"waves", "slices"})
         if (at[key].present()) {
             at[key].integer(1, 1, kMostBatches);
             not_in_this_version(at[key], fmt::format("'pipeline.{}'", key), "remove the key");

@@ -94,7 +94,11 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
         out += fmt::format("  replicas: [{}]\n", fmt::join(pipeline.replicas, ", "));
     if (!pipeline.weights.empty())
         out += fmt::format("  weights: {}\n", pipeline.weights);
-    out += fmt::format("  recompute: none\n  drain: {}\n", pipeline.drain);
+    if (!pipeline.drain.empty())
+        out += fmt::format("  drain: {}\n", pipeline.drain);
+    if (pipeline.group > 0)
+        out += fmt::format("  group: {}\n", pipeline.group);
+    out += "  recompute: none\n";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "workloads/stage_layout.h"
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,10 +34,11 @@ struct LayerProfile {
     bool operator==(const LayerProfile&) const = default;
 };
 
-struct LinkProfile {
+// A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
+struct Link {
     Ns latency = 0;
-    double bandwidth = 0;  // bytes per second; infinity for a hand-over by pointer
-    bool operator==(const LinkProfile&) const = default;
+    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; of a hand-over by pointer
+    bool operator==(const Link&) const = default;
 };
 
 // A versioned file. Times of sizes that were not measured are interpolated linearly between
@@ -52,7 +54,7 @@ struct Profile {
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
     Measured dispatch;  // per task, whatever it does
-    LinkProfile link;
+    Link link;
     bool sent_copies = false;  // a transport that copies out of the sender
     bool operator==(const Profile&) const = default;
 };
@@ -73,6 +75,7 @@ struct Costs {
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
     std::vector<double> speed;      // per device, relative; empty: 1
+    Link link;                      // between any two devices
     Ns dispatch = 0;                // per task
     bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
     bool interpolated = false;      // some time was not measured at this micro-batch size

@@ -125,7 +125,7 @@ Dims read_dims(const Yaml& map) {
             read_count(required(map, "width"), kMostExtent)};
 }
 
-LinkProfile read_link(const Yaml& map) {
+Link read_link(const Yaml& map) {
     map.allow({"latency", "bandwidth"});
     return {read_time(required(map, "latency")), required(map, "bandwidth").bandwidth(1)};
 }

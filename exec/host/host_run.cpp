@@ -14,23 +14,6 @@ namespace pw {
 
 namespace {
 
-// Bytes of every stage, in the backend's own layout, as the plan's buffers need them.
-Costs bytes_as_costs(const SharedRun& shared) {
-    const Job& job = shared.job;
-    bool split_backward = false;
-    for (const auto& order : job.plan.order)
-        for (const Task& task : order)
-            split_backward |= task.op == Op::BackwardInput;
-    Costs costs;
-    const Bytes data = shared.kernels.data_bytes(job.model.input, job.config.pipeline.micro_batch_size);
-    for (int stage = 0; stage < job.split.stages(); ++stage)
-        costs.bytes.push_back(
-            stage_bytes(layout_stage(job.model.layers, job.split, stage, shared.layer_bytes, data), split_backward));
-    costs.edges = shared.edges;
-    costs.sent_copies = false;
-    return costs;
-}
-
 class HostRun {
 public:
     HostRun(const Job& job, const RunOptions& options, const HostKernels& kernels, const Dataset& data)
@@ -118,8 +101,12 @@ private:
         const Bytes data = shared_.kernels.data_bytes(job_.model.input, job_.config.pipeline.micro_batch_size);
         for (int stage = 0; stage < job_.split.stages(); ++stage)
             layouts_.push_back(layout_stage(job_.model.layers, job_.split, stage, shared_.layer_bytes, data));
-        shared_.buffers =
-            buffers_of(job_.plan, bytes_as_costs(shared_), job_.versions, job_.config.transfer.receive == "early");
+        Costs costs;  // the backend's own sizes, no times
+        for (const StageLayout& layout : layouts_)
+            costs.bytes.push_back(stage_bytes(layout, splits_backward(job_.plan)));
+        costs.edges = shared_.edges;
+        costs.sent_copies = false;  // hand-over by pointer
+        shared_.buffers = buffers_of(job_.plan, costs, job_.versions, job_.config.transfer.receive == "early");
         if (job_.within_memory)
             refuse_over_memory(job_.plan, shared_.buffers, job_.config.cluster.devices);  // by the backend's sizes
         shared_.packing = pack(shared_.buffers, job_.plan.shape.devices);

@@ -1,0 +1,62 @@
+#include "schedules/durations.h"
+
+#include "schedules/buffers.h"
+
+#include <cmath>
+
+namespace pw {
+
+namespace {
+
+Ns time_of(Op op, const StageCost& cost) {
+    switch (op) {
+        case Op::Forward:
+            return cost.forward;
+        case Op::Backward:
+            return cost.backward;
+        case Op::BackwardInput:
+            return cost.backward_input;
+        case Op::BackwardWeight:
+            return cost.backward_weight;
+        case Op::Recompute:
+            return cost.recompute;
+        case Op::Update:
+            return cost.update;
+        case Op::SumGradients:
+            return cost.sum_gradients;
+        default:
+            return 0;
+    }
+}
+
+}  // namespace
+
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
+    std::vector<Ns> durations(static_cast<std::size_t>(graph.size()), 0);
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        std::vector<bool> begun(static_cast<std::size_t>(plan.shape.stages), false);
+        for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
+            const Task& task = plan.order[device][position];
+            if (is_transfer(task.op))
+                continue;
+            const StageCost& cost = costs.stage[task.stage];
+            Ns time = time_of(task.op, cost);
+            if (task.op == Op::Update)
+                begun[task.stage] = false;
+            if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
+                time += begun[task.stage] ? cost.accumulate : 0;
+                begun[task.stage] = true;
+            }
+            if (!costs.speed.empty() && costs.speed[device] != 1)
+                time = std::llround(static_cast<double>(time) / costs.speed[device]);
+            durations[graph.node(device, position)] = time + costs.dispatch;
+        }
+    }
+    return durations;
+}
+
+Ns occupation_of(const Task& transfer, const Costs& costs) {
+    return std::llround(static_cast<double>(bytes_moved(transfer, costs.edges)) / costs.link.bandwidth * 1e9);
+}
+
+}  // namespace pw

@@ -1,0 +1,19 @@
+// How long every task of a plan takes by its costs: what the simulator counts and the emulated
+// device sleeps.
+#pragma once
+
+#include "schedules/plan.h"
+#include "workloads/costs.h"
+
+#include <vector>
+
+namespace pw {
+
+// By node, the device's speed and the dispatch included; 0 for transfers. All gradients of a
+// mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more.
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
+
+// Time for which a transfer occupies its link: bytes / bandwidth.
+Ns occupation_of(const Task& transfer, const Costs& costs);
+
+}  // namespace pw

@@ -1,0 +1,284 @@
+#include "schedules/lanes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+using Communicator = TransferMode::Communicator;
+using Protocol = TransferMode::Protocol;
+
+std::string print(const TransferMode& mode) {
+    constexpr std::string_view kCommunicators[] = {"edge", "direction", "one"};
+    constexpr std::string_view kProtocols[] = {"eager", "one slot", "rendezvous"};
+    return fmt::format("communicator {}, receive {}, {}", kCommunicators[static_cast<int>(mode.communicator)],
+                       mode.early_receive ? "early" : "deferred", kProtocols[static_cast<int>(mode.protocol)]);
+}
+
+namespace {
+
+bool carries_gradient(Op op) { return op == Op::SendBackward || op == Op::RecvBackward; }
+
+// (device, other device, end, kind): equal for transfers that share a lane.
+std::tuple<int, int, int, bool> lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
+    const int device = graph.device_of(node);
+    const Op op = graph.task(node).op;
+    if (communicator == Communicator::One)
+        return {device, -1, 0, false};
+    if (communicator == Communicator::Direction)
+        return {device, -1, 0, carries_gradient(op)};
+    return {device, graph.device_of(partner), is_send(op) ? 1 : 2, carries_gradient(op)};
+}
+
+}  // namespace
+
+Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(mode) {
+    const auto size = static_cast<std::size_t>(graph.size());
+    lane_of_.assign(size, -1);
+    partner_.assign(size, -1);
+    earlier_on_edge_.assign(size, -1);
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_recv(graph.task(node).op)) {
+            partner_[node] = graph.inputs(node).front();
+            partner_[partner_[node]] = node;
+        }
+    std::map<std::tuple<int, int, int, bool>, int> lane_numbers;
+    std::map<std::tuple<int, int, int, Op>, int> last_on_edge;  // (device, stage, peer, op)
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        if (!is_transfer(task.op) || partner_[node] < 0)
+            continue;
+        const auto [found, fresh] = lane_numbers.try_emplace(
+            lane_key(graph, node, partner_[node], mode.communicator), static_cast<int>(lanes_.size()));
+        if (fresh)
+            lanes_.emplace_back();
+        lane_of_[node] = found->second;
+        lanes_[found->second].nodes.push_back(node);
+        if (!is_send(task.op))
+            continue;
+        const auto [last, first] =
+            last_on_edge.try_emplace({graph.device_of(node), task.stage, task.peer, task.op}, node);
+        if (!first)
+            earlier_on_edge_[node] = std::exchange(last->second, node);
+    }
+    reset();
+}
+
+void Lanes::reset() {
+    state_.assign(static_cast<std::size_t>(graph_.size()), {});
+    starting.clear();
+    received.clear();
+    for (Lane& lane : lanes_) {
+        lane.head = 0;
+        lane.busy = false;
+        lane.last_sent = -1;
+    }
+    if (mode_.early_receive)
+        for (int node = 0; node < graph_.size(); ++node)
+            state_[node].posted = is_recv(graph_.task(node).op);
+    for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane)
+        serve(lane);
+}
+
+bool Lanes::may_post(int node) const {
+    const int earlier = earlier_on_edge_[node];
+    return !mode_.sent_copies || earlier < 0 || state_[earlier].left;
+}
+
+void Lanes::post(int node) {
+    state_[node].posted = true;
+    serve(lane_of_[node]);
+}
+
+void Lanes::leave(int send) {
+    state_[send].left = true;
+    pass_head(lane_of_[send]);
+}
+
+void Lanes::arrive(int recv) {
+    state_[recv].arrived = true;
+    serve(lane_of_[recv]);
+}
+
+int Lanes::hoist(int recv) {
+    Lane& lane = lanes_[lane_of_[recv]];
+    const auto head = lane.nodes.begin() + static_cast<std::ptrdiff_t>(lane.head);
+    const auto at = std::find(head, lane.nodes.end(), recv);
+    if (at == head)
+        return -1;
+    const int before = *head;
+    std::rotate(head, at, at + 1);
+    state_[before].active = false;  // it may wait behind this one again
+    post(recv);
+    return before;
+}
+
+bool Lanes::may_start(int send) const {
+    if (!state_[send].posted)
+        return false;
+    if (mode_.protocol == Protocol::Rendezvous)
+        return state_[partner_[send]].active;
+    const int last = lanes_[lane_of_[send]].last_sent;
+    return mode_.protocol == Protocol::Eager || last < 0 || state_[partner_[last]].active;
+}
+
+void Lanes::pass_head(int lane) {
+    ++lanes_[lane].head;
+    lanes_[lane].busy = false;
+    serve(lane);
+}
+
+// Starts or completes the head of a lane as far as the protocol allows.
+void Lanes::serve(int number) {
+    Lane& lane = lanes_[number];
+    if (lane.busy || lane.head == lane.nodes.size())
+        return;
+    const int node = lane.nodes[lane.head];
+    State& state = state_[node];
+    if (is_send(graph_.task(node).op)) {
+        if (!may_start(node))
+            return;
+        lane.busy = true;
+        lane.last_sent = node;
+        starting.push_back(node);
+        return;
+    }
+    if (!state.posted)
+        return;
+    if (!std::exchange(state.active, true))
+        serve(lane_of_[partner_[node]]);
+    if (state.arrived && !std::exchange(state.received, true)) {
+        received.push_back(node);
+        pass_head(number);
+    }
+}
+
+int Lanes::waits_for(int node) const {
+    const Lane& lane = lanes_[lane_of_[node]];
+    if (lane.nodes[lane.head] != node)
+        return lane.nodes[lane.head];
+    if (!state_[node].posted)
+        return -1;
+    if (is_recv(graph_.task(node).op) || mode_.protocol == Protocol::Rendezvous)
+        return partner_[node];
+    return partner_[lane.last_sent];
+}
+
+std::vector<int> Lanes::waiting_sends() const {
+    std::vector<int> sends;
+    for (const Lane& lane : lanes_)
+        if (lane.head < lane.nodes.size() && !lane.busy)
+            if (const int node = lane.nodes[lane.head]; is_send(graph_.task(node).op) && state_[node].posted)
+                sends.push_back(node);
+    std::sort(sends.begin(), sends.end());
+    return sends;
+}
+
+Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode)
+    : reached(plan.order.size()),
+      graph_(graph),
+      lanes_(graph, mode),
+      next_(plan.order.size(), 0),
+      done_(static_cast<std::size_t>(graph.size()), false) {
+    for (const std::vector<Task>& order : plan.order)
+        lengths_.push_back(static_cast<int>(order.size()));
+}
+
+void Walk::go_on() {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int device = 0; device < static_cast<int>(next_.size()); ++device)
+            while (advance(device))
+                moved = true;
+        moved |= settle();
+    }
+}
+
+bool Walk::finished() const {
+    for (int device = 0; device < static_cast<int>(next_.size()); ++device)
+        if (!at_end(device))
+            return false;
+    for (int node = 0; node < graph_.size(); ++node)
+        if (!is_done(node))
+            return false;
+    return true;
+}
+
+// Transfers take no time here: what starts arrives.
+bool Walk::settle() {
+    bool moved = false;
+    while (!lanes_.starting.empty()) {
+        const int send = lanes_.starting.back();
+        lanes_.starting.pop_back();
+        lanes_.leave(send);
+        lanes_.arrive(lanes_.partner(send));
+        moved = true;
+    }
+    lanes_.received.clear();
+    return moved;
+}
+
+bool Walk::is_done(int node) const {
+    const Op op = graph_.task(node).op;
+    return is_send(op) ? lanes_.has_left(node) : is_recv(op) ? lanes_.is_received(node) : done_[node];
+}
+
+bool Walk::advance(int device) {
+    if (at_end(device))
+        return false;
+    const int node = next_node(device);
+    const Op op = graph_.task(node).op;
+    if (is_transfer(op)) {
+        if (!lanes_.may_post(node))
+            return false;
+        lanes_.post(node);
+    } else {
+        const std::vector<int>& inputs = graph_.inputs(node);
+        if (!std::all_of(inputs.begin(), inputs.end(), [&](int input) { return is_done(input); }))
+            return false;
+        done_[node] = true;
+    }
+    reached[device].push_back(node);
+    ++next_[device];
+    return true;
+}
+
+// What keeps a node from being done, in a state where nothing moves.
+int Walk::waits_for(int node) const {
+    const int device = graph_.device_of(node);
+    const bool behind = !at_end(device) && node > next_node(device);
+    if (is_transfer(graph_.task(node).op)) {
+        if (const int other = lanes_.waits_for(node); other >= 0)
+            return other;
+        if (!behind)  // its list waits here for the earlier one on the edge
+            return lanes_.earlier_on_edge(node);
+    }
+    if (behind)
+        return next_node(device);
+    for (const int input : graph_.inputs(node))
+        if (!is_done(input))
+            return input;
+    return -1;
+}
+
+std::vector<int> Walk::circle() const {
+    int node = -1;
+    for (int candidate = 0; candidate < graph_.size() && node < 0; ++candidate)
+        if (!is_done(candidate))
+            node = candidate;
+    std::vector<int> path;
+    while (node >= 0) {
+        const auto seen = std::find(path.begin(), path.end(), node);
+        if (seen != path.end())
+            return {seen, path.end()};
+        path.push_back(node);
+        node = waits_for(node);
+    }
+    return path;
+}
+
+}  // namespace pw

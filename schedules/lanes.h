@@ -1,0 +1,113 @@
+// The lanes that transfers travel in: who must wait for whom. The transfer pass, the deadlock proof,
+// the simulator and the executor all move their transfers through this one rule.
+#pragma once
+
+#include "schedules/plan.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct TransferMode {
+    // A lane keeps the order of the lists. Edge: one per directed device pair and direction, apart at
+    // both ends. Direction: one per device and kind of traffic (activations, gradients). One: a
+    // single one per device. Sends and receives share the latter two.
+    enum class Communicator : std::uint8_t { Edge, Direction, One } communicator = Communicator::Edge;
+    // Receives wait in their lanes from the beginning; else they are posted when the list reaches them.
+    bool early_receive = true;
+    // When a SEND at the head of its lane may leave. Eager: at once. OneSlot: when the RECV of the
+    // lane's previous message has been posted. Rendezvous: when its own RECV has been.
+    enum class Protocol : std::uint8_t { Eager, OneSlot, Rendezvous } protocol = Protocol::Eager;
+    // The sender keeps one copy per edge and direction: its list waits at a SEND until the earlier
+    // one has left.
+    bool sent_copies = true;
+
+    bool operator==(const TransferMode&) const = default;
+};
+
+std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
+
+class Lanes {
+public:
+    Lanes(const PlanGraph& graph, TransferMode mode);
+
+    // Back to the beginning; early receives are posted.
+    void reset();
+
+    // False while the device's list must wait before it posts this SEND.
+    bool may_post(int node) const;
+    // The list has reached the transfer (a SEND's tensor is made).
+    void post(int node);
+    // The link is free again after this SEND; its message has reached the other end.
+    void leave(int send);
+    void arrive(int recv);
+    // Moves a RECV to the head of its lane, before the transfer returned; -1: it is there already.
+    int hoist(int recv);
+
+    // What the calls above have set off; the caller takes and clears them.
+    std::vector<int> starting;  // SENDs that start now: leave() and arrive() are due
+    std::vector<int> received;  // RECVs that are complete
+
+    bool has_left(int send) const { return state_[send].left; }
+    bool is_received(int recv) const { return state_[recv].received; }
+    // For a transfer that is not complete, in a state where nothing moves: the node it waits for; -1
+    // when the list of its device has not posted it.
+    int waits_for(int node) const;
+    // SENDs that are posted and head their lanes, ascending.
+    std::vector<int> waiting_sends() const;
+    int partner(int node) const { return partner_[node]; }
+    int earlier_on_edge(int send) const { return earlier_on_edge_[send]; }
+
+private:
+    struct Lane {
+        std::vector<int> nodes;  // in list order
+        std::size_t head = 0;
+        bool busy = false;   // its head has started
+        int last_sent = -1;  // whose message may still be in the slot
+    };
+    struct State {
+        bool posted = false, active = false, left = false, arrived = false, received = false;
+    };
+    void add(int node);
+    bool may_start(int send) const;
+    void serve(int lane);
+    void pass_head(int lane);
+
+    const PlanGraph& graph_;
+    TransferMode mode_;
+    std::vector<Lane> lanes_;
+    std::vector<int> lane_of_, partner_, earlier_on_edge_;  // by node; -1: none
+    std::vector<State> state_;
+};
+
+// Runs the lists without time until all is done or nothing moves.
+class Walk {
+public:
+    Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode);
+
+    void go_on();
+    bool finished() const;
+    Lanes& lanes() { return lanes_; }
+    int next_node(int device) const { return graph_.node(device, next_[device]); }
+    bool at_end(int device) const { return next_[device] == lengths_[device]; }
+
+    // After go_on() without finished(): nodes of which each waits for the next, the last for the first.
+    std::vector<int> circle() const;
+    // [device] -> nodes in the order in which the list reached them.
+    std::vector<std::vector<int>> reached;
+
+private:
+    bool advance(int device);
+    bool settle();
+    bool is_done(int node) const;
+    int waits_for(int node) const;
+
+    const PlanGraph& graph_;
+    Lanes lanes_;
+    std::vector<int> next_, lengths_;
+    std::vector<bool> done_;
+};
+
+}  // namespace pw

@@ -1,0 +1,188 @@
+#include "schedules/orders.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+
+namespace pw {
+
+// Model parallelism: one micro-batch in flight, one device at work at a time.
+Tasks naive(const Shape& shape, int device, const ScheduleOptions&) {
+    const std::vector<int> stages = shape.stages_of(device);
+    Tasks order;
+    for (int mb = 0; mb < shape.microbatches; ++mb) {
+        for (auto stage = stages.begin(); stage != stages.end(); ++stage)
+            order.push_back({Op::Forward, *stage, mb});
+        for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
+            order.push_back({Op::Backward, *stage, mb});
+    }
+    return order;
+}
+
+// GPipe (Huang et al., 2019): all forwards, then all backwards; the drain is first in, first out
+// (PyTorch) or last in, first out.
+Tasks gpipe(const Shape& shape, int device, const ScheduleOptions& options) {
+    const std::vector<int> stages = shape.stages_of(device);
+    const int last = shape.microbatches - 1;
+    const bool lifo = options.drain == ScheduleOptions::Drain::Lifo;
+    Tasks order;
+    for (int mb = 0; mb <= last; ++mb)
+        for (auto stage = stages.begin(); stage != stages.end(); ++stage)
+            order.push_back({Op::Forward, *stage, mb});
+    for (int mb = 0; mb <= last; ++mb)
+        for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
+            order.push_back({Op::Backward, *stage, lifo ? last - mb : mb});
+    return order;
+}
+
+namespace {
+
+// `warmup` forwards ahead, then one forward and one backward in turn, then the remaining backwards.
+Tasks alternate(const Shape& shape, int stage, int warmup) {
+    warmup = std::min(warmup, shape.microbatches);
+    Tasks order;
+    for (int mb = 0; mb < warmup; ++mb)
+        order.push_back({Op::Forward, stage, mb});
+    for (int mb = 0; mb < shape.microbatches; ++mb) {
+        if (warmup + mb < shape.microbatches)
+            order.push_back({Op::Forward, stage, warmup + mb});
+        order.push_back({Op::Backward, stage, mb});
+    }
+    return order;
+}
+
+}  // namespace
+
+// 1F1B ("PipeDream-Flush", DAPPLE). Device d runs (p - 1 - d) forwards ahead, so it never holds more
+// than (p - d) activations.
+Tasks one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) {
+    return alternate(shape, shape.only_stage_of(device), shape.devices - 1 - device);
+}
+
+// Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that transfers hide behind compute.
+Tasks eager_one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) {
+    return alternate(shape, shape.only_stage_of(device), 2 * (shape.devices - 1 - device));
+}
+
+// PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a
+// mini-batch is at least as long as the pipeline.
+Tasks double_buffered(const Shape& shape, int device, const ScheduleOptions& options) {
+    if (shape.per_update < shape.devices)
+        fail(
+            "two weight versions need at least as many micro-batches per update as devices: {} for {} devices; set "
+            "pipeline.micro_batches to {} or more",
+            shape.per_update, shape.devices, shape.devices);
+    return one_f_one_b(shape, device, options);
+}
+
+std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group) {
+    std::vector<Turn> turns;
+    for (int first = 0; first < microbatches; first += group)
+        for (int chunk = 0; chunk < chunks; ++chunk)
+            for (int mb = first; mb < std::min(first + group, microbatches); ++mb)
+                turns.push_back({chunk, mb});
+    return turns;
+}
+
+namespace {
+
+// PyTorch: as many rounds of one group as there are times p micro-batches; they must come out even.
+int rounds_of(int devices, int microbatches) { return std::max(1, microbatches / devices); }
+
+bool fills_rounds(int devices, int microbatches) {
+    return microbatches > 0 && microbatches % rounds_of(devices, microbatches) == 0;
+}
+
+int group_of_even_rounds(const Shape& shape) {
+    const int p = shape.devices, m = shape.microbatches;
+    if (fills_rounds(p, m))
+        return m / rounds_of(p, m);
+    int less = m, more = m;
+    while (!fills_rounds(p, less))
+        --less;
+    while (!fills_rounds(p, more))
+        ++more;
+    fail(
+        "{} micro-batches on {} devices make {} rounds, which must be equally long; set pipeline.micro_batches to {} "
+        "or {}, or set pipeline.group",
+        m, p, rounds_of(p, m), less, more);
+}
+
+// Megatron: at least p, at most m, and no last group that is shorter than p.
+bool is_group(int group, int devices, int microbatches) {
+    return group >= devices && group <= microbatches &&
+           (microbatches % group == 0 || microbatches % group >= devices);
+}
+
+}  // namespace
+
+int group_size(const Shape& shape, const ScheduleOptions& options) {
+    const int p = shape.devices, m = shape.microbatches, group = options.group;
+    if (group == 0)
+        return group_of_even_rounds(shape);
+    if (is_group(group, p, m))
+        return group;
+    std::string legal;
+    for (int distance = 1; distance <= std::max(group, m) && legal.empty(); ++distance)
+        for (const int near : {group - distance, group + distance})
+            if (is_group(near, p, m))
+                legal += (legal.empty() ? "" : " or ") + std::to_string(near);
+    fail(
+        "a group of {} micro-batches: it must be from {} (devices) to {} (micro-batches) and leave no last group "
+        "shorter than {}; {}",
+        group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
+}
+
+namespace {
+
+int chunks_of(const Shape& shape) { return shape.stages / shape.devices; }
+
+}  // namespace
+
+// Interleaved 1F1B (Narayanan et al., 2021): device d holds stages d, d + p, ...; groups of
+// micro-batches go through one chunk after the other, backwards in the opposite order of chunks.
+Tasks interleaved(const Shape& shape, int device, const ScheduleOptions& options) {
+    const int p = shape.devices, v = chunks_of(shape), group = group_size(shape, options);
+    const std::vector<Turn> turns = turns_in_groups(v, shape.microbatches, group);
+    const auto all = static_cast<int>(turns.size());
+    const int warmup = std::min(2 * (p - 1 - device) + (v - 1) * group, all);
+    Tasks order;
+    const auto forward = [&](int k) {
+        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
+    };
+    for (int k = 0; k < warmup; ++k)
+        forward(k);
+    for (int k = 0; k < all; ++k) {
+        if (warmup + k < all)
+            forward(warmup + k);
+        order.push_back({Op::Backward, (v - 1 - turns[k].chunk) * p + device, turns[k].microbatch});
+    }
+    return order;
+}
+
+// Breadth-first (Lamy-Poirier, 2022; LoopedBFS): every chunk runs all its micro-batches at once. The
+// backwards drain last in, first out, as in PyTorch.
+Tasks breadth_first(const Shape& shape, int device, const ScheduleOptions& options) {
+    const int m = shape.microbatches;
+    const bool fifo = options.drain == ScheduleOptions::Drain::Fifo;
+    Tasks order;
+    for (int stage = device; stage < shape.stages; stage += shape.devices)
+        for (int mb = 0; mb < m; ++mb)
+            order.push_back({Op::Forward, stage, mb});
+    for (int stage = shape.stages - shape.devices + device; stage >= 0; stage -= shape.devices)
+        for (int mb = 0; mb < m; ++mb)
+            order.push_back({Op::Backward, stage, fifo ? mb : m - 1 - mb});
+    return order;
+}
+
+// Evaluation: groups of p micro-batches, so that a device with several stages never waits for a
+// round trip of one of them.
+Tasks forward_only(const Shape& shape, int device, const ScheduleOptions&) {
+    const std::vector<int> stages = shape.stages_of(device);
+    Tasks order;
+    for (const Turn& turn : turns_in_groups(static_cast<int>(stages.size()), shape.microbatches, shape.devices))
+        order.push_back({Op::Forward, stages[turn.chunk], turn.microbatch});
+    return order;
+}
+
+}  // namespace pw

@@ -1,0 +1,37 @@
+// The order rules of the schedules: the compute tasks of one device, in order. They are pure functions
+// of the shape. Rules and their sources: docs/schedules.md.
+#pragma once
+
+#include "schedules/schedule.h"
+
+namespace pw {
+
+using Tasks = std::vector<Task>;
+
+// All forwards and full backwards.
+Tasks naive(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks gpipe(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks one_f_one_b(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks eager_one_f_one_b(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks interleaved(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks breadth_first(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks forward_only(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks double_buffered(const Shape& shape, int device, const ScheduleOptions& options);
+
+// Backward split into I and W.
+Tasks zb_h1(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options);
+Tasks zb_v(const Shape& shape, int device, const ScheduleOptions& options);
+
+// The turns of a device with several stages: groups of micro-batches, in a group chunk after chunk.
+struct Turn {
+    int chunk, microbatch;
+};
+std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group);
+
+// Micro-batches per group. Without options.group PyTorch's rule, with it Megatron's; throws Error
+// (BadInput) with the nearest legal values.
+int group_size(const Shape& shape, const ScheduleOptions& options);
+
+}  // namespace pw

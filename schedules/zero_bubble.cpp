@@ -1,0 +1,167 @@
+// Schedules that split the backward pass: I as soon as its gradient is there, W where it fills a gap.
+#include "schedules/orders.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace pw {
+
+namespace {
+
+// I tasks whose W is still to come, oldest first.
+class Deferred {
+public:
+    explicit Deferred(Tasks& order) : order_(order) {}
+    void input(int stage, int microbatch) {
+        order_.push_back({Op::BackwardInput, stage, microbatch});
+        waiting_.push_back({Op::BackwardWeight, stage, microbatch});
+    }
+    void weight() {
+        if (waiting_.empty())
+            return;
+        order_.push_back(waiting_.front());
+        waiting_.pop_front();
+    }
+    void rest() {
+        while (!waiting_.empty())
+            weight();
+    }
+
+private:
+    Tasks& order_;
+    std::deque<Task> waiting_;
+};
+
+// `warmup` forwards, then `forwards_first` or I first: one of each in turn; from the (delay + 1)-th I
+// on a W follows each I; the remaining W last.
+Tasks alternate_split(const Shape& shape, int stage, int warmup, int delay, bool forward_first) {
+    const int m = shape.microbatches;
+    warmup = std::min(warmup, m);
+    Tasks order;
+    Deferred deferred(order);
+    int next = 0;
+    while (next < warmup)
+        order.push_back({Op::Forward, stage, next++});
+    for (int mb = 0; mb < m; ++mb) {
+        if (next < m && (forward_first || mb > 0))
+            order.push_back({Op::Forward, stage, next++});
+        deferred.input(stage, mb);
+        if (mb >= delay)
+            deferred.weight();
+    }
+    deferred.rest();
+    return order;
+}
+
+}  // namespace
+
+// ZB-H1 (Qi et al., 2023): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
+// 1F1B.
+Tasks zb_h1(const Shape& shape, int device, const ScheduleOptions&) {
+    return alternate_split(shape, shape.only_stage_of(device), shape.devices - 1 - device, device, true);
+}
+
+// ZB-H2 (Qi et al., 2023): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
+// span needs m >= 2p - 1.
+Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions&) {
+    return alternate_split(shape, shape.only_stage_of(device), 2 * (shape.devices - device) - 1, 2 * device, false);
+}
+
+// PyTorch's InterleavedZeroBubble: interleaved with I and W apart and half of its warm-up; W lags d
+// turns behind.
+Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options) {
+    const int p = shape.devices, v = shape.stages / p, group = group_size(shape, options);
+    const std::vector<Turn> turns = turns_in_groups(v, shape.microbatches, group);
+    const auto all = static_cast<int>(turns.size());
+    const int warmup = std::min((p - 1 - device) + (v - 1) * group, all);
+    Tasks order;
+    Deferred deferred(order);
+    const auto forward = [&](int k) {
+        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
+    };
+    for (int k = 0; k < warmup; ++k)
+        forward(k);
+    for (int k = 0; k < all; ++k) {
+        if (warmup + k < all)
+            forward(warmup + k);
+        deferred.input((v - 1 - turns[k].chunk) * p + device, turns[k].microbatch);
+        if (k >= device)
+            deferred.weight();
+    }
+    deferred.rest();
+    return order;
+}
+
+namespace {
+
+// The hand-written order of ZB-V on one device, for as many micro-batches as fill it; those beyond the
+// mini-batch are left out as they come.
+class VOrder {
+public:
+    VOrder(const Shape& shape, int device)
+        : down{device}, up{2 * shape.devices - 1 - device}, microbatches_(shape.microbatches) {}
+
+    struct Leg {
+        int stage;
+        int forwards = 0, inputs = 0, weights = 0;
+    };
+
+    void forward(Leg& leg) { put(Op::Forward, leg.stage, leg.forwards++); }
+    void input(Leg& leg) { put(Op::BackwardInput, leg.stage, leg.inputs++); }
+    void weight(Leg& leg) { put(Op::BackwardWeight, leg.stage, leg.weights++); }
+    void input_and_weight(Leg& leg) {
+        input(leg);
+        weight(leg);
+    }
+    void rest(Leg& leg) {
+        while (leg.weights < leg.inputs)
+            weight(leg);
+    }
+
+    Leg down, up;  // stage d on the way down, 2p - 1 - d on the way up
+    Tasks order;
+
+private:
+    void put(Op op, int stage, int microbatch) {
+        if (microbatch < microbatches_)
+            order.push_back({op, stage, microbatch});
+    }
+    const int microbatches_;
+};
+
+}  // namespace
+
+// ZB-V (Qi et al., 2024), the hand-written order (PyTorch's ZBVZeroBubble): zero bubble of span when F, I
+// and W take the same time.
+Tasks zb_v(const Shape& shape, int device, const ScheduleOptions&) {
+    const int p = shape.devices, filled = std::max(shape.microbatches, 2 * p - 1);
+    VOrder v(shape, device);
+    for (int k = 0; k < 2 * (p - device) - 1; ++k)
+        v.forward(v.down);
+    for (int k = 0; k < device; ++k) {
+        v.forward(v.up);
+        v.forward(v.down);
+    }
+    for (int k = 0; k < p - device; ++k) {
+        v.forward(v.up);
+        v.input_and_weight(v.up);
+    }
+    while (v.up.forwards < v.down.forwards || v.down.forwards < filled) {
+        if (v.down.forwards < filled)
+            v.forward(v.down);
+        v.input_and_weight(v.down);
+        v.forward(v.up);
+        v.input_and_weight(v.up);
+    }
+    for (int k = 0; k < device; ++k) {
+        v.input(v.down);
+        v.input(v.up);
+    }
+    for (int k = 0; k < p - device; ++k)
+        v.input_and_weight(v.down);
+    v.rest(v.up);
+    v.rest(v.down);
+    return v.order;
+}
+
+}  // namespace pw
