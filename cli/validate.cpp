@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "cli/table.h"
 #include "schedules/csv.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
@@ -74,7 +75,10 @@ void validate_config(const ValidateArguments& arguments) {
 }
 
 void validate_plan(const ValidateArguments& arguments) {
-    const Plan plan = read_csv(arguments.path);
+    const CsvPlan read = read_csv(arguments.path);
+    for (const std::string& notice : read.notices)
+        print_note(notice);
+    const Plan& plan = read.plan;
     check(plan);
     if (arguments.json)
         print_json(json_of_plan(plan, "plan"));

@@ -1,235 +1,195 @@
 #include "schedules/csv.h"
 
+#include "schedules/csv_cells.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <set>
+#include <functional>
 #include <sstream>
 
 namespace pw {
 
 namespace {
 
-constexpr std::string_view kForm =
-    "write stage, type and micro-batch, as in 0F3; types: F B I W SEND_F RECV_F SEND_B RECV_B";
-constexpr std::string_view kNoEffect[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD"};
-constexpr std::string_view kOverlap = "OVERLAP_F_B";
-
-struct CellPlace {
-    std::string file;
-    int row, cell;  // from 1
-};
-
-[[noreturn]] void fail_in(const CellPlace& at, const std::string& fact, std::string_view help) {
-    fail("{}\n --> {}:{}, cell {} (device {})\n  help: {}", fact, at.file, at.row, at.cell, at.row - 1, help);
-}
-
-// An action as written, before the dialect is known.
-struct Action {
-    CellPlace at;
-    int stage, microbatch;
-    std::string_view type;
-    bool with_next;
-};
-
-std::string_view trim(std::string_view text) {
-    const auto first = text.find_first_not_of(" \t");
-    return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    for (;;) {
-        const std::size_t end = text.find(separator);
-        parts.push_back(text.substr(0, end));
-        if (end == text.npos)
-            return parts;
-        text.remove_prefix(end + 1);
-    }
-}
-
-// Takes the digits at the front; -1 when there are none.
-int take_number(std::string_view& text, const CellPlace& at, std::string_view cell) {
-    int value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc::result_out_of_range)
-        fail_in(at, fmt::format("'{}': the number is too large", cell), kForm);
-    if (error != std::errc() || text.front() == '-')
-        return -1;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    return value;
-}
-
-bool is_type(std::string_view type) {
-    const std::optional<Op> op = op_from(type);
-    return type == "BW" || (op && has_csv_cell(*op));
-}
-
-void parse_action(std::string_view cell, const CellPlace& at, bool with_next, std::vector<Action>& actions) {
-    std::string_view rest = cell;
-    const int stage = take_number(rest, at, cell);
-    if (stage < 0)
-        fail_in(at, fmt::format("'{}' does not start with a stage", cell), kForm);
-    const std::string_view type = rest.substr(0, rest.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_"));
-    rest.remove_prefix(type.size());
-    const bool no_effect = std::find(std::begin(kNoEffect), std::end(kNoEffect), type) != std::end(kNoEffect);
-    if (!no_effect && !is_type(type))
-        fail_in(at, fmt::format("'{}': unknown type '{}'", cell, type), kForm);
-    const int microbatch = take_number(rest, at, cell);
-    if (!rest.empty())
-        fail_in(at, fmt::format("'{}': '{}' is left over", cell, rest), kForm);
-    if (no_effect && microbatch >= 0)
-        fail_in(at, fmt::format("'{}': {} has no micro-batch", cell, type), fmt::format("write {}{}", stage, type));
-    if (!no_effect && microbatch < 0)
-        fail_in(at, fmt::format("'{}' has no micro-batch", cell), kForm);
-    if (!no_effect)
-        actions.push_back({at, stage, microbatch, type, with_next});
-}
-
-// "(0F4;1B0)OVERLAP_F_B": all but the last run overlapped with the next.
-void parse_compound(std::string_view cell, const CellPlace& at, std::vector<Action>& actions) {
-    const std::size_t close = cell.find(')');
-    if (close == cell.npos || cell.substr(close + 1) != kOverlap)
-        fail_in(at, fmt::format("'{}' is no overlapped pair", cell), "write (0F4;1B0)OVERLAP_F_B");
-    const std::vector<std::string_view> parts = split(cell.substr(1, close - 1), ';');
-    for (std::size_t k = 0; k < parts.size(); ++k)
-        parse_action(trim(parts[k]), at, k + 1 < parts.size(), actions);
-}
-
-std::vector<Action> parse_row(std::string_view row, const std::string& file, int number) {
-    std::vector<Action> actions;
-    CellPlace at{file, number, 0};
-    for (std::string_view cell : split(row, ',')) {
-        ++at.cell;
-        cell = trim(cell);
-        if (!cell.empty() && cell.front() == '(')
-            parse_compound(cell, at, actions);
-        else if (!cell.empty())
-            parse_action(cell, at, false, actions);
-    }
-    return actions;
-}
-
-bool is_legacy(const std::vector<std::vector<Action>>& rows) {
-    std::set<std::pair<int, int>> backward, weight;
-    for (const auto& row : rows)
-        for (const Action& action : row) {
-            if (action.type == "BW")
-                return true;
-            if (action.type == "B")
-                backward.insert({action.stage, action.microbatch});
-            if (action.type == "W")
-                weight.insert({action.stage, action.microbatch});
-        }
-    return std::any_of(backward.begin(), backward.end(), [&](const auto& pair) { return weight.contains(pair); });
-}
-
-Op op_of(std::string_view type, bool legacy) {
-    if (legacy && type == "B")
-        return Op::BackwardInput;
-    return type == "BW" ? Op::Backward : *op_from(type);
-}
-
 // The format leaves the other end of a transfer to the chain of stages.
-int peer_of(Op op, const Action& action, int stages) {
+int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
     const bool later = op == Op::SendForward || op == Op::RecvBackward;
-    const int peer = action.stage + (later ? 1 : -1);
+    const int peer = cell.stage + (later ? 1 : -1);
     if (peer < 0 || peer >= stages)
-        fail_in(action.at,
-                fmt::format("stage {} of {} has no stage {} it", action.stage, stages, later ? "after" : "before"),
-                fmt::format("remove {}{}{}", action.stage, action.type, action.microbatch));
+        fail_in(cell.at,
+                fmt::format("stage {} of {} has no stage {} it", cell.stage, stages, later ? "after" : "before"),
+                fmt::format("remove {}", cell.text));
     return peer;
 }
 
 // Stages and micro-batches count from 0 without gaps, so neither number can exceed the number of cells.
-void set_counts(Shape& shape, const std::vector<std::vector<Action>>& rows) {
+void set_counts(Shape& shape, const CsvFile& file) {
     std::size_t cells = 0;
-    for (const auto& row : rows)
-        cells += row.size();
-    for (const auto& row : rows)
-        for (const Action& action : row) {
-            const auto largest = static_cast<std::size_t>(std::max(action.stage, action.microbatch));
+    for (const auto& row : file.rows)
+        cells += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), std::not_fn(is_sharding)));
+    for (const auto& row : file.rows)
+        for (const CsvCell& cell : row) {
+            const auto largest = static_cast<std::size_t>(std::max(cell.stage, cell.microbatch));
             if (largest >= cells)
-                fail_in(action.at, fmt::format("number {} in a plan of {} tasks", largest, cells),
+                fail_in(cell.at, fmt::format("number {} in a plan of {} tasks", largest, cells),
                         "stages and micro-batches count from 0 without gaps");
-            shape.stages = std::max(shape.stages, action.stage + 1);
-            shape.microbatches = std::max(shape.microbatches, action.microbatch + 1);
+            shape.stages = std::max(shape.stages, cell.stage + 1);
+            shape.microbatches = std::max(shape.microbatches, cell.microbatch + 1);
         }
 }
 
-void place_stages(Shape& shape, const std::vector<std::vector<Task>>& order, const std::string& file) {
-    shape.placement.resize(static_cast<std::size_t>(shape.stages));
-    for (std::size_t device = 0; device < order.size(); ++device)
-        for (const Task& task : order[device])
-            if (task.op == Op::Forward) {
-                std::vector<int>& holders = shape.placement[static_cast<std::size_t>(task.stage)];
-                if (holders.empty() || holders.back() != static_cast<int>(device))
-                    holders.push_back(static_cast<int>(device));
-            }
-    for (int stage = 0; stage < shape.stages; ++stage)
-        if (shape.placement[static_cast<std::size_t>(stage)].empty())
-            fail(
-                "stage {} has no F on any row\n --> {}\n  help: stages count from 0 without gaps; every micro-batch "
-                "needs an F on every stage",
-                stage, file);
+// What a row has said of a stage's gradients so far. A file is one mini-batch: one sum ends it.
+struct Gradients {
+    int newest = -1;  // micro-batch
+    const CsvCell* sum = nullptr;
+};
+
+// The micro-batch of a REDUCE_GRAD: the last one whose gradient it sums.
+int summed_by(const CsvCell& cell, Gradients& gradients) {
+    if (gradients.sum)
+        fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(gradients.sum->at)),
+                "remove one of them");
+    if (gradients.newest < 0)
+        fail_in(cell.at, fmt::format("{} has no gradient of stage {} before it in its row", cell.text, cell.stage),
+                "put it behind the stage's last B or W, or remove it");
+    gradients.sum = &cell;
+    return gradients.newest;
 }
 
-std::vector<std::vector<Action>> parse_rows(std::string_view text, const std::string& file) {
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
-        text.remove_suffix(1);
-    std::vector<std::vector<Action>> rows;
-    for (std::string_view line : split(text, '\n')) {
-        if (!line.empty() && line.back() == '\r')
-            line.remove_suffix(1);
-        const int number = static_cast<int>(rows.size()) + 1;
-        rows.push_back(parse_row(line, file, number));
-        if (rows.back().empty())
-            fail("row {} has no task\n --> {}:{}\n  help: one row per device, each with at least one stage", number,
-                 file, number);
+void note_gradient(const CsvCell& cell, Gradients& gradients) {
+    if (gradients.sum)
+        fail_in(gradients.sum->at,
+                fmt::format("{} comes before {} at {}", gradients.sum->text, cell.text, print(cell.at)),
+                "put it behind the stage's last B or W: a file is one mini-batch");
+    gradients.newest = std::max(gradients.newest, cell.microbatch);
+}
+
+// A row's tasks, and in `read.cells` where they stand.
+std::vector<Task> tasks_of(const std::vector<CsvCell>& row, CsvDialect dialect, CsvPlan& read) {
+    std::vector<Task> order;
+    std::map<int, Gradients> gradients_of;  // by stage
+    for (const CsvCell& cell : row) {
+        if (is_sharding(cell))
+            continue;
+        const Op op = op_of(cell, dialect);
+        Task task{op, cell.stage, cell.microbatch, 0, peer_of(op, cell, read.plan.shape.stages), cell.with_next};
+        if (op == Op::SumGradients)
+            task.microbatch = summed_by(cell, gradients_of[cell.stage]);
+        const auto [first, fresh] = read.cells.try_emplace(task, cell.at);
+        if (!fresh)
+            fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(first->second)),
+                    "remove one of them");
+        if (op == Op::Backward || op == Op::BackwardWeight)
+            note_gradient(cell, gradients_of[cell.stage]);
+        order.push_back(task);
     }
-    return rows;
+    return order;
+}
+
+// For a plan whose every F(stage, micro-batch) is there.
+void place_stages(Plan& plan) {
+    plan.shape.placement.resize(static_cast<std::size_t>(plan.shape.stages));
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        for (const Task& task : plan.order[device]) {
+            std::vector<int>& holders = plan.shape.placement[static_cast<std::size_t>(task.stage)];
+            if (task.op == Op::Forward && (holders.empty() || holders.back() != static_cast<int>(device)))
+                holders.push_back(static_cast<int>(device));
+        }
+}
+
+bool has_transfers(const Plan& plan) {
+    for (const auto& order : plan.order)
+        for (const Task& task : order)
+            if (is_transfer(task.op))
+                return true;
+    return false;
+}
+
+// UNSHARD and RESHARD say nothing here, but they must speak of a stage of their row.
+std::vector<std::string> notices_of(const CsvFile& file, const std::string& name) {
+    int unshards = 0, reshards = 0;
+    for (const auto& row : file.rows)
+        for (const CsvCell& cell : row) {
+            if (!is_sharding(cell))
+                continue;
+            ++(cell.type == "UNSHARD" ? unshards : reshards);
+            const auto runs = [&](const CsvCell& other) { return !is_sharding(other) && other.stage == cell.stage; };
+            if (std::none_of(row.begin(), row.end(), runs))
+                fail_in(cell.at, fmt::format("{}: no task of stage {} is in this row", cell.text, cell.stage),
+                        fmt::format("remove {}", cell.text));
+        }
+    if (unshards + reshards == 0)
+        return {};
+    return {fmt::format("{}: {} UNSHARD and {} RESHARD left out: parameters are never sharded here", name, unshards,
+                        reshards)};
+}
+
+void refuse_what_has_no_cell(const Task& task) {
+    if (is_transfer(task.op) && std::abs(task.peer - task.stage) != 1)
+        fail(
+            "{}: PyTorch's format has no transfers between stages that are not neighbours\n  help: use "
+            "--format csv, which leaves transfers out, or --format text",
+            print(task));
+    if (task.slice != 0)
+        fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
+}
+
+// Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
+std::string print_row(const std::vector<Task>& order, bool transfers) {
+    std::vector<std::string> cells, pair, after;
+    for (const Task& task : order) {
+        if (!has_csv_cell(task.op) || (is_transfer(task.op) && !transfers))
+            continue;
+        refuse_what_has_no_cell(task);
+        const std::string cell = csv_cell(task, CsvDialect::Current);
+        if (!pair.empty() && !is_compute(task.op))
+            (is_recv(task.op) ? cells : after).push_back(cell);
+        else if (task.with_next || !pair.empty())
+            pair.push_back(cell);
+        else
+            cells.push_back(cell);
+        if (!pair.empty() && is_compute(task.op) && !task.with_next) {
+            cells.push_back(fmt::format("({})OVERLAP_F_B", fmt::join(pair, ";")));
+            cells.insert(cells.end(), after.begin(), after.end());
+            pair.clear();
+            after.clear();
+        }
+    }
+    cells.insert(cells.end(), pair.begin(), pair.end());  // of a row that ends inside a pair
+    return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
 }  // namespace
 
-Plan parse_csv(const std::string& text, const std::string& name) {
-    const std::vector<std::vector<Action>> rows = parse_rows(text, name);
-    Plan plan;
+std::string print(const CellPlace& place) { return fmt::format("{}:{}, cell {}", place.file, place.row, place.cell); }
+
+CsvPlan parse_csv(const std::string& text, const std::string& name) {
+    const CsvFile file = parse_cells(text, name);
+    CsvPlan read;
+    Plan& plan = read.plan;
     plan.schedule = std::filesystem::path(name).filename().string();
-    plan.shape.devices = static_cast<int>(rows.size());
-    set_counts(plan.shape, rows);
-    const bool legacy = is_legacy(rows);
-    std::map<Task, CellPlace> seen;
-    bool transfers = false;
-    for (const auto& row : rows) {
-        plan.order.emplace_back();
-        for (const Action& action : row) {
-            const Op op = op_of(action.type, legacy);
-            const Task task{
-                op, action.stage, action.microbatch, 0, peer_of(op, action, plan.shape.stages), action.with_next};
-            const auto [first, fresh] = seen.try_emplace(task, action.at);
-            if (!fresh)
-                fail_in(action.at, fmt::format("{} is there twice", print(task)),
-                        fmt::format("remove it here or in row {}, cell {}", first->second.row, first->second.cell));
-            plan.order.back().push_back(task);
-            transfers = transfers || is_transfer(op);
-        }
-    }
-    place_stages(plan.shape, plan.order, name);
+    plan.shape.devices = static_cast<int>(file.rows.size());
+    set_counts(plan.shape, file);
+    for (const auto& row : file.rows)
+        plan.order.push_back(tasks_of(row, file.dialect, read));
+    read.notices = notices_of(file, name);
+    check_cells(read, file.dialect);
+    place_stages(plan);
+    check_rows(read, file.dialect);
+    const bool complete = has_transfers(plan);
     add_updates(plan);
-    if (!transfers)
+    if (!complete)
         add_transfers(plan);
-    return plan;
+    return read;
 }
 
-Plan read_csv(const std::string& path) {
+CsvPlan read_csv(const std::string& path) {
     std::ifstream file(path);
     std::ostringstream text;
     if (!file || !(text << file.rdbuf()))
@@ -239,30 +199,8 @@ Plan read_csv(const std::string& path) {
 
 std::string print_csv(const Plan& plan, bool transfers) {
     std::string text;
-    for (const std::vector<Task>& order : plan.order) {
-        std::string row;
-        bool open = false;  // inside an overlapped pair
-        for (const Task& task : order) {
-            if (!has_csv_cell(task.op) || (is_transfer(task.op) && !transfers))
-                continue;
-            if (is_transfer(task.op) && std::abs(task.peer - task.stage) != 1)
-                fail(
-                    "{}: PyTorch's format has no transfers between stages that are not neighbours\n  help: use "
-                    "--format csv, which leaves transfers out, or --format text",
-                    print(task));
-            if (task.slice != 0)
-                fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
-            if (!row.empty())
-                row += open ? ';' : ',';
-            if (task.with_next && !open)
-                row += '(';
-            row += fmt::format("{}{}{}", task.stage, letters_of(task.op), task.microbatch);
-            if (open && !task.with_next)
-                row += fmt::format("){}", kOverlap);
-            open = task.with_next;
-        }
-        text += row + '\n';
-    }
+    for (const std::vector<Task>& order : plan.order)
+        text += print_row(order, transfers);
     return text;
 }
 

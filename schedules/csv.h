@@ -1,25 +1,44 @@
-// Plans as PyTorch's schedule CSV: one row per device, cells such as 0F0, 1B2, 0SEND_F3, (0F4;1B0)OVERLAP_F_B.
+// Plans as PyTorch's schedule CSV: one row per device, cells such as 0F0, 1B2, 0SEND_F3, 1REDUCE_GRAD,
+// (0F4;1B0)OVERLAP_F_B.
 #pragma once
 
 #include "schedules/plan.h"
 
+#include <map>
 #include <string>
+#include <vector>
 
 namespace pw {
 
-// Whether the format has a cell for such a task: U, S and R have none.
-constexpr bool has_csv_cell(Op op) { return op <= Op::BackwardWeight || is_transfer(op); }
+// Whether the format has a cell for such a task: U and R have none.
+constexpr bool has_csv_cell(Op op) { return op <= Op::BackwardWeight || op == Op::SumGradients || is_transfer(op); }
 
-// compute_only, or with `transfers` compute_comms. Tasks without a cell are left out. Throws Error
-// (BadInput) for what the format cannot say: transfers to a stage that is no neighbour, slices.
+// compute_only, or with `transfers` compute_comms. Tasks without a cell are left out; S is REDUCE_GRAD.
+// Throws Error (BadInput) for what the format cannot say: transfers to a stage that is no neighbour,
+// slices.
 std::string print_csv(const Plan& plan, bool transfers);
 
+struct CellPlace {
+    std::string file;
+    int row = 0, cell = 0;  // from 1
+};
+
+std::string print(const CellPlace& place);  // "plan.csv:2, cell 7"
+
+struct CsvPlan {
+    Plan plan;
+    std::map<Task, CellPlace> cells;   // of the tasks that the file has: not of added transfers and updates
+    std::vector<std::string> notices;  // what was left out; each one line
+};
+
 // Both formats: transfers are taken from the file when it has any and added otherwise; updates are
-// added. Blank cells are idle slots; UNSHARD, RESHARD and REDUCE_GRAD move sharded parameters, which
-// do not exist here, and are skipped. PyTorch 2.5 wrote B for I and BW for B: recognised by a BW, or
-// by B and W of one micro-batch. Throws Error (BadInput) naming file, row and cell; the plan is
-// not checked yet (schedules/passes.h).
-Plan read_csv(const std::string& path);
-Plan parse_csv(const std::string& text, const std::string& name);
+// added. Blank cells are idle slots. REDUCE_GRAD is S; UNSHARD and RESHARD are left out, with a notice.
+// Older forms are recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W
+// of one micro-batch in a file without I. A file without any backward pass is a plan of forwards.
+// Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are
+// paired, and no row contradicts itself; whether rows wait for each other is check's to say
+// (schedules/passes.h).
+CsvPlan read_csv(const std::string& path);
+CsvPlan parse_csv(const std::string& text, const std::string& name);
 
 }  // namespace pw

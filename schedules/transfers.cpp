@@ -18,27 +18,40 @@ bool has_update(const std::vector<Task>& order, int stage) {
                        [&](const Task& task) { return task.stage == stage && task.op == Op::Update; });
 }
 
+// Nothing stands inside an overlapped pair, and what a task makes is sent before anything else runs.
+int end_of_step(const std::vector<Task>& order, int position) {
+    const int last = static_cast<int>(order.size()) - 1;
+    while (position < last && (order[position].with_next || is_send(order[position + 1].op)))
+        ++position;
+    return position;
+}
+
 }  // namespace
 
 void add_updates(Plan& plan) {
     const int per_update = plan.shape.per_update == 0 ? plan.shape.microbatches : plan.shape.per_update;
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        // [stage, mini-batch] -> position of its last B or W here, and its last micro-batch.
-        std::map<std::pair<int, int>, std::pair<int, int>> last;
+        struct Last {
+            int position = 0, microbatch = 0;
+            bool summed = false;
+        };
+        std::map<std::pair<int, int>, Last> last;  // [stage, mini-batch] -> its last B or W here, or its S
         for (int position = 0; position < static_cast<int>(order.size()); ++position) {
             const Task& task = order[position];
-            if (!makes_gradient(task.op) || has_update(order, task.stage))
+            const bool sums = task.op == Op::SumGradients;
+            if (!(makes_gradient(task.op) || sums) || has_update(order, task.stage))
                 continue;
-            auto& [at, newest] = last[{task.stage, task.microbatch / per_update}];
-            at = position;
+            auto& [at, newest, summed] = last[{task.stage, task.microbatch / per_update}];
+            at = sums ? position : end_of_step(order, position);
             newest = std::max(newest, task.microbatch);
+            summed |= sums;
         }
         std::multimap<int, Task> after;  // position -> what follows it
         for (const auto& [key, value] : last) {
-            if (plan.shape.devices_of(key.first).size() > 1)
-                after.insert({value.first, {Op::SumGradients, key.first, value.second}});
-            after.insert({value.first, {Op::Update, key.first, value.second}});
+            if (plan.shape.devices_of(key.first).size() > 1 && !value.summed)
+                after.insert({value.position, {Op::SumGradients, key.first, value.microbatch}});
+            after.insert({value.position, {Op::Update, key.first, value.microbatch}});
         }
         std::vector<Task> longer;
         for (int position = 0; position < static_cast<int>(order.size()); ++position) {
