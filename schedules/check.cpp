@@ -39,12 +39,6 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
         }
 }
 
-Task other_end(const Task& transfer) {
-    constexpr Op kOther[] = {Op::RecvForward, Op::SendForward, Op::RecvBackward, Op::SendBackward};
-    const int which = static_cast<int>(transfer.op) - static_cast<int>(Op::SendForward);
-    return {kOther[which], transfer.peer, transfer.microbatch, transfer.slice, transfer.stage};
-}
-
 void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
@@ -52,15 +46,17 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
             continue;
         const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
         const std::vector<int> peers = downstream ? plan.shape.after(task.stage) : plan.shape.before(task.stage);
-        const auto where = fmt::format("plan '{}': {}: {}", plan.schedule,
-                                       place(graph.device_of(node), graph.position_of(node)), print(task));
+        const auto where = [&] {
+            return fmt::format("plan '{}': {}: {}", plan.schedule,
+                               place(graph.device_of(node), graph.position_of(node)), print(task));
+        };
         if (std::find(peers.begin(), peers.end(), task.peer) == peers.end())
-            fail("{}: no tensor flows between stages {} and {}", where, task.stage, task.peer);
+            fail("{}: no tensor flows between stages {} and {}", where(), task.stage, task.peer);
         const int other = graph.find(other_end(task));
         if (other < 0)
-            fail("{} has no {} at the other end", where, print(other_end(task)));
+            fail("{} has no {} at the other end", where(), print(other_end(task)));
         if (graph.device_of(other) == graph.device_of(node))
-            fail("{}: both stages are on device {}", where, graph.device_of(node));
+            fail("{}: both stages are on device {}", where(), graph.device_of(node));
     }
 }
 

@@ -169,7 +169,7 @@ std::string print_row(const std::vector<Task>& order, bool transfers) {
 
 std::string print(const CellPlace& place) { return fmt::format("{}:{}, cell {}", place.file, place.row, place.cell); }
 
-CsvPlan parse_csv(const std::string& text, const std::string& name) {
+CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode) {
     const CsvFile file = parse_cells(text, name);
     CsvPlan read;
     Plan& plan = read.plan;
@@ -185,16 +185,23 @@ CsvPlan parse_csv(const std::string& text, const std::string& name) {
     const bool complete = has_transfers(plan);
     add_updates(plan);
     if (!complete)
-        add_transfers(plan);
+        add_transfers(plan, mode);
     return read;
 }
 
-CsvPlan read_csv(const std::string& path) {
+CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
     std::ifstream file(path);
     std::ostringstream text;
     if (!file || !(text << file.rdbuf()))
         fail("cannot read plan '{}'\n  help: write one with: pipewright plan CONFIG --format csv -o PLAN.csv", path);
-    return parse_csv(text.str(), path);
+    return parse_csv(text.str(), path, mode);
+}
+
+void prove(const CsvPlan& read, const TransferMode& mode) {
+    check(read.plan, mode, [&](int device, int position) {
+        const auto found = read.cells.find(read.plan.order[device][position]);
+        return found == read.cells.end() ? fmt::format("device {} step {}", device, position) : print(found->second);
+    });
 }
 
 std::string print_csv(const Plan& plan, bool transfers) {

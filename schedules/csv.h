@@ -2,6 +2,7 @@
 // (0F4;1B0)OVERLAP_F_B.
 #pragma once
 
+#include "schedules/lanes.h"
 #include "schedules/plan.h"
 
 #include <map>
@@ -31,14 +32,17 @@ struct CsvPlan {
     std::vector<std::string> notices;  // what was left out; each one line
 };
 
-// Both formats: transfers are taken from the file when it has any and added otherwise; updates are
-// added. Blank cells are idle slots. REDUCE_GRAD is S; UNSHARD and RESHARD are left out, with a notice.
+// Both formats: transfers are taken from the file when it has any and added for `mode` otherwise;
+// updates are added. Blank cells are idle slots. REDUCE_GRAD is S; UNSHARD and RESHARD are left out, with a notice.
 // Older forms are recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W
 // of one micro-batch in a file without I. A file without any backward pass is a plan of forwards.
 // Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are
 // paired, and no row contradicts itself; whether rows wait for each other is check's to say
 // (schedules/passes.h).
-CsvPlan read_csv(const std::string& path);
-CsvPlan parse_csv(const std::string& text, const std::string& name);
+CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
+CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
+
+// check() (schedules/passes.h) that names cells.
+void prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

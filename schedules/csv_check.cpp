@@ -9,12 +9,6 @@ namespace pw {
 
 namespace {
 
-Task other_end(const Task& transfer) {
-    constexpr Op kOther[] = {Op::RecvForward, Op::SendForward, Op::RecvBackward, Op::SendBackward};
-    const int which = static_cast<int>(transfer.op) - static_cast<int>(Op::SendForward);
-    return {kOther[which], transfer.peer, transfer.microbatch, transfer.slice, transfer.stage};
-}
-
 class CellCheck {
 public:
     CellCheck(const CsvPlan& read, CsvDialect dialect) : read_(read), dialect_(dialect) {

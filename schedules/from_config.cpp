@@ -59,16 +59,17 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
 }
 
 Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
-    (void)notices;
-    Plan plan = read_csv(config.pipeline.schedule);
+    TransferMode mode = mode_of(config.transfer);
+    CsvPlan csv = read_csv(config.pipeline.schedule, mode);
+    if (notices != nullptr)
+        notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
     if (!std::all_of(edges.begin(), edges.end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
                        "cut where one stage feeds only the next");
-    TransferMode mode = mode_of(config.transfer);
     mode.protocol = TransferMode::Protocol::Rendezvous;
-    check(plan, mode);
-    return plan;
+    prove(csv, mode);
+    return std::move(csv.plan);
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ TransferMode mode_of(const TransferConfig& transfer) {
 PlanDefaults defaults_of(const std::string& schedule) {
     PlanDefaults defaults;
     if (is_file(schedule)) {
-        const Shape shape = read_csv(schedule).shape;
+        const Shape shape = read_csv(schedule).plan.shape;
         defaults.stages = shape.stages;
         defaults.devices = shape.devices;
         defaults.micro_batches = shape.microbatches;

@@ -26,4 +26,10 @@ std::string print(const Task& task) {
     return text;
 }
 
+Task other_end(const Task& transfer) {
+    constexpr Op kOther[] = {Op::RecvForward, Op::SendForward, Op::RecvBackward, Op::SendBackward};
+    const int which = static_cast<int>(transfer.op) - static_cast<int>(Op::SendForward);
+    return {kOther[which], transfer.peer, transfer.microbatch, transfer.slice, transfer.stage};
+}
+
 }  // namespace pw

@@ -44,6 +44,9 @@ std::optional<Op> op_from(std::string_view letters);
 // "3F7": stage 3, forward, micro-batch 7. Transfers name the other end: "3SEND_F7>4", "4RECV_F7<3".
 std::string print(const Task& task);
 
+// The transfer at the other end of a SEND or RECV.
+Task other_end(const Task& transfer);
+
 constexpr bool is_transfer(Op op) { return op >= Op::SendForward; }
 constexpr bool is_send(Op op) { return op == Op::SendForward || op == Op::SendBackward; }
 constexpr bool is_recv(Op op) { return op == Op::RecvForward || op == Op::RecvBackward; }

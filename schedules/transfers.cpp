@@ -113,11 +113,6 @@ private:
     PlanGraph graph_;
 };
 
-Task receipt_of(const Task& send) {
-    return {send.op == Op::SendForward ? Op::RecvForward : Op::RecvBackward, send.peer, send.microbatch, send.slice,
-            send.stage};
-}
-
 // Both ends of an edge list its transfers in the order in which the sender makes the tensors: a
 // receiver that wants a later one first posts the earlier ones before it.
 void receive_before_use(Plan& plan) {
@@ -128,7 +123,7 @@ void receive_before_use(Plan& plan) {
         for (const Task& task : plan.order[device]) {
             with_sends[device].push_back(task);
             for (const Task& send : rule.sends_after(task, device)) {
-                coming[rule.lane_of_send(send, device)].push_back(receipt_of(send));
+                coming[rule.lane_of_send(send, device)].push_back(other_end(send));
                 with_sends[device].push_back(send);
             }
         }
@@ -180,7 +175,7 @@ bool receive_as_sent(Plan& plan) {
             order[device].push_back(task);
             for (const Task& send : rule.sends_after(task, device)) {
                 order[device].push_back(send);
-                order[rule.lane_of_send(send, device).to].push_back(receipt_of(send));
+                order[rule.lane_of_send(send, device).to].push_back(other_end(send));
             }
         }
         if (left == before)
