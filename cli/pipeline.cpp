@@ -1,5 +1,6 @@
 #include "cli/pipeline.h"
 
+#include "cli/table.h"
 #include "schedules/buffers.h"
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
@@ -21,6 +22,14 @@ void add_speeds(Costs& costs, const Config& config) {
         costs.speed.push_back(device.speed);
 }
 
+Plan plan_of(const Config& config, const std::vector<Edge>& edges) {
+    std::vector<std::string> notices;
+    Plan plan = make_plan(config, edges, config.training.steps, &notices);
+    for (const std::string& notice : notices)
+        print_note(notice);
+    return plan;
+}
+
 Link link_of(const Pipeline& pipeline) {
     const ClusterConfig& cluster = pipeline.config.cluster;
     if (cluster.link_given || !pipeline.measured)
@@ -34,7 +43,7 @@ Pipeline uniform_pipeline(Config config) {
     pipeline.costs = uniform_costs(pipeline.config);
     add_speeds(pipeline.costs, pipeline.config);
     pipeline.costs.link = {pipeline.config.cluster.link_latency, pipeline.config.cluster.link_bandwidth};
-    pipeline.plan = make_plan(pipeline.config, {}, pipeline.config.training.steps, &pipeline.notices);
+    pipeline.plan = plan_of(pipeline.config, {});
     return pipeline;
 }
 
@@ -47,7 +56,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
         edges.push_back({boundary.from, boundary.to});
-    pipeline.plan = make_plan(pipeline.config, edges, pipeline.config.training.steps, &pipeline.notices);
+    pipeline.plan = plan_of(pipeline.config, edges);
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
                               splits_backward(pipeline.plan));
     add_speeds(pipeline.costs, pipeline.config);

@@ -20,7 +20,6 @@ struct Pipeline {
     StageSplit split;
     Costs costs;
     Plan plan;  // of one step, or of all steps when asynchronous
-    std::vector<std::string> notices;  // of the reader of a plan
 };
 
 Pipeline pipeline_of(Config config);

@@ -58,7 +58,6 @@ void print_ok_memory(const Report& report) {
 
 void validate_config(const ValidateArguments& arguments) {
     const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set, defaults_of));
-    check(pipeline.plan);
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");
@@ -74,16 +73,66 @@ void validate_config(const ValidateArguments& arguments) {
         fail_with(ExitCode::Infeasible, "{}: the plan needs more memory than its devices have", arguments.path);
 }
 
+using Communicator = TransferMode::Communicator;
+using Protocol = TransferMode::Protocol;
+
+std::vector<TransferMode> lane_modes() {
+    std::vector<TransferMode> modes;
+    for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
+        for (const bool early : {true, false})
+            modes.push_back({communicator, early, Protocol::Eager, true});
+    return modes;
+}
+
+// Deadlock or not under each protocol. The transfers of a file are as they are; those of a file without
+// any are added for the mode.
+std::vector<std::string> verdicts(const std::string& path, TransferMode mode) {
+    const CsvPlan read = read_csv(path, mode);
+    const PlanGraph graph(read.plan);
+    std::vector<std::string> verdicts;
+    for (const auto protocol : {Protocol::Eager, Protocol::OneSlot, Protocol::Rendezvous}) {
+        mode.protocol = protocol;
+        verdicts.emplace_back(deadlock_of(read.plan, graph, mode).empty() ? "free" : "deadlock");
+    }
+    return verdicts;
+}
+
 void validate_plan(const ValidateArguments& arguments) {
     const CsvPlan read = read_csv(arguments.path);
     for (const std::string& notice : read.notices)
         print_note(notice);
-    const Plan& plan = read.plan;
-    check(plan);
-    if (arguments.json)
-        print_json(json_of_plan(plan, "plan"));
-    else
-        print_ok_plan(plan);
+    prove(read, {});  // the rest of the proof; deadlocks are told for every mode
+    Table table({"lanes", "receive", "unbounded", "one slot", "rendezvous"}, true);
+    Json modes = Json::array();
+    for (const TransferMode& mode : lane_modes()) {
+        constexpr const char* kCommunicators[] = {"edge", "direction", "one"};
+        const std::string communicator = kCommunicators[static_cast<int>(mode.communicator)];
+        const std::string receive = mode.early_receive ? "early" : "deferred";
+        const std::vector<std::string> found = verdicts(arguments.path, mode);
+        table.add({communicator, receive, found[0], found[1], found[2]});
+        modes.push_back({{"communicator", communicator},
+                         {"receive", receive},
+                         {"eager", found[0]},
+                         {"one_slot", found[1]},
+                         {"rendezvous", found[2]}});
+    }
+    TransferMode strictest;
+    strictest.protocol = Protocol::Rendezvous;
+    try {
+        prove(read, strictest);
+    } catch (const Error&) {
+        if (!arguments.json)
+            fmt::print("{}", table.print());
+        throw;
+    }
+    if (arguments.json) {
+        Json json = json_of_plan(read.plan, "plan");
+        json["modes"] = std::move(modes);
+        print_json(json);
+    } else {
+        print_ok_plan(read.plan);
+        fmt::print("\n{}", table.print());
+    }
 }
 
 void validate_trace(const ValidateArguments& arguments) {

@@ -2,6 +2,8 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace pw {
 
@@ -37,6 +39,37 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
                      print({!input && !weight ? Op::Backward : (input ? Op::BackwardWeight : Op::BackwardInput), stage,
                             mb}));
         }
+}
+
+// Every holder updates a stage once per mini-batch, after its last gradient of it.
+void check_updates(const Plan& plan, const PlaceName& place) {
+    const int per_update = plan.shape.per_update == 0 ? plan.shape.microbatches : plan.shape.per_update;
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        std::map<std::pair<int, int>, int> newest;      // [stage, mini-batch] -> last micro-batch with gradients here
+        std::map<std::pair<int, int>, int> updated_at;  // [stage, mini-batch] -> step
+        const std::vector<Task>& order = plan.order[device];
+        for (int step = 0; step < static_cast<int>(order.size()); ++step) {
+            const Task& task = order[step];
+            const std::pair key{task.stage, task.microbatch / per_update};
+            if (task.op == Op::Update) {
+                updated_at[key] = step;
+            } else if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
+                newest[key] = std::max(newest[key], task.microbatch);
+                if (const auto early = updated_at.find(key); early != updated_at.end())
+                    fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule,
+                         place(device, early->second), print(order[early->second]), print(task));
+            }
+        }
+        for (const auto& [key, microbatch] : newest) {
+            const Task wanted{Op::Update, key.first, microbatch};
+            const auto found = updated_at.find(key);
+            if (found == updated_at.end())
+                fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
+            if (order[found->second] != wanted)
+                fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, found->second),
+                     print(order[found->second]), print(wanted));
+        }
+    }
 }
 
 void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
@@ -98,6 +131,7 @@ void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
     check_complete(plan, graph);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
+    check_updates(plan, place);
     check_deadlock(plan, graph, mode, place);
 }
 

@@ -108,11 +108,11 @@ int Lanes::hoist(int recv) {
     Lane& lane = lanes_[lane_of_[recv]];
     const auto head = lane.nodes.begin() + static_cast<std::ptrdiff_t>(lane.head);
     const auto at = std::find(head, lane.nodes.end(), recv);
-    if (at == head)
-        return -1;
     const int before = *head;
+    if (before == recv && state_[recv].posted)
+        return -1;
     std::rotate(head, at, at + 1);
-    state_[before].active = false;  // it may wait behind this one again
+    state_[before].active = false;  // it waits behind this one again
     post(recv);
     return before;
 }

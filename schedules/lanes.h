@@ -43,7 +43,8 @@ public:
     // The link is free again after this SEND; its message has reached the other end.
     void leave(int send);
     void arrive(int recv);
-    // Moves a RECV to the head of its lane, before the transfer returned; -1: it is there already.
+    // Posts a RECV ahead of its turn, at the head of its lane: before the transfer returned, itself when it
+    // headed the lane already; -1: it was posted there.
     int hoist(int recv);
 
     // What the calls above have set off; the caller takes and clears them.

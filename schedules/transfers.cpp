@@ -196,7 +196,8 @@ std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reache
 }
 
 // Walks the plan under rendezvous. Where it is stuck, a SEND that heads its lane finds its RECV behind
-// another transfer: that RECV goes first. Its message is ready, so nothing waits longer for it.
+// another transfer, or not yet reached: that RECV goes first. Its message is ready, so nothing waits
+// longer for it.
 void hoist_receives(Plan& plan, TransferMode mode) {
     mode.protocol = TransferMode::Protocol::Rendezvous;
     const PlanGraph graph(plan);

