@@ -124,9 +124,8 @@ std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferM
 }
 
 void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
-    const PlaceName place = named ? named : [](int device, int position) {
-        return fmt::format("device {} step {}", device, position);
-    };
+    const PlaceName place =
+        named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
     const PlanGraph graph(plan);
     check_complete(plan, graph);
     check_transfers(plan, graph, place);

@@ -47,12 +47,11 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
     const int expected = shape.devices * schedule.chunks;
     if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
         config.places.contains("pipeline.split") && shape.stages != expected)
-        config.fail_at("pipeline.split",
-                       fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
-                       fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} where "
-                                   "a device may hold another number",
-                                   schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected,
-                                   shape.stages));
+        config.fail_at(
+            "pipeline.split", fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
+            fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} where "
+                        "a device may hold another number",
+                        schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
     if (shape.devices > shape.stages)
         config.fail_at("cluster.devices", fmt::format("{} devices for {} stages", shape.devices, shape.stages),
                        "give every device a stage: raise pipeline.stages or lower cluster.devices");

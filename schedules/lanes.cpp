@@ -52,8 +52,8 @@ Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(m
         const Task& task = graph.task(node);
         if (!is_transfer(task.op) || partner_[node] < 0)
             continue;
-        const auto [found, fresh] = lane_numbers.try_emplace(
-            lane_key(graph, node, partner_[node], mode.communicator), static_cast<int>(lanes_.size()));
+        const auto [found, fresh] = lane_numbers.try_emplace(lane_key(graph, node, partner_[node], mode.communicator),
+                                                             static_cast<int>(lanes_.size()));
         if (fresh)
             lanes_.emplace_back();
         lane_of_[node] = found->second;

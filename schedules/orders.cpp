@@ -110,8 +110,7 @@ int group_of_even_rounds(const Shape& shape) {
 
 // Megatron: at least p, at most m, and no last group that is shorter than p.
 bool is_group(int group, int devices, int microbatches) {
-    return group >= devices && group <= microbatches &&
-           (microbatches % group == 0 || microbatches % group >= devices);
+    return group >= devices && group <= microbatches && (microbatches % group == 0 || microbatches % group >= devices);
 }
 
 }  // namespace

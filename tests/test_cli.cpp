@@ -165,6 +165,63 @@ TEST_F(Cli, PlansArePrintedExportedAndValidated) {
     EXPECT_NE(run_well("plan uniform.yaml --versions").out, "");
 }
 
+constexpr const char* kAnyShape = R"(
+workload: {model: uniform, forward: 1 us, backward_input: 1 us, backward_weight: 1 us}
+cluster: {devices: 2}
+pipeline: {micro_batches: 4}
+)";
+
+TEST_F(Cli, SchedulesBringTheirNumberOfStages) {
+    write("any.yaml", kAnyShape);
+    for (const auto& [schedule, stages] :
+         {std::pair{"1F1B", 2}, {"ZBVZeroBubble", 4}, {"interleaved", 4}, {"naive", 2}}) {
+        const Json json = run_well(fmt::format("simulate any.yaml --json --set pipeline.schedule={}", schedule)).json();
+        EXPECT_EQ(json["stages"], stages) << schedule;
+    }
+    EXPECT_EQ(run_well("simulate any.yaml --json --set pipeline.schedule=zbv").json()["schedule"], "zb-v");
+    EXPECT_TRUE(contains(error_of("simulate any.yaml --set pipeline.schedule=zb-v --set pipeline.stages=6", 2),
+                         "set pipeline.stages to 4"));
+    EXPECT_TRUE(contains(error_of("simulate any.yaml --set pipeline.schedule=zb-h1 --set pipeline.weights=latest", 2),
+                         "leave pipeline.weights out, or set it to flush"));
+}
+
+TEST_F(Cli, APlanInAFileIsASchedule) {
+    write("any.yaml", kAnyShape);
+    write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: plan.csv}\n");
+    for (const char* schedule : {"interleaved", "zb-v", "gpipe", "forward-only"})
+        for (const char* format : {"csv", "csv-comms"}) {
+            const std::string set = fmt::format(" --set pipeline.schedule={}", schedule);
+            const std::string csv = run_well(fmt::format("plan any.yaml --format {} -o plan.csv", format) + set).out;
+            const Json wanted = run_well("simulate any.yaml --json" + set).json();
+            const Json json = run_well("simulate file.yaml --json").json();
+            EXPECT_EQ(json["makespan_ns"], wanted["makespan_ns"]) << schedule << ' ' << format;
+            EXPECT_EQ(json["stages"], wanted["stages"]);
+            EXPECT_EQ(json["micro_batches"], 4);
+            EXPECT_EQ(json["devices"].size(), 2u);
+            EXPECT_EQ(run_well(fmt::format("plan file.yaml --format {}", format)).out, read("plan.csv"));
+        }
+    const std::string error = error_of("simulate file.yaml --set pipeline.micro_batches=5", 2);
+    EXPECT_TRUE(contains(error, "'pipeline.micro_batches' is 5, but the plan has 4")) << error;
+    EXPECT_TRUE(contains(error_of("simulate file.yaml --set cluster.devices=3", 2), "but the plan has 2"));
+    EXPECT_TRUE(contains(error_of("simulate file.yaml --set workload.stages=3", 2), "the plan has"));
+    EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.schedule=no.csv", 2), "cannot read plan"));
+}
+
+// A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.
+TEST_F(Cli, AnImportedOrderIsProvenGuiltyByItsCells) {
+    write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
+    write("early.csv",
+          "0RECV_B0,0F0,0SEND_F0,0F1,0SEND_F1,0B0,0RECV_B1,0B1\n"
+          "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+    run_well("simulate file.yaml");
+    const std::string error = error_of("simulate file.yaml --set transfer.communicator=one", 3);
+    EXPECT_TRUE(contains(error, "early.csv:1, cell 1: 0RECV_B0<1")) << error;
+    const Said said = run_well("validate early.csv");
+    EXPECT_TRUE(said.out.starts_with("ok: plan ")) << said.out;
+    EXPECT_TRUE(contains(said.out, "one        early     deadlock")) << said.out;
+    EXPECT_EQ(run_well("validate early.csv --json").json()["modes"].size(), 6u);
+}
+
 TEST_F(Cli, ConfigsAreValidated) {
     const std::string text = run_well("validate mlp.yaml").out;
     EXPECT_TRUE(contains(text, "ok: config")) << text;

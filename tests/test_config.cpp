@@ -251,7 +251,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Rejection{"{workload: {model: mlp}, pipeline: {recompute: all}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {recompute: [0]}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {replicas: [1, 2]}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {group: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, run: {transport: mpi}}", kNotHere},

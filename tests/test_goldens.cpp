@@ -48,8 +48,7 @@ TEST(Goldens, UnitTimes) {
         {"zb-v", 4, 8, 2, 0, 102, 96, {}, {8, 8, 8, 8}},
     };
     for (const Golden& golden : goldens) {
-        const Metrics metrics =
-            simulated(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
+        const Metrics metrics = simulated(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
         EXPECT_EQ(metrics.makespan, golden.makespan) << golden.schedule;
         if (golden.span >= 0) {
             EXPECT_EQ(metrics.span, golden.span) << golden.schedule;
@@ -125,6 +124,24 @@ TEST(Goldens, InterleavedSpanOfTheZeroBubblePaper) {
     EXPECT_EQ(fmt::format("{:.4f}", metrics.span_bubble_rate), "0.1090");
 }
 
+// pytorch#188833: in one lane for everything the receives of interleaved 1F1B's second chunk hold up the
+// sends of its first. Lanes per edge, the default, do not.
+TEST(Goldens, HeadOfLineBlocking) {
+    using Communicator = TransferMode::Communicator;
+    const auto makespan = [](int p, int m, Communicator communicator, Ns latency) {
+        PlanOptions options;
+        options.transfers.communicator = communicator;
+        return metrics_of(simulate(plan_of("interleaved", p, m, 2, options), uniform(2 * p, 1, 1, 1, latency),
+                                   options.transfers))
+            .makespan;
+    };
+    EXPECT_EQ(makespan(4, 8, Communicator::Edge, 0), 57);
+    EXPECT_EQ(makespan(4, 8, Communicator::Direction, 0), 67);
+    EXPECT_EQ(makespan(4, 8, Communicator::One, 0), 68);
+    EXPECT_EQ(makespan(2, 4, Communicator::Edge, 1), 33);
+    EXPECT_EQ(makespan(2, 4, Communicator::One, 1), 37);
+}
+
 // Small latencies c: gpipe pays them once, 1f1b in every round.
 TEST(ClosedForms, WithLatency) {
     for (const int p : {2, 3, 4, 8})
@@ -143,8 +160,7 @@ TEST(ClosedForms, WithLatency) {
                 if (m >= 2 * p) {
                     EXPECT_EQ(simulated("zb-h1", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - w + 4 * c))
                         << p << ' ' << m;
-                    EXPECT_EQ(simulated("zb-h2", p, m, 1, f, i, w, c).span,
-                              m * all + (p - 1) * (f + i - 2 * w + 2 * c))
+                    EXPECT_EQ(simulated("zb-h2", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - 2 * w + 2 * c))
                         << p << ' ' << m;
                 }
             }

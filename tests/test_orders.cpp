@@ -27,28 +27,46 @@ struct Golden {
 
 TEST(Orders, AreThePublishedOnes) {
     const Golden goldens[] = {
-        {"1f1b", 4, 8, 1,
+        {"1f1b",
+         4,
+         8,
+         1,
          {"0F0 0F1 0F2 0F3 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4 0B5 0B6 0B7",
           "1F0 1F1 1F2 1B0 1F3 1B1 1F4 1B2 1F5 1B3 1F6 1B4 1F7 1B5 1B6 1B7",
           "2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7",
           "3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7"}},
-        {"interleaved", 2, 4, 2,
+        {"interleaved",
+         2,
+         4,
+         2,
          {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
           "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"}},
         {"bfs", 2, 2, 2, {"0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0", "1F0 1F1 3F0 3F1 3B1 3B0 1B1 1B0"}},
-        {"zb-h1", 4, 6, 1,
+        {"zb-h1",
+         4,
+         6,
+         1,
          {"0F0 0F1 0F2 0F3 0I0 0W0 0F4 0I1 0W1 0F5 0I2 0W2 0I3 0W3 0I4 0W4 0I5 0W5",
           "1F0 1F1 1F2 1I0 1F3 1I1 1W0 1F4 1I2 1W1 1F5 1I3 1W2 1I4 1W3 1I5 1W4 1W5",
           "2F0 2F1 2I0 2F2 2I1 2F3 2I2 2W0 2F4 2I3 2W1 2F5 2I4 2W2 2I5 2W3 2W4 2W5",
           "3F0 3I0 3F1 3I1 3F2 3I2 3F3 3I3 3W0 3F4 3I4 3W1 3F5 3I5 3W2 3W3 3W4 3W5"}},
-        {"zb-h2", 3, 6, 1,
+        {"zb-h2",
+         3,
+         6,
+         1,
          {"0F0 0F1 0F2 0F3 0F4 0I0 0W0 0F5 0I1 0W1 0I2 0W2 0I3 0W3 0I4 0W4 0I5 0W5",
           "1F0 1F1 1F2 1I0 1F3 1I1 1F4 1I2 1W0 1F5 1I3 1W1 1I4 1W2 1I5 1W3 1W4 1W5",
           "2F0 2I0 2F1 2I1 2F2 2I2 2F3 2I3 2F4 2I4 2W0 2F5 2I5 2W1 2W2 2W3 2W4 2W5"}},
-        {"zb1p", 2, 4, 2,
+        {"zb1p",
+         2,
+         4,
+         2,
          {"0F0 0F1 2F0 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 0W2 0I3 0W3",
           "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1F2 1I0 3W1 1F3 1I1 1W0 3F2 3I2 1W1 3F3 3I3 3W2 1I2 3W3 1I3 1W2 1W3"}},
-        {"zb-v", 2, 4, 2,
+        {"zb-v",
+         2,
+         4,
+         2,
          {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3",
           "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3"}},
         {"eager-1f1b", 2, 4, 1, {"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"}},
@@ -82,16 +100,17 @@ TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
     for (int p = 1; p <= 6; ++p)
         for (int m = 1; m <= 2 * p + 1; ++m)
             for (const auto& order : plan_of("zb-v", p, m, 2).order)
-                EXPECT_EQ(std::count_if(order.begin(), order.end(), [](const Task& task) { return is_compute(task.op); }),
-                          6 * m);
+                EXPECT_EQ(
+                    std::count_if(order.begin(), order.end(), [](const Task& task) { return is_compute(task.op); }),
+                    6 * m);
 }
 
 TEST(Orders, NamesOfOtherToolsAreUnderstood) {
     const std::pair<const char*, const char*> names[] = {
-        {"GPipe", "gpipe"},        {"1F1B", "1f1b"},           {"Interleaved1F1B", "interleaved"},
-        {"LoopedBFS", "bfs"},      {"ZBVZeroBubble", "zb-v"},  {"InterleavedZeroBubble", "zb1p"},
-        {"basic_1f1b", "1f1b"},    {"zbv-formatted", "zb-v"},  {"interleave", "interleaved"},
-        {"zb1p", "zb1p"},          {"ZB_H1", "zb-h1"},         {"PipeDream-2BW", "pipedream-2bw"},
+        {"GPipe", "gpipe"},        {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
+        {"LoopedBFS", "bfs"},      {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
+        {"basic_1f1b", "1f1b"},    {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
+        {"zb1p", "zb1p"},          {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
         {"PIPEDREAM", "pipedream"}};
     for (const auto& [alias, name] : names)
         EXPECT_EQ(schedule_named(alias).name, name);

@@ -49,9 +49,8 @@ std::vector<int> chunks_of(const Schedule& schedule) {
 // freed at I or B, and at W or B.
 std::pair<int, int> bound(const Schedule& schedule, int p, int v, int m, int d) {
     const int all = m * v;
-    const int group = std::string_view("interleaved zb1p").find(schedule.name) != std::string_view::npos
-                          ? m / std::max(1, m / p)
-                          : 0;
+    const int group =
+        std::string_view("interleaved zb1p").find(schedule.name) != std::string_view::npos ? m / std::max(1, m / p) : 0;
     const auto at_most = [&](int input, int weight) { return std::pair(std::min(input, all), std::min(weight, all)); };
     if (schedule.name == "naive")
         return at_most(v, v);

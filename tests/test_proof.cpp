@@ -1,5 +1,6 @@
 // The proof of a plan against an oracle that tries every interleaving: a thousand mutated plans, in
 // every lane mode and protocol.
+#include "schedules/csv.h"
 #include "schedules/passes.h"
 #include "shapes.h"
 #include "workloads/error.h"
@@ -317,7 +318,9 @@ private:
     }
     // Another micro-batch, stage or peer, often out of range.
     Task changed(Task task, const Shape& shape) {
-        const auto other = [&](int value, int count) { return (value + 1 + static_cast<int>(below(3))) % (count + 2) - 1; };
+        const auto other = [&](int value, int count) {
+            return (value + 1 + static_cast<int>(below(3))) % (count + 2) - 1;
+        };
         switch (below(3)) {
             case 0:
                 task.microbatch = other(task.microbatch, shape.microbatches);
@@ -469,6 +472,20 @@ TEST(Proof, ReceivesThatStandWrong) {
             EXPECT_NE(message.find("0RECV_B0<1"), std::string::npos) << message;
         }
     }
+}
+
+// The list that pytorch#172668 prints for two devices and two micro-batches (there with the sharding of
+// parameters): a receive stands where its send was made, long before its reader.
+TEST(Proof, SharedLanesAndEarlyReceivesAreLoweredAsInPyTorch) {
+    PlanOptions options;
+    options.transfers.communicator = Communicator::One;
+    const Plan plan = plan_of("interleaved", 2, 2, 2, options);
+    EXPECT_EQ(
+        print_csv(plan, true),
+        "0F0,0SEND_F0,2RECV_F0,0F1,0SEND_F1,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,2RECV_B0,2B0,2SEND_B0,2RECV_B1,2B1,"
+        "2SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+        "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,1RECV_B0,3F1,3B1,3SEND_B1,"
+        "1RECV_B1,1B0,1SEND_B0,1B1,1SEND_B1\n");
 }
 
 }  // namespace
