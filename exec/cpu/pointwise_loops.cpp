@@ -61,13 +61,15 @@ PW_CLONES void add(const float* left, const float* right, float* y, std::int64_t
 
 PW_CLONES void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second,
                              std::int64_t groups, bool streamed) {
-    const Lanes zero = {};
     for (std::int64_t done = 0; done < groups; done += kMaskGroups) {
         const std::int64_t count = std::min(kMaskGroups, groups - done);
         const Bits passed = bits_of(mask + done / kMaskGroups * kLanes);
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t i = (done + k) * kLanes;
-            const Lanes gradient = (passed & bit(k)) != Bits{} ? lanes(dy + i) : zero;
+            // The bit, spread over its lane: GCC compares vectors wider than the machine's one by one.
+            const Bits kept = (passed << static_cast<std::int32_t>(31 - k)) >> 31;
+            const Bits bits = reinterpret_cast<const Bits&>(lanes(dy + i)) & kept;
+            const Lanes gradient = reinterpret_cast<const Lanes&>(bits);
             if (first)
                 write(gradient, &lanes(first + i), streamed);
             if (second)
