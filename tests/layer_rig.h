@@ -58,10 +58,13 @@ inline Layer make_layer(LayerKind kind, Dims input, int outputs, int kernel = 1,
 
 class LayerRig {
 public:
-    LayerRig(const HostKernels& kernels, Layer tested, int samples_, bool reads_data = false)
-        : layer(std::move(tested)),
+    LayerRig(const HostKernels& kernels, const Layer& tested, int samples_, bool reads_data = false)
+        : LayerRig(kernels, tested, samples_, kernels.make(tested, samples_, reads_data)) {}
+
+    LayerRig(const HostKernels& kernels, const Layer& tested, int samples_, std::unique_ptr<LayerKernel> made)
+        : layer(tested),
           samples(samples_),
-          kernel(kernels.make(layer, samples, reads_data)),
+          kernel(std::move(made)),
           sizes(kernel->bytes()),
           output(sizes.output),
           weights(sizes.weights),

@@ -1,4 +1,5 @@
 // What every backend must keep: the cpu kernels against the reference kernels, layer by layer.
+#include "exec/cpu/layers.h"
 #include "tests/layer_rig.h"
 
 #include <fmt/format.h>
@@ -54,6 +55,7 @@ struct Case {
     std::string name;
     Layer layer;
     int samples;
+    int per_block = 0;  // channels; 0: as this machine has it
 };
 
 void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
@@ -115,14 +117,35 @@ void add_resnet50(std::vector<Case>& cases, int size) {
     cases.back().layer.output = {2048, 1, 1};
 }
 
+// The own loops run over blocks of either width on any machine. Pixels: odd, even, more than a chunk.
+void add_block_widths(std::vector<Case>& cases) {
+    for (const int per_block : {8, 16})
+        for (const int channels : {8, 16, 24, 64})
+            for (const Dims& input : {Dims{channels, 1, 1}, Dims{channels, 5, 3}, Dims{channels, 6, 3},
+                                      Dims{channels, 23, 17}, Dims{channels, 113, 57}}) {
+                Case average = shaped("AveragePool", LayerKind::AveragePool, input);
+                average.layer.output = {channels, 1, 1};
+                for (Case tested : {average, shaped("BatchNorm", LayerKind::BatchNorm, input),
+                                    shaped("BatchNorm", LayerKind::BatchNorm, input, true)}) {
+                    tested.name += fmt::format("Of{}", per_block);
+                    tested.per_block = per_block;
+                    cases.push_back(tested);
+                }
+            }
+}
+
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_resnet50(cases, 64);
+    add_block_widths(cases);
     for (const Case& added : {convolution({20, 6, 5}, 12, 3, 1),
                               convolution({16, 6, 5}, 10, 3, 2),
                               convolution({5, 7, 7}, 32, 1, 1),
                               convolution({32, 1, 1}, 48, 3, 1, 4),
                               convolution({64, 1, 1}, 64, 1, 2),
+                              convolution({64, 2, 2}, 64, 3, 1),
+                              convolution({64, 2, 2}, 64, 3, 2, 3),
+                              convolution({24, 5, 5}, 40, 3, 1),
                               convolution({1, 9, 9}, 16, 5, 1),
                               shaped("BatchNorm", LayerKind::BatchNorm, {5, 4, 3}, true),
                               shaped("BatchNorm", LayerKind::BatchNorm, {16, 1, 1}),
@@ -154,10 +177,20 @@ protected:
     static constexpr unsigned kSeed = 5;
 
     LayerRig rig(const HostKernels& kernels) const {
-        LayerRig made(kernels, GetParam().layer, GetParam().samples);
+        const auto& [name, layer, samples, per_block] = GetParam();
+        LayerRig made(kernels, layer, samples, kernel(kernels));
         made.fill(kSeed);
-        made.fill_gradient(safe_gradient(made.layer, made.samples, kSeed));
+        made.fill_gradient(safe_gradient(layer, samples, kSeed));
         return made;
+    }
+
+private:
+    static std::unique_ptr<LayerKernel> kernel(const HostKernels& kernels) {
+        const auto& [name, layer, samples, per_block] = GetParam();
+        if (per_block == 0 || &kernels != &cpu_kernels())
+            return kernels.make(layer, samples, false);
+        return layer.kind == LayerKind::BatchNorm ? cpu::make_batch_norm(layer, samples, per_block)
+                                                  : cpu::make_average_pool(layer, samples, per_block);
     }
 };
 

@@ -79,7 +79,14 @@ public:
 
     // oneDNN overwrites: sums go through scratch.
     void backward_weight(const LayerArgs& args) override {
+        const std::byte* input = args.inputs[0];
         std::byte* scratch = args.scratch;
+        if (pad_input_) {
+            std::fill_n(scratch, padded_, std::byte{});
+            pad_input_({{DNNL_ARG_FROM, input}, {DNNL_ARG_TO, scratch}}, scratch + padded_);
+            input = scratch;
+            scratch += padded_;
+        }
         std::byte* result = args.weight_gradient;
         if (args.accumulate) {
             result = scratch;
@@ -91,8 +98,7 @@ public:
             scratch += gradient_;
         }
         backward_weight_(
-            {{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DIFF_DST, args.output_gradient}, {DNNL_ARG_DIFF_WEIGHTS, made}},
-            scratch);
+            {{DNNL_ARG_SRC, input}, {DNNL_ARG_DIFF_DST, args.output_gradient}, {DNNL_ARG_DIFF_WEIGHTS, made}}, scratch);
         if (reorder_gradient_)
             reorder_gradient_({{DNNL_ARG_FROM, made}, {DNNL_ARG_TO, result}}, scratch);
         std::fill(result + weights_.get_size(), result + bytes_.weights, std::byte{});
@@ -142,11 +148,35 @@ private:
         bytes_.scratch = std::max(bytes_.scratch, own);
     }
 
-    void make_backward_weight(const Forward::primitive_desc& forward) {
-        const auto made = with_weights_like(weights_, any_weights_, [&](const Desc& weights) {
-            const BackwardWeight::desc desc(kDirect, input_, weights, output_, strides(), padding(), padding());
+    BackwardWeight::primitive_desc backward_weight_of(const Desc& input, const dnnl::memory::dims& padding,
+                                                      const Forward::primitive_desc& forward) const {
+        return with_weights_like(weights_, any_weights_, [&](const Desc& weights) {
+            const BackwardWeight::desc desc(kDirect, input, weights, output_, strides(), padding, padding);
             return BackwardWeight::primitive_desc(desc, user_scratchpad(), engine(), forward);
         });
+    }
+
+    // For AVX2 there is generated code only for images no smaller than the kernel: smaller ones
+    // get their padding written out first.
+    BackwardWeight::primitive_desc padded_if_better(const BackwardWeight::primitive_desc& made,
+                                                    const Forward::primitive_desc& forward) {
+        if (rank_of(made) < 2 || layer_.padding == 0)
+            return made;
+        Dims dims = layer_.input;
+        dims.height += 2 * layer_.padding;
+        dims.width += 2 * layer_.padding;
+        const Desc padded = tensor_desc(dims, samples_);
+        const auto other = backward_weight_of(padded, {0, 0}, forward);
+        if (rank_of(other) == 2)
+            return made;
+        padded_ = tensor_bytes(dims, samples_);
+        const Desc inside = padded.submemory_desc(input_.dims(), {0, 0, layer_.padding, layer_.padding});
+        pad_input_ = make_reorder(layer_.name, input_, inside);
+        return other;
+    }
+
+    void make_backward_weight(const Forward::primitive_desc& forward) {
+        const auto made = padded_if_better(backward_weight_of(input_, padding(), forward), forward);
         backward_weight_ = Call(layer_.name, made, {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
         Bytes own = backward_weight_.scratch();
         if (made.diff_weights_desc() != weights_) {
@@ -154,13 +184,15 @@ private:
             reorder_gradient_ = make_reorder(layer_.name, made.diff_weights_desc(), weights_);
             own = gradient_ + std::max(own, reorder_gradient_.scratch());
         }
-        bytes_.scratch = std::max(bytes_.scratch, bytes_.weights + own);
+        own = padded_ + std::max(bytes_.weights + own, pad_input_.scratch());
+        bytes_.scratch = std::max(bytes_.scratch, own);
     }
 
     Desc input_, output_, plain_weights_, any_weights_, weights_;
     Call forward_, backward_input_, backward_weight_;
     Call reorder_weights_, reorder_gradient_;  // empty when the format is the forward pass's
-    Bytes reordered_ = 0, gradient_ = 0;
+    Call pad_input_;                           // empty when the padding is left to oneDNN
+    Bytes reordered_ = 0, gradient_ = 0, padded_ = 0;
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
-// Sixteen floats at a time, in whatever instructions the machine has: hot loops are compiled once
-// per instruction set and chosen when the program loads. The lanes fix the order of every sum, so
-// that the number of threads does not change a bit.
+// Sixteen floats at a time, or the eight of a narrow block, in whatever instructions the machine has:
+// hot loops are compiled once per instruction set and chosen when the program loads. The lanes fix
+// the order of every sum, so that the number of threads does not change a bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -17,31 +18,66 @@
 
 namespace pw::cpu {
 
-constexpr std::int64_t kLanes = 16;  // also the channels of one block of nChw16c
+constexpr std::int64_t kLanes = 16;
 
 using Lanes = float __attribute__((vector_size(64), may_alias));
+using HalfLanes = float __attribute__((vector_size(32), may_alias));
 
 inline const Lanes& lanes(const float* data) { return *reinterpret_cast<const Lanes*>(data); }
 inline Lanes& lanes(float* data) { return *reinterpret_cast<Lanes*>(data); }
 
+// What a loop over the pixels of a block is compiled for: a block of 16 channels or of 8.
+struct Wide {
+    using Pixel = Lanes;
+    static constexpr std::int64_t channels = 16;
+};
+struct Narrow {
+    using Pixel = HalfLanes;
+    static constexpr std::int64_t channels = 8;
+};
+
+template <class Width>
+[[gnu::always_inline]] inline const typename Width::Pixel* pixels_at(const float* data) {
+    return reinterpret_cast<const typename Width::Pixel*>(data);
+}
+template <class Width>
+[[gnu::always_inline]] inline typename Width::Pixel* pixels_at(float* data) {
+    return reinterpret_cast<typename Width::Pixel*>(data);
+}
+
 // A kilobyte ahead: the hardware's own prefetch stops at every page.
-[[gnu::always_inline]] inline void prefetch(const float* data) { __builtin_prefetch(data + 16 * kLanes); }
+[[gnu::always_inline]] inline void prefetch(const void* data) {
+    __builtin_prefetch(static_cast<const std::byte*>(data) + 1024);
+}
 
 // Tensors beyond this are written around the caches: their readers find them in memory anyway, and
 // a line that is not read before it is written saves a third of the traffic.
 constexpr std::int64_t kStreamedFloats = std::int64_t{1} << 18;
 
-[[gnu::always_inline]] inline void write(const Lanes& value, float* to, bool streamed) {
+[[gnu::always_inline]] inline void write(const Lanes& value, Lanes* to, bool streamed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
     if (streamed) {
-        _mm_stream_ps(to, __builtin_shufflevector(value, value, 0, 1, 2, 3));
-        _mm_stream_ps(to + 4, __builtin_shufflevector(value, value, 4, 5, 6, 7));
-        _mm_stream_ps(to + 8, __builtin_shufflevector(value, value, 8, 9, 10, 11));
-        _mm_stream_ps(to + 12, __builtin_shufflevector(value, value, 12, 13, 14, 15));
+        auto* data = reinterpret_cast<float*>(to);
+        _mm_stream_ps(data, __builtin_shufflevector(value, value, 0, 1, 2, 3));
+        _mm_stream_ps(data + 4, __builtin_shufflevector(value, value, 4, 5, 6, 7));
+        _mm_stream_ps(data + 8, __builtin_shufflevector(value, value, 8, 9, 10, 11));
+        _mm_stream_ps(data + 12, __builtin_shufflevector(value, value, 12, 13, 14, 15));
         return;
     }
 #endif
-    lanes(to) = value;
+    *to = value;
+}
+
+[[gnu::always_inline]] inline void write(const HalfLanes& value, HalfLanes* to, bool streamed) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+    if (streamed) {
+        auto* data = reinterpret_cast<float*>(to);
+        _mm_stream_ps(data, __builtin_shufflevector(value, value, 0, 1, 2, 3));
+        _mm_stream_ps(data + 4, __builtin_shufflevector(value, value, 4, 5, 6, 7));
+        return;
+    }
+#endif
+    *to = value;
 }
 
 // Before another thread may read what was streamed.

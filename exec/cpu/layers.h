@@ -1,6 +1,6 @@
 // fp32 layers for this machine's cores: oneDNN for the products and the max pool, own loops for the
-// rest. Tensors are nChw16c when the channels fill blocks of sixteen, else NCHW: a matter of the
-// tensor's own shape, so that a cut never changes a bit.
+// rest. Tensors are nChw16c, without AVX-512 nChw8c, when the channels fill whole blocks, else NCHW: a
+// matter of the machine and the tensor's own shape, so that a cut never changes a bit.
 #pragma once
 
 #include "exec/cpu/onednn.h"
@@ -12,12 +12,18 @@ namespace pw::cpu {
 
 constexpr Bytes round_up(Bytes bytes) { return (bytes + 63) / 64 * 64; }
 
-bool is_blocked(Dims dims);
+// Channels in a block: 16 where oneDNN may use AVX-512, else 8. Of the other width it would run plain
+// loops only.
+std::int64_t block_channels();
+
+bool is_blocked(Dims dims, std::int64_t per_block = block_channels());
 Bytes tensor_bytes(Dims dims, int samples);
 dnnl::memory::desc tensor_desc(Dims dims, int samples);
 // Between plain NCHW and the layout above.
-std::vector<float> read_tensor(Dims dims, int samples, const std::byte* tensor);
-void fill_tensor(Dims dims, int samples, const std::vector<float>& values, std::byte* tensor);
+std::vector<float> read_tensor(Dims dims, int samples, const std::byte* tensor,
+                               std::int64_t per_block = block_channels());
+void fill_tensor(Dims dims, int samples, const std::vector<float>& values, std::byte* tensor,
+                 std::int64_t per_block = block_channels());
 
 inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
@@ -30,34 +36,39 @@ public:
     void load(const std::vector<std::vector<float>>&, std::byte*, std::byte*) override {}
     std::vector<std::vector<float>> store(const std::byte*, const std::byte*) const override { return {}; }
     std::vector<float> read_output(const std::byte* tensor) const override {
-        return read_tensor(layer_.output, samples_, tensor);
+        return read_tensor(layer_.output, samples_, tensor, per_block_);
     }
     void fill_output(const std::vector<float>& values, std::byte* tensor) const override {
-        fill_tensor(layer_.output, samples_, values, tensor);
+        fill_tensor(layer_.output, samples_, values, tensor, per_block_);
     }
     std::vector<float> read_input(const std::byte* tensor) const override {
-        return read_tensor(layer_.input, samples_, tensor);
+        return read_tensor(layer_.input, samples_, tensor, per_block_);
     }
     void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
-        fill_tensor(layer_.input, samples_, values, tensor);
+        fill_tensor(layer_.input, samples_, values, tensor, per_block_);
     }
 
 protected:
-    CpuLayer(const Layer& layer, int samples) : layer_(layer), samples_(samples) {
+    CpuLayer(const Layer& layer, int samples, std::int64_t per_block = block_channels())
+        : layer_(layer), samples_(samples), per_block_(per_block) {
         bytes_.output = tensor_bytes(layer.output, samples);
     }
 
     Layer layer_;
     int samples_;
+    std::int64_t per_block_;
     LayerBytes bytes_;
 };
 
 std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples, bool reads_data);
-std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data);
+// Own loops over blocks run with blocks of 8 and of 16 channels on every machine.
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
+                                             std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples,
+                                               std::int64_t per_block = block_channels());
 
 }  // namespace pw::cpu

@@ -1,5 +1,6 @@
 // The loops that oneDNN lacks or does slower: batch norm, add with ReLU, sums, the optimizer.
-// Pointers are 64-byte aligned. Counts in groups are of sixteen floats; buffers are padded to them.
+// Pointers are 64-byte aligned, those to a block of channels to its width. Counts in groups are of
+// sixteen floats; buffers are padded to them.
 #pragma once
 
 #include "exec/kernels.h"
@@ -8,17 +9,19 @@
 
 namespace pw::cpu {
 
-// One block of sixteen channels of an nChw16c tensor.
+// One block of channels of an nChw8c or nChw16c tensor.
 struct Block {
     std::int64_t samples;
     std::int64_t stride;  // floats from one sample to the next
     std::int64_t pixels;
+    std::int64_t channels;  // 8 or 16
 };
+constexpr std::int64_t kMostChannels = 16;
 
-// Sixteen values each, kept from the forward pass. With a fused ReLU the backward pass finds out
+// A value per channel each, kept from the forward pass. With a fused ReLU the backward pass finds out
 // what passed by doing (x - mean) * scale + shift > 0 again, in the same arithmetic.
 struct NormState {
-    float mean[16], inverse[16], scale[16], shift[16];
+    float *mean, *inverse, *scale, *shift;
 };
 
 // Mean and biased variance: exact to rounding whatever the mean, in one trip through memory.
@@ -42,9 +45,9 @@ void relu(const float* x, float* y, std::int64_t groups);
 void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 void copies(const float* dy, float* first, float* second, std::int64_t groups);
 
-// Blocks of sixteen channels of one sample, to and from their means.
-void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks);
-void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks);
+// Blocks of 8 or 16 channels of one sample, to and from their means.
+void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
+void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 
 // to += from
 void accumulate(const float* from, float* to, std::int64_t groups);

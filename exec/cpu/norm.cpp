@@ -1,4 +1,3 @@
-#include "exec/cpu/lanes.h"
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
@@ -13,28 +12,30 @@ namespace {
 
 constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
 
-// Over nChw16c, one block of channels after the other: its second trip often hits the cache.
+// One block of channels after the other: its second trip often hits the cache.
 // weights: scale, shift. statistics: running mean, running variance. saved: a NormState per block.
 class BatchNorm : public CpuLayer {
 public:
-    BatchNorm(const Layer& layer, int samples) : CpuLayer(layer, samples), channels_(layer.input.channels) {
+    BatchNorm(const Layer& layer, int samples, std::int64_t per_block)
+        : CpuLayer(layer, samples, per_block), channels_(layer.input.channels) {
         const std::int64_t pixels = std::int64_t{layer.input.height} * layer.input.width;
-        block_ = {samples, channels_ * pixels, pixels};
+        block_ = {samples, channels_ * pixels, pixels, per_block};
         count_ = static_cast<double>(samples * pixels);
         bytes_.weights = round_up(2 * channels_ * static_cast<Bytes>(sizeof(float)));
         bytes_.statistics = bytes_.weights;
-        bytes_.saved_until_input = round_up(channels_ / kLanes * static_cast<Bytes>(sizeof(NormState)));
+        bytes_.saved_until_input = round_up(kStateValues * channels_ * static_cast<Bytes>(sizeof(float)));
     }
 
     void forward(const LayerArgs& args, bool save) override {
         for_blocks([&](std::int64_t b) {
-            const std::int64_t first = b * block_.pixels * kLanes;
+            const std::int64_t first = b * block_.pixels * per_block_;
             const float* x = floats(args.inputs[0]) + first;
-            double mean[16], variance[16];
+            double mean[kMostChannels], variance[kMostChannels];
             block_moments(x, block_, mean, variance);
-            alignas(64) NormState state;
-            const float* scale = floats(args.weights) + b * kLanes;
-            for (int l = 0; l < 16; ++l) {
+            alignas(64) float unsaved[kStateValues * kMostChannels];
+            const NormState state = save ? saved_state(args, b) : state_in(unsaved);
+            const float* scale = floats(args.weights) + b * per_block_;
+            for (std::int64_t l = 0; l < per_block_; ++l) {
                 const double inverse = 1 / std::sqrt(variance[l] + kEpsilon);
                 state.mean[l] = static_cast<float>(mean[l]);
                 state.inverse[l] = static_cast<float>(inverse);
@@ -42,27 +43,25 @@ public:
                 state.shift[l] = scale[channels_ + l];
             }
             normalise_block(x, floats(args.output) + first, block_, state, layer_.relu);
-            if (!save)
-                return;
-            reinterpret_cast<NormState*>(args.saved)[b] = state;
-            update_running(floats(args.statistics) + b * kLanes, mean, variance);
+            if (save)
+                update_running(floats(args.statistics) + b * per_block_, mean, variance);
         });
     }
 
     void backward_input(const LayerArgs& args) override {
         for_blocks([&](std::int64_t b) {
-            const std::int64_t first = b * block_.pixels * kLanes;
+            const std::int64_t first = b * block_.pixels * per_block_;
             const float* x = floats(args.inputs[0]) + first;
             const float* dy = floats(args.output_gradient) + first;
-            const NormState& state = reinterpret_cast<const NormState*>(args.saved)[b];
-            double shift_sum[16], scale_sum[16];
+            const NormState state = saved_state(args, b);
+            double shift_sum[kMostChannels], scale_sum[kMostChannels];
             norm_gradient_sums(x, dy, block_, state, layer_.relu, shift_sum, scale_sum);
             put_gradients(args, b, state, shift_sum, scale_sum);
             if (!args.input_gradients[0])
                 return;
-            alignas(64) float factor[16], mean_dy[16], slope[16];
-            const float* scale = floats(args.weights) + b * kLanes;
-            for (int l = 0; l < 16; ++l) {
+            alignas(64) float factor[kMostChannels], mean_dy[kMostChannels], slope[kMostChannels];
+            const float* scale = floats(args.weights) + b * per_block_;
+            for (std::int64_t l = 0; l < per_block_; ++l) {
                 const auto inverse = static_cast<double>(state.inverse[l]);
                 factor[l] = static_cast<float>(static_cast<double>(scale[l]) * inverse);
                 mean_dy[l] = static_cast<float>(shift_sum[l] / count_);
@@ -90,9 +89,18 @@ public:
     }
 
 private:
+    static constexpr std::int64_t kStateValues = 4;  // per channel
+
+    NormState state_in(float* values) const {
+        return {values, values + per_block_, values + 2 * per_block_, values + 3 * per_block_};
+    }
+    NormState saved_state(const LayerArgs& args, std::int64_t b) const {
+        return state_in(floats(args.saved) + b * kStateValues * per_block_);
+    }
+
     template <class Work>
     void for_blocks(Work work) const {
-        in_shares(channels_ / kLanes, [&](std::int64_t first, std::int64_t count) {
+        in_shares(channels_ / per_block_, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t b = first; b < first + count; ++b)
                 work(b);
         });
@@ -100,8 +108,8 @@ private:
 
     void put_gradients(const LayerArgs& args, std::int64_t b, const NormState& state, const double* shift_sum,
                        const double* scale_sum) const {
-        float* gradient = floats(args.weight_gradient) + b * kLanes;
-        for (int l = 0; l < 16; ++l) {
+        float* gradient = floats(args.weight_gradient) + b * per_block_;
+        for (std::int64_t l = 0; l < per_block_; ++l) {
             const auto scale = static_cast<float>(scale_sum[l] * static_cast<double>(state.inverse[l]));
             const auto shift = static_cast<float>(shift_sum[l]);
             gradient[l] = args.accumulate ? gradient[l] + scale : scale;
@@ -111,7 +119,7 @@ private:
 
     void update_running(float* running, const double* mean, const double* variance) const {
         const double unbiased = count_ > 1 ? count_ / (count_ - 1) : 1;
-        for (int l = 0; l < 16; ++l) {
+        for (std::int64_t l = 0; l < per_block_; ++l) {
             const double old_mean = running[l], old_variance = running[channels_ + l];
             running[l] = static_cast<float>((1 - kMomentum) * old_mean + kMomentum * mean[l]);
             running[channels_ + l] =
@@ -126,10 +134,10 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples) {
-    if (!is_blocked(layer.input))
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples, std::int64_t per_block) {
+    if (!is_blocked(layer.input, per_block))
         return reference::make_batch_norm<float>(layer, samples);  // NCHW, and rare
-    return std::make_unique<BatchNorm>(layer, samples);
+    return std::make_unique<BatchNorm>(layer, samples, per_block);
 }
 
 }  // namespace pw::cpu

@@ -13,6 +13,27 @@ inline Bits& bits_of(std::uint32_t* mask) { return *reinterpret_cast<Bits*>(mask
 inline const Bits& bits_of(const std::uint32_t* mask) { return *reinterpret_cast<const Bits*>(mask); }
 inline std::int32_t bit(std::int64_t k) { return static_cast<std::int32_t>(std::uint32_t{1} << k); }
 
+template <class Width>
+[[gnu::always_inline]] inline void average(const float* x, float* y, std::int64_t pixels, std::int64_t blocks) {
+    const auto* from = pixels_at<Width>(x);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        typename Width::Pixel sum = {};
+        for (std::int64_t p = 0; p < pixels; ++p)
+            sum += from[b * pixels + p];
+        pixels_at<Width>(y)[b] = sum / static_cast<float>(pixels);
+    }
+}
+
+template <class Width>
+[[gnu::always_inline]] inline void spread(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks) {
+    auto* to = pixels_at<Width>(dx);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        const typename Width::Pixel share = pixels_at<Width>(dy)[b] / static_cast<float>(pixels);
+        for (std::int64_t p = 0; p < pixels; ++p)
+            to[b * pixels + p] = share;
+    }
+}
+
 }  // namespace
 
 PW_CLONES void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups,
@@ -24,7 +45,7 @@ PW_CLONES void add_relu(const float* left, const float* right, float* y, std::ui
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t i = (first + k) * kLanes;
             const Lanes sum = lanes(left + i) + lanes(right + i);
-            write(sum > zero ? sum : zero, y + i, streamed);
+            write(sum > zero ? sum : zero, &lanes(y + i), streamed);
             passed |= (sum > zero) & bit(k);
         }
         if (mask)
@@ -40,17 +61,19 @@ PW_CLONES void add(const float* left, const float* right, float* y, std::int64_t
 
 PW_CLONES void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second,
                              std::int64_t groups, bool streamed) {
-    const Lanes zero = {};
     for (std::int64_t done = 0; done < groups; done += kMaskGroups) {
         const std::int64_t count = std::min(kMaskGroups, groups - done);
         const Bits passed = bits_of(mask + done / kMaskGroups * kLanes);
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t i = (done + k) * kLanes;
-            const Lanes gradient = (passed & bit(k)) != Bits{} ? lanes(dy + i) : zero;
+            // The bit, spread over its lane: GCC compares vectors wider than the machine's one by one.
+            const Bits kept = (passed << static_cast<std::int32_t>(31 - k)) >> 31;
+            const Bits bits = reinterpret_cast<const Bits&>(lanes(dy + i)) & kept;
+            const Lanes gradient = reinterpret_cast<const Lanes&>(bits);
             if (first)
-                write(gradient, first + i, streamed);
+                write(gradient, &lanes(first + i), streamed);
             if (second)
-                write(gradient, second + i, streamed);
+                write(gradient, &lanes(second + i), streamed);
         }
     }
     finish_writes();
@@ -79,21 +102,14 @@ PW_CLONES void copies(const float* dy, float* first, float* second, std::int64_t
     }
 }
 
-PW_CLONES void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-        Lanes sum = {};
-        for (std::int64_t p = 0; p < pixels; ++p)
-            sum += lanes(x + (b * pixels + p) * kLanes);
-        lanes(y + b * kLanes) = sum / static_cast<float>(pixels);
-    }
+PW_CLONES void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks,
+                              std::int64_t channels) {
+    channels == Wide::channels ? average<Wide>(x, y, pixels, blocks) : average<Narrow>(x, y, pixels, blocks);
 }
 
-PW_CLONES void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-        const Lanes share = lanes(dy + b * kLanes) / static_cast<float>(pixels);
-        for (std::int64_t p = 0; p < pixels; ++p)
-            lanes(dx + (b * pixels + p) * kLanes) = share;
-    }
+PW_CLONES void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks,
+                             std::int64_t channels) {
+    channels == Wide::channels ? spread<Wide>(dy, dx, pixels, blocks) : spread<Narrow>(dy, dx, pixels, blocks);
 }
 
 PW_CLONES void accumulate(const float* from, float* to, std::int64_t groups) {

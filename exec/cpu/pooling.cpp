@@ -1,4 +1,3 @@
-#include "exec/cpu/lanes.h"
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
@@ -57,15 +56,15 @@ private:
 
 class AveragePool : public CpuLayer {
 public:
-    AveragePool(const Layer& layer, int samples)
-        : CpuLayer(layer, samples),
+    AveragePool(const Layer& layer, int samples, std::int64_t per_block)
+        : CpuLayer(layer, samples, per_block),
           pixels_(std::int64_t{layer.input.height} * layer.input.width),
-          blocks_(groups_of(samples * layer.input.channels)) {}
+          blocks_(samples * layer.input.channels / per_block) {}
 
     void forward(const LayerArgs& args, bool) override {
         in_shares(blocks_, [&](std::int64_t first, std::int64_t count) {
-            average_blocks(floats(args.inputs[0]) + first * pixels_ * kLanes, floats(args.output) + first * kLanes,
-                           pixels_, count);
+            average_blocks(floats(args.inputs[0]) + first * pixels_ * per_block_,
+                           floats(args.output) + first * per_block_, pixels_, count, per_block_);
         });
     }
 
@@ -73,8 +72,8 @@ public:
         if (!args.input_gradients[0])
             return;
         in_shares(blocks_, [&](std::int64_t first, std::int64_t count) {
-            spread_blocks(floats(args.output_gradient) + first * kLanes,
-                          floats(args.input_gradients[0]) + first * pixels_ * kLanes, pixels_, count);
+            spread_blocks(floats(args.output_gradient) + first * per_block_,
+                          floats(args.input_gradients[0]) + first * pixels_ * per_block_, pixels_, count, per_block_);
         });
     }
 
@@ -88,10 +87,10 @@ std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
     return std::make_unique<MaxPool>(layer, samples);
 }
 
-std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples) {
-    if (!is_blocked(layer.input))
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples, std::int64_t per_block) {
+    if (!is_blocked(layer.input, per_block))
         return reference::make_average_pool<float>(layer, samples);  // NCHW, and rare
-    return std::make_unique<AveragePool>(layer, samples);
+    return std::make_unique<AveragePool>(layer, samples, per_block);
 }
 
 }  // namespace pw::cpu
