@@ -13,19 +13,14 @@
 namespace pw {
 
 enum class BufferUse {
-    Weights,     // version `version` of a stage; one buffer may hold several versions in turn
-    Statistics,  // running averages
-    Gradients,
-    Optimizer,
-    Workspace,  // one per device
-    Data,       // input data of a micro-batch
-    UntilInput,
-    UntilWeight,
-    GradientKept,  // see workloads/stage_layout.h
-    LandingForward,
-    LandingBackward,  // of boundary from -> to
-    SentForward,
-    SentBackward,  // the sender's copy
+    Weights,        // version `version` of a stage; one buffer may hold several versions in turn
+    Statistics,     // running averages
+    Gradients, Optimizer,
+    Workspace,      // one per device
+    Data,           // input data of a micro-batch
+    UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h
+    LandingForward, LandingBackward,         // of boundary from -> to
+    SentForward, SentBackward,               // the sender's copy
 };
 
 struct Buffer {

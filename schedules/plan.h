@@ -35,7 +35,7 @@ struct Shape {
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
-    int only_stage_of(int device) const;       // throws Error when the device holds not exactly one
+    int only_stage_of(int device) const;  // throws Error when the device holds not exactly one
     std::vector<int> before(int stage) const;  // stages that feed it, ascending
     std::vector<int> after(int stage) const;   // stages it feeds, ascending
     int updates() const;                       // mini-batches of the plan

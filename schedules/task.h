@@ -13,8 +13,8 @@ namespace pw {
 
 enum class Op : std::uint8_t {
     Forward,
-    Backward,       // input and weight gradients in one go
-    BackwardInput,  // the zero-bubble papers' B
+    Backward,        // input and weight gradients in one go
+    BackwardInput,   // the zero-bubble papers' B
     BackwardWeight,
     Recompute,
     Update,

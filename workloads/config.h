@@ -42,8 +42,8 @@ struct ClusterConfig {
     Bytes memory = kUnlimited;  // of devices that do not say
     Ns link_latency = 0;
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
-    bool link_given = false;                                          // else a profile's measured link counts
-    std::string profile;                                              // path, absolute; empty: analytic costs
+    bool link_given = false;   // else a profile's measured link counts
+    std::string profile;       // path, absolute; empty: analytic costs
     DeviceRates rates;
 };
 
