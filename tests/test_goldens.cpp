@@ -1,4 +1,5 @@
 // Published and derived numbers of the schedules: times, spans, peaks. Sources beside each.
+#include "schedules/versions.h"
 #include "shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -122,6 +123,56 @@ TEST(Goldens, InterleavedSpanOfTheZeroBubblePaper) {
     const Metrics metrics = simulated("interleaved", 8, 24, 3, 18522, 18086, 9337, 3 * 601);
     EXPECT_EQ((metrics.span + 1) / 3, 1237531);
     EXPECT_EQ(fmt::format("{:.4f}", metrics.span_bubble_rate), "0.1090");
+}
+
+VersionTable versions(const char* schedule, WeightPolicy policy, int p, int m, int per_update = 0) {
+    Shape shape;
+    shape.devices = shape.stages = p;
+    shape.microbatches = m;
+    shape.per_update = per_update;
+    PlanOptions options;
+    options.weights = policy;
+    return versions_of(make_plan(schedule_named(schedule), shape, options));
+}
+
+// Narayanan et al., SOSP 2019: which updates a micro-batch of a pipeline that never flushes sees. Update k
+// stands behind the backward of micro-batch k.
+TEST(Versions, FollowTheStalenessEquations) {
+    constexpr int m = 20;
+    for (const int p : {1, 2, 4, 7}) {
+        const VersionTable stash = versions("pipedream", WeightPolicy::Stash, p, m);
+        const VersionTable vertical = versions("pipedream", WeightPolicy::VerticalSync, p, m);
+        const VersionTable latest = versions("pipedream", WeightPolicy::Latest, p, m);
+        for (int s = 0; s < p; ++s)
+            for (int k = 0; k < m; ++k) {
+                const int newest = std::max(k - (p - 1 - s), 0), of_first = std::max(k - (p - 1), 0);
+                EXPECT_EQ(stash.forward[s][k], newest);
+                EXPECT_EQ(stash.backward[s][k], newest);
+                EXPECT_EQ(vertical.forward[s][k], of_first);
+                EXPECT_EQ(vertical.backward[s][k], of_first);
+                EXPECT_EQ(latest.forward[s][k], newest);
+                EXPECT_EQ(latest.backward[s][k], k);
+            }
+        for (int s = 0; s < p; ++s) {
+            EXPECT_EQ(stash.held[s], p - s);
+            EXPECT_EQ(latest.held[s], 1);
+            EXPECT_EQ(vertical.held[s], p);  // the last stage still needs what the first one took
+        }
+    }
+}
+
+// PipeDream-2BW: micro-batch k uses version max(k div m - 1, 0) on every stage; two versions are held.
+TEST(Versions, DoubleBufferLagsOneMiniBatch) {
+    for (const int p : {1, 2, 4})
+        for (const int per_update : {p, p + 1, 3 * p}) {
+            const VersionTable table =
+                versions("pipedream-2bw", WeightPolicy::DoubleBuffer, p, 5 * per_update, per_update);
+            for (int s = 0; s < p; ++s) {
+                for (int k = 0; k < 5 * per_update; ++k)
+                    EXPECT_EQ(table.forward[s][k], std::max(k / per_update - 1, 0));
+                EXPECT_LE(table.held[s], 2);
+            }
+        }
 }
 
 // pytorch#188833: in one lane for everything the receives of interleaved 1F1B's second chunk hold up the
