@@ -100,7 +100,7 @@ std::string note_on_costs(const Pipeline& pipeline) {
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
     const RunConfig& run = pipeline.config.run;
-    if (pipeline.measured &&
+    if (pipeline.measured && run.backend != "emulated" &&
         (pipeline.profile.backend != run.backend || pipeline.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            pipeline.profile.backend, pipeline.profile.threads_per_device, run.backend,
