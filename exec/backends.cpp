@@ -4,6 +4,9 @@
 
 #include "workloads/error.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace pw {
 
 namespace {
@@ -40,8 +43,9 @@ const Row& row_named(const std::string& backend) {
 }  // namespace
 
 bool is_emulated(const Config& config) {
-    const Row& row = row_named(config.run.backend);
-    return row.kernels == nullptr;
+    return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const Row& row) {
+        return row.name == config.run.backend && row.work == make_emulated_work;
+    });
 }
 
 const HostKernels& kernels_named(const std::string& backend) {

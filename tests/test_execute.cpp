@@ -39,6 +39,7 @@ public:
             edges.push_back({boundary.from, boundary.to});
         job.plan = make_plan(config_, edges, config_.training.steps);
         job.versions = versions_of(job.plan);
+        job.costs = costs_of(model_, job.split, profile, config_.pipeline.micro_batch_size, splits_backward(job.plan));
         job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
         return job;
     }
@@ -71,6 +72,18 @@ TEST(ResNet50, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
     for (const char* schedule : {"gpipe", "1f1b"})
         expect_equal(Execution(kResNet, {"cluster.devices=1", std::string("pipeline.schedule=") + schedule}).run(),
                      whole, schedule);
+}
+
+// Two tensors cross each cut of a block, and the readers of a landing buffer are F, I and W.
+TEST(Emulated, ModelsWithBlocksCutInTheMiddle) {
+    for (const char* schedule : {"1f1b", "zb-h1", "pipedream-2bw"})
+        for (const char* receive : {"early", "deferred"}) {
+            const Execution execution(
+                kResNet, {"run.backend=emulated", "training.steps=1", "cluster.devices=3",
+                          std::string("pipeline.schedule=") + schedule, std::string("transfer.receive=") + receive,
+                          "pipeline.split=[layer2.1.conv2, layer3.0.conv3]"});
+            expect_equal(execution.run(), execution.oracle(), std::string(schedule) + " " + receive);
+        }
 }
 
 TEST(ResNet50, PipeDreamEqualsItsOracle) {

@@ -163,18 +163,26 @@ void EmulatedWork::sleep_for(Ns duration) const {
         std::this_thread::yield();
 }
 
-// How much of either end of a buffer holds tags; a buffer that is too small for one is left alone.
-std::size_t EmulatedWork::end_length(bool is_forward, int edge) const {
+EmulatedWork::Ends EmulatedWork::ends_of(std::byte* buffer, bool is_forward, int edge) const {
     const EdgeBytes& bytes = plan.edges[edge];
     const auto size = static_cast<std::size_t>(is_forward ? bytes.forward : bytes.backward);
-    return std::min(size / kTag * kTag, sizeof(Letter::start));
+    const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
+    if (buffer == nullptr || length == 0)
+        return {};
+    return {buffer, buffer + size - length, length};
+}
+
+EmulatedWork::Ends EmulatedWork::ends_of(const Task& transfer) const {
+    const int edge = plan.edge_of(transfer), mb = transfer.microbatch;
+    const bool is_forward = transfer.op == Op::SendForward || transfer.op == Op::RecvForward;
+    if (edge < 0)  // nothing flows between the stages
+        return {};
+    const EdgeBuffers& tensors = plan.tensors;
+    return ends_of(is_send(transfer.op) ? tensors.made(is_forward, edge, mb) : tensors.landed(is_forward, edge, mb),
+                   is_forward, edge);
 }
 
 namespace {
-
-std::byte* end_of(std::byte* buffer, Bytes bytes, std::size_t length) {
-    return buffer + static_cast<std::size_t>(bytes) - length;
-}
 
 void fill(std::byte* at, std::size_t length, std::uint64_t tag) {
     for (std::size_t offset = 0; offset < length; offset += kTag)
@@ -192,51 +200,32 @@ bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
 
 void EmulatedWork::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
     tags_[is_forward][edge][microbatch] = tag;
-    const Bytes bytes = is_forward ? plan.edges[edge].forward : plan.edges[edge].backward;
-    const std::size_t length = end_length(is_forward, edge);
-    std::byte* buffer = plan.tensors.made(is_forward, edge, microbatch);
-    if (buffer == nullptr || length == 0)
-        return;
-    fill(end_of(buffer, bytes, length), length, tag);
-    fill(buffer, length, tag);
+    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge);
+    fill(ends.start, ends.length, tag);
+    fill(ends.end, ends.length, tag);
 }
 
 std::uint64_t EmulatedWork::read(bool is_forward, int edge, const Task& reader) const {
     const std::uint64_t tag = tags_[is_forward][edge][reader.microbatch];
-    const EdgeBytes& bytes = plan.edges[edge];
-    const std::size_t length = end_length(is_forward, edge);
-    std::byte* buffer = plan.tensors.landed(is_forward, edge, reader.microbatch);
-    if (buffer == nullptr || length == 0)
-        return tag;
-    const Bytes size = is_forward ? bytes.forward : bytes.backward;
-    if (!holds(end_of(buffer, size, length), length, tag) || !holds(buffer, length, tag))
+    const Ends ends = ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge);
+    if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
         fail_with(ExitCode::RunFailed, "{} reads a {} that is not what stage {} made: its buffer was written over",
-                  print(reader), is_forward ? "tensor" : "gradient", is_forward ? bytes.from : bytes.to);
+                  print(reader), is_forward ? "tensor" : "gradient",
+                  is_forward ? plan.edges[edge].from : plan.edges[edge].to);
     return tag;
 }
 
 void EmulatedWork::leave(int send) {
-    const Task& task = plan.graph.task(send);
-    const int edge = plan.edge_of(task);
-    const bool is_forward = task.op == Op::SendForward;
-    const std::size_t length = edge < 0 ? 0 : end_length(is_forward, edge);
-    if (length == 0)
-        return;
-    std::byte* buffer = plan.tensors.made(is_forward, edge, task.microbatch);
-    std::memcpy(letters_[send].start.data(), buffer, length);
-    std::memcpy(letters_[send].end.data(), end_of(buffer, bytes_moved(task, plan.edges), length), length);
+    const Ends ends = ends_of(plan.graph.task(send));
+    std::copy_n(ends.start, ends.length, letters_[send].start.begin());
+    std::copy_n(ends.end, ends.length, letters_[send].end.begin());
 }
 
 void EmulatedWork::arrive(int recv) {
-    const Task& task = plan.graph.task(recv);
-    const int edge = plan.edge_of(task), send = plan.graph.inputs(recv).front();
-    const bool is_forward = task.op == Op::RecvForward;
-    const std::size_t length = edge < 0 ? 0 : end_length(is_forward, edge);
-    if (length == 0)
-        return;
-    std::byte* buffer = plan.tensors.landed(is_forward, edge, task.microbatch);
-    std::memcpy(end_of(buffer, bytes_moved(task, plan.edges), length), letters_[send].end.data(), length);
-    std::memcpy(buffer, letters_[send].start.data(), length);
+    const Ends ends = ends_of(plan.graph.task(recv));
+    const Letter& letter = letters_[plan.graph.inputs(recv).front()];
+    std::copy_n(letter.start.begin(), ends.length, ends.start);
+    std::copy_n(letter.end.begin(), ends.length, ends.end);
 }
 
 void EmulatedWork::finish(RunResult& result) {

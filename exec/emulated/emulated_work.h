@@ -73,10 +73,16 @@ public:
     std::vector<std::vector<double>> norms;   // [update][stage]
 
 private:
+    // The ends of a buffer, which hold its tag; empty where it is too small for one, or absent.
+    struct Ends {
+        std::byte *start = nullptr, *end = nullptr;
+        std::size_t length = 0;
+    };
     struct Letter {
         std::array<std::byte, 64> start{}, end{};
     };
-    std::size_t end_length(bool is_forward, int edge) const;
+    Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
+    Ends ends_of(const Task& transfer) const;
 
     std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
     std::vector<Letter> letters_;                      // by node of the SEND

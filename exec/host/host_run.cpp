@@ -190,9 +190,9 @@ private:
     HostPlan plan_;
     std::unique_ptr<HostWork> work_;
     const CorePlan cores_;
-    std::unique_ptr<Mailbox> mailbox_;  // moves its messages through the work
     Gate gate_;
     std::vector<std::unique_ptr<HostDevice>> devices_;
+    std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     std::vector<std::vector<TraceEvent>> events_;  // [device]
     std::exception_ptr failure_;
     std::mutex failure_mutex_;
