@@ -79,7 +79,7 @@ TEST(Emulated, ModelsWithBlocksCutInTheMiddle) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream-2bw"})
         for (const char* receive : {"early", "deferred"}) {
             const Execution execution(
-                kResNet, {"run.backend=emulated", "training.steps=1", "cluster.devices=3",
+                kResNet, {"run.backend=emulated", "training.steps=1", "cluster.devices=3", "pipeline.micro_batches=4",
                           std::string("pipeline.schedule=") + schedule, std::string("transfer.receive=") + receive,
                           "pipeline.split=[layer2.1.conv2, layer3.0.conv3]"});
             expect_equal(execution.run(), execution.oracle(), std::string(schedule) + " " + receive);
@@ -119,6 +119,19 @@ TEST(Mlp, EveryScheduleEqualsItsOracle) {
             set.push_back(std::string("transfer.receive=") + receive);
             if (const Execution execution(kMlp, set); !is_refused(execution))
                 expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
+        }
+}
+
+TEST(Mlp, EveryWeightPolicyEqualsItsOracle) {
+    std::map<std::string, std::string> hash;
+    for (const char* policy : {"stash", "vertical_sync", "latest"})
+        for (const char* backend : {"reference", "emulated"}) {
+            const Execution execution(
+                kMlp, {"pipeline.schedule=pipedream", "cluster.devices=3", std::string("pipeline.weights=") + policy,
+                       std::string("run.backend=") + backend});
+            const RunResult run = execution.run();
+            expect_equal(run, execution.oracle(), std::string(policy) + " " + backend);
+            EXPECT_TRUE(hash.try_emplace(run.weights_hash, policy).second) << policy << " " << backend;
         }
 }
 

@@ -52,7 +52,7 @@ public:
 
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override { return job.costs; }
-    bool touches_memory() const override { return false; }
+    bool computes() const override { return false; }
     bool holds_messages() const override { return true; }
     void leave(int send) override;
     void arrive(int recv) override;

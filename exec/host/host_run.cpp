@@ -58,11 +58,12 @@ private:
 
     void device_thread(int number) {
         HostDevice& device = *devices_[number];
-        pin_this_thread(cores_.shared ? std::vector<int>{} : cores_.cores[number]);
+        if (work_->computes() && !cores_.shared)
+            pin_this_thread(cores_.cores[number]);
         work_->device(number).prepare();
         gate_.arrive();
         gate_.arrive();  // the main thread has planned memory and transfers
-        device.make_memory(work_->touches_memory());
+        device.make_memory(work_->computes());
         device.set_mailbox(*mailbox_);
         work_->device(number).begin();
         gate_.arrive();
@@ -192,7 +193,7 @@ private:
     const CorePlan cores_;
     Gate gate_;
     std::vector<std::unique_ptr<HostDevice>> devices_;
-    std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
+    std::unique_ptr<Mailbox> mailbox_;             // its thread ends before the devices' memory does
     std::vector<std::vector<TraceEvent>> events_;  // [device]
     std::exception_ptr failure_;
     std::mutex failure_mutex_;

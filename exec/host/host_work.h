@@ -62,7 +62,8 @@ public:
     virtual DeviceWork& device(int number) = 0;
     // On the main thread, when all devices are prepared: bytes, and the times of links.
     virtual Costs costs() = 0;
-    virtual bool touches_memory() const = 0;  // else it is reserved only
+    // Else nothing is pinned to a core, and memory is reserved but not touched.
+    virtual bool computes() const = 0;
     // Whether a message has a place of its own between leave() and arrive(); else it leaves when its
     // landing buffer is there, whatever the protocol.
     virtual bool holds_messages() const = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace pw {
@@ -92,11 +93,11 @@ void Mailbox::wait(int node) {
     const Ns start = clock_now();
     if (spin_until_done(node, start))
         return;
+    const Ns until = start + std::min(options_.timeout, std::numeric_limits<Ns>::max() - start);
     Lock lock(mutex_);
     Bed& bed = beds_[graph_.device_of(node)];
     bed.taken = true;
-    bed.wakes.wait_until(lock, point_of(start) + std::chrono::nanoseconds(options_.timeout),
-                         [&] { return aborted_ || is_done(node); });
+    bed.wakes.wait_until(lock, point_of(until), [&] { return aborted_ || is_done(node); });
     bed.taken = false;
     if (!is_done(node))
         fail_waiting(node, start);
