@@ -57,7 +57,8 @@ Sides sides_of_traces(const CompareArguments& arguments) {
 
 Sides sides_of_config(const CompareArguments& arguments) {
     Config config = arguments.config.load();
-    require_layers(config, "run");
+    if (!is_emulated(config))
+        require_layers(config, "run");
     const Pipeline pipeline = calibrated_pipeline(std::move(config));
     refuse_over_memory(pipeline);
     if (!arguments.json)
@@ -107,7 +108,7 @@ Sides both_sides(const Pipeline& pipeline) {
 }
 
 Pipeline calibrated_pipeline(Config config) {
-    if (!config.cluster.profile.empty())
+    if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
         return pipeline_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
     Profile profile = measure_with_progress(config, build_model(config), {config.pipeline.micro_batch_size});

@@ -60,7 +60,8 @@ void check_names(const ConfigArguments& arguments, const std::vector<std::string
         ConfigArguments own = arguments;
         own.set.push_back("pipeline.schedule=" + schedule);
         Config config = own.load();
-        require_layers(config, "run");
+        if (!is_emulated(config))
+            require_layers(config, "run");
         (void)pipeline_of(std::move(config));
     }
 }
@@ -81,7 +82,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     for (const std::string& schedule : schedules) {
         const Pipeline pipeline = pipeline_with(arguments, schedule, profile ? &*profile : nullptr);
         refuse_over_memory(pipeline);
-        profile = pipeline.profile;
+        if (pipeline.measured)
+            profile = pipeline.profile;
         print_note(summary_of(pipeline));
         const Sides sides = both_sides(pipeline);
         const Comparison comparison = comparison_of(sides.predicted, sides.measured);
@@ -95,7 +97,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
                             pipeline.config.pipeline.micro_batches, pipeline.config.pipeline.micro_batch_size,
                             pipeline.config.run.backend, sides.measured.trace.machine);
     }
-    write_profile(*profile, (root / "profile.yaml").string());
+    if (profile)
+        write_profile(*profile, (root / "profile.yaml").string());
     write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
     write_file((root / "table.txt").string(), title + table.print());
     plot_curves(losses, "mini-batch", "loss", (root / "losses.svg").string());

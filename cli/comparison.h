@@ -30,13 +30,13 @@ struct Sides {
 
 // Simulates and runs a pipeline.
 Sides both_sides(const Pipeline& pipeline);
-// With a measured profile: the config's, or one measured now.
+// With a measured profile: the config's, or one measured now. The emulated backend needs none.
 Pipeline calibrated_pipeline(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
 void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
 
 // Compares several schedules of one config on one profile: a table on stdout, and in `folder`
-// accuracy.json, table.txt, profile.yaml, a timeline per schedule and the losses.
+// accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                        const std::string& folder);
 

@@ -1,6 +1,7 @@
 #include "cli/pipeline.h"
 
 #include "cli/table.h"
+#include "exec/execute.h"
 #include "schedules/buffers.h"
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
@@ -109,7 +110,7 @@ std::string note_on_costs(const Pipeline& pipeline) {
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
     const RunConfig& run = pipeline.config.run;
-    if (pipeline.measured &&
+    if (pipeline.measured && !is_emulated(pipeline.config) &&
         (pipeline.profile.backend != run.backend || pipeline.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            pipeline.profile.backend, pipeline.profile.threads_per_device, run.backend,
@@ -130,8 +131,9 @@ void refuse_over_memory(const Pipeline& pipeline) {
 
 void require_layers(const Config& config, const std::string& command) {
     if (is_uniform(config))
-        config.fail_at("workload.model", fmt::format("a uniform workload has no layers to {}", command),
-                       "use `pipewright simulate`, or a model: `pipewright list models`");
+        config.fail_at(
+            "workload.model", fmt::format("a uniform workload has no layers to {}", command),
+            "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");
 }
 
 }  // namespace pw

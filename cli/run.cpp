@@ -27,7 +27,8 @@ Pipeline load_pipeline(const RunArguments& arguments) {
     if (arguments.steps > 0)
         effective.set.push_back(fmt::format("training.steps={}", arguments.steps));
     Config config = effective.load();
-    require_layers(config, "run");
+    if (!is_emulated(config))
+        require_layers(config, "run");
     return pipeline_of(std::move(config));
 }
 
@@ -51,7 +52,7 @@ void run_config(const RunArguments& arguments) {
 
 RunResult execute(const Job& job, const std::string& dump) {
     const WorkloadConfig& workload = job.config.workload;
-    if (workload.dataset != "synthetic" && workload.path.empty())
+    if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
         print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
     ProgressLine line;
     RunOptions options;
@@ -65,7 +66,13 @@ RunResult execute(const Job& job, const std::string& dump) {
 
 Job job_of(const Pipeline& pipeline) {
     const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
-    return {pipeline.config, *pipeline.model, pipeline.split, pipeline.plan, versions_of(pipeline.plan), steps};
+    return {pipeline.config,
+            pipeline.model ? &*pipeline.model : nullptr,
+            pipeline.split,
+            pipeline.plan,
+            versions_of(pipeline.plan),
+            steps,
+            pipeline.costs};
 }
 
 Report report_of(const RunResult& result, const Config& config) { return report_of(result.trace, config); }

@@ -1,6 +1,6 @@
 #include "exec/dump.h"
 
-#include "exec/host/host_device.h"
+#include "exec/host/kernel_work.h"
 #include "workloads/error.h"
 
 #include <filesystem>
@@ -37,13 +37,15 @@ void write_tensors(const std::filesystem::path& folder, const std::vector<std::v
 
 }  // namespace
 
-void write_dump(const std::string& folder, const SharedRun& run, double loss) {
+void write_dump(const std::string& folder, const KernelWork& run, double loss) {
     const std::filesystem::path root(folder);
     write_tensors(root / "initial", run.initial);
-    write_tensors(root / "gradients", run.gradients);
-    write_tensors(root / "updated", run.updated);
+    if (run.plan.trains()) {
+        write_tensors(root / "gradients", run.gradients);
+        write_tensors(root / "updated", run.updated);
+    }
     const Dims input = run.data.input();
-    const int samples = run.per_update() * run.job.config.pipeline.micro_batch_size;
+    const int samples = run.plan.per_update() * run.job.config.pipeline.micro_batch_size;
     std::vector<float> images(static_cast<std::size_t>(input.elements()) * static_cast<std::size_t>(samples));
     std::vector<float> labels;
     for (int sample = 0; sample < samples; ++sample) {

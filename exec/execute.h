@@ -26,7 +26,7 @@ struct RunOptions {
 
 struct RunResult {
     Trace trace;
-    std::vector<double> losses;          // mean over the samples, one per update
+    std::vector<double> losses;          // mean over the samples, one per mini-batch
     std::vector<double> gradient_norms;  // L2 over all parameters, one per update
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
@@ -36,11 +36,12 @@ struct RunResult {
 // Everything an execution needs, made once by the caller.
 struct Job {
     const Config& config;
-    const Model& model;
+    const Model* model;  // none for a uniform workload
     StageSplit split;
     Plan plan;
     VersionTable versions;  // usually versions_of(plan); the oracle keeps those of its plan
     int steps = 1;          // repeats of a synchronous plan; an asynchronous plan holds all its steps
+    Costs costs = {};       // what emulated devices sleep and reserve
     bool within_memory = true;  // refuse buffers that exceed the memory of cluster.devices
 };
 
@@ -48,8 +49,13 @@ struct Job {
 // sums, the same weight versions, one task at a time.
 Job oracle_of(const Job& job);
 
+// Throws Error (BadInput) when the plan asks for what no backend of this build does.
+void check_runnable(const Job& job);
+
 RunResult run(const Job& job, const RunOptions& options);
 
+// Whether the devices of a `run.backend` sleep instead of computing: then costs are enough to run.
+bool is_emulated(const Config& config);
 // The kernels of a config's `run.backend`. Throws Error when this build does not have them.
 const HostKernels& kernels_named(const std::string& backend);
 

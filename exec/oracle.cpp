@@ -7,22 +7,37 @@ namespace pw {
 
 namespace {
 
-bool makes_weight_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
+bool is_backward(Op op) { return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight; }
 
-// Order in which a stage adds up its gradients.
-std::vector<int> gradient_order(const Plan& plan, int stage) {
-    std::vector<int> order;
+// A stage's backward tasks in the order of its list: the order in which it adds up its gradients.
+std::vector<Task> backwards_of(const Plan& plan, int stage) {
+    std::vector<Task> tasks;
     for (const std::vector<Task>& list : plan.order)
         for (const Task& task : list)
-            if (task.stage == stage && makes_weight_gradient(task.op))
-                order.push_back(task.microbatch);
+            if (task.stage == stage && is_backward(task.op))
+                tasks.push_back(task);
+    return tasks;
+}
+
+// The micro-batches of a stage's I or W (of a B both).
+std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
+    std::vector<int> order;
+    for (const Task& task : backwards)
+        if (task.op == part || task.op == Op::Backward)
+            order.push_back(task.microbatch);
     return order;
 }
 
+// Batch norm makes its weight gradients in I, other layers in W: with one order of both in all
+// stages, stages make no difference to any sum.
 bool stages_agree(const Plan& plan) {
-    for (int stage = 1; stage < plan.shape.stages; ++stage)
-        if (gradient_order(plan, stage) != gradient_order(plan, 0))
+    const std::vector<int> first = microbatches_of(backwards_of(plan, 0), Op::BackwardInput);
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        const std::vector<Task> backwards = backwards_of(plan, stage);
+        if (microbatches_of(backwards, Op::BackwardInput) != first ||
+            microbatches_of(backwards, Op::BackwardWeight) != first)
             return false;
+    }
     return true;
 }
 
@@ -37,29 +52,31 @@ StageSplit one_stage(const Model& model) {
 }
 
 // One stage: in micro-batch order each backward follows its forward; another order of the sums needs
-// all forwards first, since running averages follow the micro-batches.
-std::vector<Task> whole_model_order(const std::vector<int>& sums) {
+// all forwards first, since running averages follow the micro-batches. No sums: a plan that only
+// evaluates.
+std::vector<Task> whole_model_order(int microbatches, const std::vector<int>& sums) {
     std::vector<Task> order;
     const bool ascending = std::is_sorted(sums.begin(), sums.end());
-    for (int mb = 0; mb < static_cast<int>(sums.size()); ++mb) {
+    for (int mb = 0; mb < microbatches; ++mb) {
         order.push_back({Op::Forward, 0, mb});
-        if (ascending)
+        if (ascending && !sums.empty())
             order.push_back({Op::Backward, 0, mb});
     }
     if (!ascending)
         for (const int mb : sums)
             order.push_back({Op::Backward, 0, mb});
-    order.push_back({Op::Update, 0, static_cast<int>(sums.size()) - 1});
+    if (!sums.empty())
+        order.push_back({Op::Update, 0, microbatches - 1});
     return order;
 }
 
-// All stages on one device, mini-batch by mini-batch; each stage adds up in its own order.
+// All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks.
 std::vector<Task> staged_order(const Plan& plan) {
     const Shape& shape = plan.shape;
     const int per_update = shape.per_update == 0 ? shape.microbatches : shape.per_update;
-    std::vector<std::vector<int>> sums;
+    std::vector<std::vector<Task>> backwards;
     for (int stage = 0; stage < shape.stages; ++stage)
-        sums.push_back(gradient_order(plan, stage));
+        backwards.push_back(backwards_of(plan, stage));
     std::vector<Task> order;
     for (int first = 0; first < shape.microbatches; first += per_update) {
         const int last = std::min(first + per_update, shape.microbatches) - 1;
@@ -67,11 +84,12 @@ std::vector<Task> staged_order(const Plan& plan) {
             for (int stage = 0; stage < shape.stages; ++stage)
                 order.push_back({Op::Forward, stage, mb});
         for (int stage = shape.stages - 1; stage >= 0; --stage)
-            for (const int mb : sums[stage])
-                if (mb >= first && mb <= last)
-                    order.push_back({Op::Backward, stage, mb});
+            for (const Task& task : backwards[stage])
+                if (task.microbatch >= first && task.microbatch <= last)
+                    order.push_back(task);
         for (int stage = 0; stage < shape.stages; ++stage)
-            order.push_back({Op::Update, stage, last});
+            if (!backwards[stage].empty())
+                order.push_back({Op::Update, stage, last});
     }
     return order;
 }
@@ -79,14 +97,18 @@ std::vector<Task> staged_order(const Plan& plan) {
 }  // namespace
 
 Job oracle_of(const Job& job) {
-    Job oracle{job.config, job.model, job.split, job.plan, job.versions, job.steps, false};
+    check_runnable(job);
+    Job oracle = job;
+    oracle.within_memory = false;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
-    if (job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
-        oracle.split = one_stage(job.model);
+    const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
+    if (!tells_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
+        oracle.split = one_stage(*job.model);
         oracle.plan.shape.stages = 1;
         oracle.plan.shape.edges.clear();
-        oracle.plan.order = {whole_model_order(gradient_order(job.plan, 0))};
+        const std::vector<int> sums = microbatches_of(backwards_of(job.plan, 0), Op::BackwardInput);
+        oracle.plan.order = {whole_model_order(job.plan.shape.microbatches, sums)};
         oracle.versions = versions_of(oracle.plan);
         return oracle;
     }

@@ -197,29 +197,44 @@ private:
     std::vector<Ns> data_times_;
 };
 
+// Devices 0 and 1 hand `rounds` micro-batches to each other, there and back.
+Plan ping_pong(int rounds) {
+    Plan plan;
+    plan.shape.devices = plan.shape.stages = 2;
+    plan.shape.microbatches = rounds;
+    plan.order.resize(2);
+    for (int round = 0; round < rounds; ++round) {
+        for (const Task& task : {Task{Op::Forward, 0, round}, Task{Op::SendForward, 0, round, 0, 1},
+                                 Task{Op::RecvBackward, 0, round, 0, 1}})
+            plan.order[0].push_back(task);
+        for (const Task& task : {Task{Op::RecvForward, 1, round, 0, 0}, Task{Op::Forward, 1, round},
+                                 Task{Op::Backward, 1, round}, Task{Op::SendBackward, 1, round, 0, 0}})
+            plan.order[1].push_back(task);
+    }
+    return plan;
+}
+
 // One way of a hand-over between two pinned threads: half a round trip through the mailbox.
 Ns hand_over_time(const CorePlan& cores) {
     constexpr int kRounds = 200;
-    Plan plan;
-    plan.shape.devices = plan.shape.stages = 2;
-    plan.order = {
-        {{Op::Forward, 0, 0}, {Op::SendForward, 0, 0, 0, 1}, {Op::RecvBackward, 0, 0, 0, 1}},
-        {{Op::RecvForward, 1, 0, 0, 0}, {Op::Forward, 1, 0}, {Op::Backward, 1, 0}, {Op::SendBackward, 1, 0, 0, 0}}};
+    const Plan plan = ping_pong(kRounds);
     const PlanGraph graph(plan);
-    const int there = graph.node(0, 1), back = graph.node(1, 3);
-    Mailbox mailbox(graph, 10'000'000'000);
+    Mailbox::Options options;
+    options.mode.sent_copies = false;
+    options.spin = !cores.shared;
+    Mailbox mailbox(graph, options);
     std::vector<Ns> trips;
     std::thread other([&] {
         pin_this_thread(cores.shared ? std::vector<int>{} : cores.cores[1]);
         for (int round = 0; round < kRounds; ++round) {
-            (void)mailbox.wait(there, round, graph.node(1, 0));
-            mailbox.publish(back, round, {});
+            mailbox.wait(graph.node(1, 4 * round));
+            mailbox.post(graph.node(1, 4 * round + 3));
         }
     });
     for (int round = 0; round < kRounds; ++round) {
         const Ns start = clock_now();
-        mailbox.publish(there, round, {});
-        (void)mailbox.wait(back, round, graph.node(0, 2));
+        mailbox.post(graph.node(0, 3 * round + 1));
+        mailbox.wait(graph.node(0, 3 * round + 2));
         trips.push_back((clock_now() - start) / 2);
     }
     other.join();

@@ -1,4 +1,4 @@
-// Hand-over between devices: what arrives, what does not, and how failure spreads.
+// Hand-over between devices: what arrives, in which order, what does not, and how failure spreads.
 #include "exec/host/mailbox.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
@@ -10,6 +10,9 @@
 namespace pw {
 namespace {
 
+using Communicator = TransferMode::Communicator;
+using Protocol = TransferMode::Protocol;
+
 Plan two_devices() {
     Shape shape;
     shape.devices = shape.stages = 2;
@@ -17,28 +20,94 @@ Plan two_devices() {
     return make_plan(schedule_named("gpipe"), shape);
 }
 
-TEST(Mailbox, HandsOverInEveryStep) {
+class Hands : public testing::Test {
+protected:
+    int send(int mb) const { return graph.find({Op::SendForward, 0, mb, 0, 1}); }
+    int recv(int mb) const { return graph.find({Op::RecvForward, 1, mb, 0, 0}); }
+
+    static Mailbox::Options options(TransferMode mode, Ns timeout) {
+        Mailbox::Options options;
+        options.mode = mode;
+        options.timeout = timeout;
+        return options;
+    }
+
     const Plan plan = two_devices();
-    const PlanGraph graph(plan);
-    Mailbox mailbox(graph, 5'000'000'000);
-    const int send = graph.find({Op::SendForward, 0, 0, 0, 1}), recv = graph.find({Op::RecvForward, 1, 0, 0, 0});
-    int payload = 0;
-    std::thread sender([&] {
-        payload = 41;
-        mailbox.publish(send, 0, {3, 4});
-    });
-    EXPECT_EQ(mailbox.wait(send, 0, recv).end, 4);
-    EXPECT_EQ(payload, 41);
-    sender.join();
-    EXPECT_EQ(mailbox.wait(send, 0, recv).start, 3);
+    const PlanGraph graph{plan};
+};
+
+TEST_F(Hands, OverInEveryStep) {
+    Mailbox mailbox(graph, options({}, 5'000'000'000));
+    for (int step = 0; step < 3; ++step) {
+        mailbox.begin_step();
+        int payload = 0;
+        std::thread sender([&] {
+            payload = 41 + step;
+            mailbox.post(send(0));
+        });
+        mailbox.wait(recv(0));
+        EXPECT_EQ(payload, 41 + step);
+        sender.join();
+        mailbox.wait(send(0));
+        EXPECT_EQ(mailbox.interval(recv(0)).start, mailbox.interval(send(0)).start);
+        EXPECT_LE(mailbox.interval(send(0)).start, mailbox.interval(send(0)).end);
+    }
 }
 
-TEST(Mailbox, NamesTheSilentPeer) {
-    const Plan plan = two_devices();
-    const PlanGraph graph(plan);
-    Mailbox mailbox(graph, 20'000'000);
+TEST_F(Hands, EmptyUnderRendezvousUntilBothEndsAreThere) {
+    TransferMode mode;
+    mode.early_receive = false;
+    mode.protocol = Protocol::Rendezvous;
+    Mailbox mailbox(graph, options(mode, 10'000'000));
+    mailbox.post(send(0));
+    EXPECT_THROW(mailbox.wait(send(0)), Error);
+    mailbox.post(recv(0));
+    mailbox.wait(send(0));
+    mailbox.wait(recv(0));
+}
+
+// A list waits at a SEND until the earlier one of its edge has left the sender's copy.
+TEST_F(Hands, WaitForTheEarlierCopy) {
+    TransferMode mode;
+    mode.early_receive = false;
+    mode.protocol = Protocol::Rendezvous;
+    Mailbox mailbox(graph, options(mode, 10'000'000));
+    mailbox.wait_to_post(send(0));
+    mailbox.post(send(0));
+    EXPECT_THROW(mailbox.wait_to_post(send(1)), Error);
+    mailbox.post(recv(0));
+    mailbox.wait_to_post(send(1));
+}
+
+class Journal : public Payload {
+public:
+    void leave(int send) override { said.push_back(send); }
+    void arrive(int recv) override { said.push_back(recv); }
+    std::vector<int> said;
+};
+
+// Messages leave and arrive after their times, in the order of their lane, the payload with them.
+TEST_F(Hands, OverALinkWithTimes) {
+    Journal journal;
+    Mailbox::Options with_link = options({}, 5'000'000'000);
+    with_link.payload = &journal;
+    with_link.link.occupation.assign(static_cast<std::size_t>(graph.size()), 2'000'000);
+    with_link.link.latency = 1'000'000;
+    Mailbox mailbox(graph, with_link);
+    mailbox.post(send(0));
+    mailbox.post(send(1));
+    mailbox.wait(recv(1));
+    const Interval first = mailbox.interval(send(0)), second = mailbox.interval(send(1));
+    EXPECT_GE(first.end, first.start + 2'000'000);
+    EXPECT_GE(second.start, first.end);
+    EXPECT_GE(mailbox.interval(recv(1)).end, second.start + 3'000'000);
+    EXPECT_EQ(journal.said, (std::vector<int>{send(0), recv(0), send(1), recv(1)}));
+}
+
+TEST_F(Hands, NameTheSilentPeer) {
+    Mailbox mailbox(graph, options({}, 20'000'000));
     try {
-        (void)mailbox.wait(graph.find({Op::SendForward, 0, 1, 0, 1}), 0, graph.find({Op::RecvForward, 1, 1, 0, 0}));
+        mailbox.wait(recv(1));
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::PeerSilent);
@@ -47,16 +116,14 @@ TEST(Mailbox, NamesTheSilentPeer) {
     }
 }
 
-TEST(Mailbox, AFailedDeviceReleasesTheOthers) {
-    const Plan plan = two_devices();
-    const PlanGraph graph(plan);
-    Mailbox mailbox(graph, 60'000'000'000);
+TEST_F(Hands, AreReleasedByAFailedDevice) {
+    Mailbox mailbox(graph, options({}, 60'000'000'000));
     Gate gate(2);
     std::thread failing([&] {
         mailbox.abort();
         gate.abort();
     });
-    EXPECT_THROW((void)mailbox.wait(graph.find({Op::SendForward, 0, 1, 0, 1}), 0, 0), Error);
+    EXPECT_THROW(mailbox.wait(recv(1)), Error);
     EXPECT_THROW(gate.arrive(), Error);
     failing.join();
 }

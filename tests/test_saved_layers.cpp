@@ -158,7 +158,7 @@ training: {steps: 1}
 )"),
                                       {"run.backend=" + backend});
     const Model model = build_model(config);
-    Job job{config, model, split_at(model.layers, {}), make_plan(config, {}, 1), {}, 1};
+    Job job{config, &model, split_at(model.layers, {}), make_plan(config, {}, 1), {}, 1};
     job.versions = versions_of(job.plan);
     return run(job, {}).losses.at(0);
 }

@@ -14,13 +14,17 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }
 
-Arena::Arena(Bytes bytes) : bytes_((std::max<Bytes>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
+Arena::Arena(Bytes bytes, bool touched)
+    : bytes_((std::max<Bytes>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
     const auto size = static_cast<std::size_t>(bytes_);
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (touched ? 0 : MAP_NORESERVE);
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED)
         fail_with(ExitCode::RunFailed, "cannot reserve {} for a device's arena: {}", print_bytes(bytes_),
                   std::strerror(errno));
     base_ = static_cast<std::byte*>(memory);
+    if (!touched)
+        return;
     (void)madvise(memory, size, MADV_HUGEPAGE);  // a wish: small pages work too
     std::memset(base_, 0, size);
 }

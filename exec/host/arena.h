@@ -1,4 +1,4 @@
-// Memory of one host device: reserved and touched once, then lent by offset. Counts what is lent.
+// Memory of one host device: reserved once, then lent by offset. Counts what is lent.
 #pragma once
 
 #include "schedules/trace.h"
@@ -10,9 +10,10 @@ namespace pw {
 
 class Arena {
 public:
-    // Reserves `bytes` in huge pages where the system grants them and touches every page on the
-    // calling thread. Throws Error (RunFailed) with the bytes when the system refuses.
-    explicit Arena(Bytes bytes);
+    // Reserves `bytes`. `touched`: in huge pages where the system grants them, and touches every page
+    // on the calling thread; else pages come as they are used. Throws Error (RunFailed) with the bytes
+    // when the system refuses.
+    explicit Arena(Bytes bytes, bool touched = true);
     ~Arena();
     Arena(Arena&& other) noexcept;
     Arena& operator=(Arena&&) = delete;

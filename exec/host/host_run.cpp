@@ -1,13 +1,14 @@
 // One process, one thread per device: sets the devices up, steps them, gathers what happened.
-#include "exec/dump.h"
 #include "exec/execute.h"
 #include "exec/host/host_device.h"
 #include "exec/host/pin.h"
 #include "exec/loop.h"
+#include "schedules/durations.h"
+#include "schedules/schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
+#include <limits>
 #include <thread>
 
 namespace pw {
@@ -16,21 +17,22 @@ namespace {
 
 class HostRun {
 public:
-    HostRun(const Job& job, const RunOptions& options, const HostKernels& kernels, const Dataset& data)
-        : job_(job), options_(options), shared_(job, kernels, data), gate_(job.plan.shape.devices + 1) {
-        shared_.dump = !options.dump.empty();
+    HostRun(const Job& job, const RunOptions& options)
+        : job_(job),
+          options_(options),
+          plan_(job),
+          work_(make_work(plan_, options)),
+          cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device)),
+          gate_(job.plan.shape.devices + 1) {
         for (int device = 0; device < job.plan.shape.devices; ++device)
-            devices_.push_back(std::make_unique<HostDevice>(shared_, device));
+            devices_.push_back(std::make_unique<HostDevice>(plan_, work_->device(device), device));
         events_.resize(devices_.size());
     }
 
     RunResult run() {
-        const CorePlan cores = plan_cores(job_.plan.shape.devices, job_.config.run.threads_per_device);
         std::vector<std::thread> threads;
         for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
-            threads.emplace_back([this, device, &cores] {
-                guarded([&] { device_thread(device, cores.shared ? std::vector<int>{} : cores.cores[device]); });
-            });
+            threads.emplace_back([this, device] { guarded([&] { device_thread(device); }); });
         guarded([&] { main_thread(); });
         for (std::thread& thread : threads)
             thread.join();
@@ -49,23 +51,25 @@ private:
             if (!failure_)
                 failure_ = std::current_exception();
             gate_.abort();
-            shared_.mailbox.abort();
+            if (mailbox_)
+                mailbox_->abort();
         }
     }
 
-    void device_thread(int device, const std::vector<int>& cores) {
-        pin_this_thread(cores);
-        shared_.kernels.start_device(job_.config.run.threads_per_device);
-        devices_[device]->make_programs();
+    void device_thread(int number) {
+        HostDevice& device = *devices_[number];
+        if (work_->computes() && !cores_.shared)
+            pin_this_thread(cores_.cores[number]);
+        work_->device(number).prepare();
         gate_.arrive();
-        gate_.arrive();  // the main thread has planned the memory
-        for (const int stage : job_.plan.shape.stages_of(device))
-            devices_[device]->program(stage).set_layout(layouts_[stage]);
-        devices_[device]->make_memory();
+        gate_.arrive();  // the main thread has planned memory and transfers
+        device.make_memory(work_->computes());
+        device.set_mailbox(*mailbox_);
+        work_->device(number).begin();
         gate_.arrive();
         for (int step = 0; step < job_.steps; ++step) {
             gate_.arrive();
-            record(device, step, run_list(job_.plan, shared_.graph, device, step, *devices_[device]));
+            record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
             gate_.arrive();
         }
     }
@@ -75,9 +79,10 @@ private:
         for (std::size_t position = 0; position < order.size(); ++position) {
             const Task& task = order[position];
             const int version = version_of(task, job_.versions, job_.plan);
-            const int earlier = job_.plan.asynchronous ? 0 : step;  // one version per step before this one
+            // one version per step before this one
+            const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
             events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
-                                       bytes_moved(task, shared_.edges), version < 0 ? -1 : version + earlier});
+                                       bytes_moved(task, plan_.edges), version < 0 ? -1 : version + earlier});
         }
     }
 
@@ -88,6 +93,7 @@ private:
         gate_.arrive();
         for (int step = 0; step < job_.steps; ++step) {
             const Ns start = clock_now();
+            mailbox_->begin_step();
             gate_.arrive();
             gate_.arrive();
             if (options_.progress)
@@ -97,57 +103,55 @@ private:
     }
 
     void plan_memory() {
-        shared_.edges = edge_bytes(job_.model.layers, job_.split, shared_.layer_bytes);
-        const Bytes data = shared_.kernels.data_bytes(job_.model.input, job_.config.pipeline.micro_batch_size);
-        for (int stage = 0; stage < job_.split.stages(); ++stage)
-            layouts_.push_back(layout_stage(job_.model.layers, job_.split, stage, shared_.layer_bytes, data));
-        Costs costs;  // the backend's own sizes, no times
-        for (const StageLayout& layout : layouts_)
-            costs.bytes.push_back(stage_bytes(layout, splits_backward(job_.plan)));
-        costs.edges = shared_.edges;
-        costs.sent_copies = false;  // hand-over by pointer
-        shared_.buffers = buffers_of(job_.plan, costs, job_.versions, job_.config.transfer.receive == "early");
+        const Costs costs = work_->costs();
+        const bool early = job_.config.transfer.receive == "early";
+        plan_.edges = costs.edges;
+        plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early);
         if (job_.within_memory)
-            refuse_over_memory(job_.plan, shared_.buffers, job_.config.cluster.devices);  // by the backend's sizes
-        shared_.packing = pack(shared_.buffers, job_.plan.shape.devices);
-        const std::vector<std::byte*> row(static_cast<std::size_t>(job_.plan.shape.microbatches), nullptr);
-        shared_.landing_forward.assign(shared_.edges.size(), row);
-        shared_.landing_backward.assign(shared_.edges.size(), row);
+            refuse_over_memory(job_.plan, plan_.buffers, job_.config.cluster.devices);  // by the backend's sizes
+        plan_.packing = pack(plan_.buffers, job_.plan.shape.devices);
+        plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
+        plan_transfers(costs, keeps_copies(costs, early));
+    }
+
+    void plan_transfers(const Costs& costs, bool copies) {
+        Mailbox::Options options;
+        options.mode = mode_of(job_.config.transfer);
+        options.mode.sent_copies = copies;
+        if (copies && !work_->holds_messages())
+            options.mode.protocol = TransferMode::Protocol::Rendezvous;
+        options.timeout = job_.config.run.timeout;
+        options.spin = !cores_.shared;
+        options.payload = copies ? work_.get() : nullptr;
+        options.link.latency = costs.link.latency;
+        for (int node = 0; node < plan_.graph.size(); ++node)
+            options.link.occupation.push_back(
+                is_send(plan_.graph.task(node).op) ? occupation_of(plan_.graph.task(node), costs) : 0);
+        mailbox_ = std::make_unique<Mailbox>(plan_.graph, std::move(options));
     }
 
     // Mean loss of the k-th mini-batch of a step, summed in micro-batch order.
     double loss_of(int step, int update) const {
-        const int per_update = shared_.per_update();
+        const int per_update = plan_.per_update();
         const int first = update * per_update;
         const int last = std::min(first + per_update, job_.plan.shape.microbatches);
         double sum = 0;
         for (int mb = first; mb < last; ++mb)
-            sum += shared_.losses[step][mb];
+            sum += work_->loss(step, mb);
         return sum / (static_cast<double>(last - first) * job_.config.pipeline.micro_batch_size);
     }
 
     RunResult result() const {
         RunResult result;
-        std::vector<NamedTensor> parameters;
         for (const auto& device : devices_) {
-            const std::vector<NamedTensor> own = device->parameters();
-            parameters.insert(parameters.end(), own.begin(), own.end());
             result.peak.push_back(device->arena().peak());
             result.arena.push_back(device->arena().size());
         }
-        result.weights_hash = hash_of(std::move(parameters));
         for (int step = 0; step < job_.steps; ++step)
             for (int update = 0; update < job_.plan.shape.updates(); ++update)
                 result.losses.push_back(loss_of(step, update));
-        for (const std::vector<double>& squares : shared_.squares) {
-            double sum = 0;
-            for (const double square : squares)
-                sum += square;
-            result.gradient_norms.push_back(std::sqrt(sum));
-        }
         result.trace = trace();
-        if (shared_.dump)
-            write_dump(options_.dump, shared_, result.losses.front());
+        work_->finish(result);
         return result;
     }
 
@@ -184,10 +188,12 @@ private:
 
     const Job& job_;
     const RunOptions& options_;
-    SharedRun shared_;
+    HostPlan plan_;
+    std::unique_ptr<HostWork> work_;
+    const CorePlan cores_;
     Gate gate_;
     std::vector<std::unique_ptr<HostDevice>> devices_;
-    std::vector<StageLayout> layouts_;
+    std::unique_ptr<Mailbox> mailbox_;             // its thread ends before the devices' memory does
     std::vector<std::vector<TraceEvent>> events_;  // [device]
     std::exception_ptr failure_;
     std::mutex failure_mutex_;
@@ -196,9 +202,8 @@ private:
 }  // namespace
 
 RunResult run(const Job& job, const RunOptions& options) {
-    const HostKernels& kernels = kernels_named(job.config.run.backend);
-    const Dataset data = open_dataset(job.config, job.model);
-    return HostRun(job, options, kernels, data).run();
+    check_runnable(job);
+    return HostRun(job, options).run();
 }
 
 }  // namespace pw

@@ -1,45 +1,98 @@
-// Hand-over between device threads of one process: a SEND publishes that its tensors lie in the
-// receiver's landing buffer, whoever needs its RECV waits for that. And the gate where all devices
-// meet. Both give up when one device has failed, or when nothing happens for the timeout.
+// Hand-over between device threads of one process: transfers travel in the lanes of the plan, and
+// whoever needs one waits for it. And the gate where all devices meet. Both give up when one device
+// has failed, or when nothing happens for the timeout.
 #pragma once
 
 #include "exec/backend.h"
-#include "schedules/plan.h"
+#include "schedules/lanes.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <queue>
+#include <thread>
+#include <vector>
 
 namespace pw {
 
 Ns clock_now();  // steady, nanoseconds
 
+// What moves with a transfer when the sender keeps a copy. Called once per transfer and step.
+class Payload {
+public:
+    virtual ~Payload() = default;
+    virtual void leave(int send) = 0;   // afterwards the sender's copy may be overwritten
+    virtual void arrive(int recv) = 0;  // afterwards the landing buffer may be read
+};
+
+// An emulated link: a message leaves `occupation` after it started and arrives `latency` later.
+struct LinkTimes {
+    std::vector<Ns> occupation;  // by node; empty: none
+    Ns latency = 0;
+};
+
 class Mailbox {
 public:
-    Mailbox(const PlanGraph& graph, Ns timeout);
+    struct Options {
+        TransferMode mode;
+        Ns timeout = 30'000'000'000;
+        bool spin = false;           // devices own their cores: wait awake
+        LinkTimes link;              // with times, a thread of its own moves the messages
+        Payload* payload = nullptr;  // none: tensors are made where they are read
+    };
+    Mailbox(const PlanGraph& graph, Options options);
+    ~Mailbox();
 
-    void publish(int send, int step, Interval sent);
-    // Waits for the SEND of `step`; throws Error (PeerSilent) naming both ends after the timeout and
-    // Error (RunFailed) when another device has failed.
-    Interval wait(int send, int step, int waiting_node);
+    // Forgets the last step; no device may be inside one.
+    void begin_step();
+    // Waits while the device's list must not post the transfer yet.
+    void wait_to_post(int node);
+    void post(int node);
+    // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) naming both ends
+    // after the timeout and Error (RunFailed) when another device has failed.
+    void wait(int node);
+    // Of a transfer that wait() has returned for: from its start to its end.
+    Interval interval(int node) const { return interval_[node]; }
     void abort();
 
 private:
-    struct Letter {
-        std::atomic<int> step{-1};
-        Interval sent;
+    using Lock = std::unique_lock<std::mutex>;
+    struct Event {
+        Ns time;
+        std::int64_t seq;  // a message leaves before it arrives
+        int node;          // a SEND leaves, a RECV's message arrives
+        auto operator<=>(const Event&) const = default;
     };
-    bool arrived(int send, int step) const { return letters_[send].step.load(std::memory_order_seq_cst) >= step; }
+    // Where a device's thread sleeps.
+    struct Bed {
+        std::condition_variable wakes;
+        bool taken = false;
+    };
+    bool is_done(int node) const { return done_[node].load(std::memory_order_acquire); }
+    bool spin_until_done(int node, Ns start) const;
+    [[noreturn]] void fail_waiting(int node, Ns start) const;
+    void move(Lock& lock);
+    void start(int send, Lock& lock);
+    void happen_at(Ns time, Ns now, int node, Lock& lock);
+    void happen(int node, Lock& lock);
+    void complete(int node);
+    void run_wire();
 
     const PlanGraph& graph_;
-    Ns timeout_;
-    std::unique_ptr<Letter[]> letters_;  // by node
-    std::atomic<int> sleepers_{0};
+    const Options options_;
+    std::vector<Interval> interval_;             // by node
+    std::unique_ptr<std::atomic<bool>[]> done_;  // by node
+    std::vector<Bed> beds_;                      // by device
     std::atomic<bool> aborted_{false};
-    std::mutex mutex_;
-    std::condition_variable changed_;
+
+    mutable std::mutex mutex_;  // of everything below
+    Lanes lanes_;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    std::int64_t seq_ = 0;
+    std::condition_variable wire_wakes_;
+    bool closing_ = false;
+    std::thread wire_;
 };
 
 // Where a fixed number of threads meet, again and again.

@@ -26,6 +26,12 @@ Topology load_topology() {
     return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
 }
 
+// Loaded once, which takes milliseconds: a machine stays as it is. Null when hwloc cannot.
+hwloc_topology_t machine() {
+    static const Topology topology = load_topology();
+    return topology.get();
+}
+
 // Logical cores that this process may use: the first thread of every physical core, then the others.
 std::vector<int> usable_cores() {
     cpu_set_t allowed;
@@ -33,10 +39,10 @@ std::vector<int> usable_cores() {
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return {};
     std::vector<int> first, other;
-    const Topology topology = load_topology();
-    const int cores = topology ? hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE) : 0;
+    const hwloc_topology_t topology = machine();
+    const int cores = topology != nullptr ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) : 0;
     for (int number = 0; number < cores; ++number) {
-        const hwloc_obj_t core = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_CORE, static_cast<unsigned>(number));
+        const hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, static_cast<unsigned>(number));
         bool taken = false;
         for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
             if (!CPU_ISSET(static_cast<std::size_t>(cpu), &allowed))
@@ -79,13 +85,13 @@ void pin_this_thread(const std::vector<int>& cores) {
 }
 
 std::string machine_name() {
-    const Topology topology = load_topology();
-    if (!topology)
+    const hwloc_topology_t topology = machine();
+    if (topology == nullptr)
         return "unknown";
-    const hwloc_obj_t package = hwloc_get_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, 0);
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
     const char* model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
     return fmt::format("{}, {} cores", model == nullptr ? "unknown processor" : model,
-                       hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
+                       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
 }
 
 }  // namespace pw

@@ -1,0 +1,251 @@
+#include "exec/emulated/emulated_work.h"
+
+#include "exec/host/pin.h"
+#include "schedules/durations.h"
+#include "workloads/error.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kSecond = 1'000'000'000;
+constexpr Ns kSpun = 50'000;  // the end of a task's time, for which a sleep is too coarse
+constexpr std::size_t kTag = sizeof(std::uint64_t);
+
+// Order matters, every bit counts: the finalizer of splitmix64 after each value.
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+    hash = (hash ^ value) + 0x9e3779b97f4a7c15ULL;
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
+    return hash ^ (hash >> 31);
+}
+
+double fraction(std::uint64_t tag) { return std::ldexp(static_cast<double>(tag), -64); }
+
+}  // namespace
+
+EmulatedDevice::EmulatedDevice(EmulatedWork& run, int device) : run_(run), device_(device) {
+    const Job& job = run.job;
+    for (const int stage : job.plan.shape.stages_of(device)) {
+        StageState& state = stages_[stage];
+        const std::uint64_t initial =
+            mix(static_cast<std::uint64_t>(job.config.training.seed), static_cast<std::uint64_t>(stage));
+        state.weights.assign(static_cast<std::size_t>(job.versions.held[stage]), initial);
+        state.slot_of = weight_slots(job.plan, job.versions, stage, device);
+        state.forward.assign(static_cast<std::size_t>(job.plan.shape.microbatches), 0);
+        state.gradient = state.forward;
+    }
+}
+
+void EmulatedDevice::prepare() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+
+void EmulatedDevice::begin_step(int step) {
+    step_ = step;
+    if (!run_.job.plan.asynchronous)
+        for (auto& [stage, state] : stages_)
+            state.newest = 0;
+}
+
+void EmulatedDevice::run(const Task& task, int node) {
+    run_.sleep_for(run_.durations[node]);
+    switch (task.op) {
+        case Op::Forward:
+            return forward(task);
+        case Op::Backward:
+            backward_input(task);
+            return backward_weight(task);
+        case Op::BackwardInput:
+            return backward_input(task);
+        case Op::BackwardWeight:
+            return backward_weight(task);
+        case Op::Update:
+            return update(task);
+        default:
+            fail_with(ExitCode::RunFailed, "emulated devices do not run {}", print(task));
+    }
+}
+
+void EmulatedDevice::forward(const Task& task) {
+    StageState& state = stages_.at(task.stage);
+    const int mb = task.microbatch, version = run_.job.versions.forward[task.stage][mb];
+    std::uint64_t tag = mix(static_cast<std::uint64_t>(task.stage), static_cast<std::uint64_t>(mb));
+    tag = mix(tag, static_cast<std::uint64_t>(step_));
+    tag = mix(tag, state.weights[state.slot_of[version]]);
+    const std::vector<EdgeBytes>& edges = run_.plan.edges;
+    for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
+        if (edges[edge].to == task.stage)
+            tag = mix(tag, run_.read(true, edge, task));
+    state.forward[mb] = tag;
+    for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
+        if (edges[edge].from == task.stage)
+            run_.write(true, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));
+    if (task.stage + 1 == run_.job.plan.shape.stages)
+        run_.losses[step_][mb] = fraction(tag) * run_.job.config.pipeline.micro_batch_size;
+}
+
+void EmulatedDevice::backward_input(const Task& task) {
+    StageState& state = stages_.at(task.stage);
+    const int mb = task.microbatch, version = run_.job.versions.backward[task.stage][mb];
+    std::uint64_t tag = mix(state.forward[mb], state.weights[state.slot_of[version]]);
+    const std::vector<EdgeBytes>& edges = run_.plan.edges;
+    for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge) {
+        if (edges[edge].from == task.stage)
+            tag = mix(tag, run_.read(false, edge, task));
+        if (edges[edge].to == task.stage && (edges[edge].forward_until_input || edges[edge].forward_until_weight))
+            (void)run_.read(true, edge, task);  // it is still there
+    }
+    state.gradient[mb] = tag;
+    for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
+        if (edges[edge].to == task.stage)
+            run_.write(false, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));
+}
+
+void EmulatedDevice::backward_weight(const Task& task) {
+    StageState& state = stages_.at(task.stage);
+    const std::vector<EdgeBytes>& edges = run_.plan.edges;
+    for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge) {
+        if (edges[edge].to == task.stage && edges[edge].forward_until_weight)
+            (void)run_.read(true, edge, task);
+        if (edges[edge].from == task.stage && edges[edge].backward_until_weight)
+            (void)run_.read(false, edge, task);
+    }
+    state.sum = mix(state.sum, state.gradient[task.microbatch]);
+}
+
+void EmulatedDevice::update(const Task& task) {
+    StageState& state = stages_.at(task.stage);
+    const int number = step_ * run_.job.plan.shape.updates() + task.microbatch / run_.plan.per_update();
+    run_.norms[number][task.stage] = fraction(state.sum);
+    const std::uint64_t old = state.weights[state.slot_of[state.newest]];
+    state.weights[state.slot_of[++state.newest]] = mix(old, state.sum);
+    state.sum = 0;
+}
+
+std::uint64_t EmulatedDevice::weights(int stage) const {
+    const StageState& state = stages_.at(stage);
+    return state.weights[state.slot_of[state.newest]];
+}
+
+EmulatedWork::EmulatedWork(const HostPlan& the_plan)
+    : plan(the_plan),
+      job(the_plan.job),
+      durations(durations_of(job.plan, the_plan.graph, job.costs)),
+      letters_(static_cast<std::size_t>(the_plan.graph.size())) {
+    const Shape& shape = job.plan.shape;
+    const auto microbatches = static_cast<std::size_t>(shape.microbatches);
+    losses.assign(static_cast<std::size_t>(job.steps), std::vector<double>(microbatches, 0));
+    if (plan.trains())
+        norms.assign(static_cast<std::size_t>(job.steps) * static_cast<std::size_t>(shape.updates()),
+                     std::vector<double>(static_cast<std::size_t>(shape.stages), 0));
+    for (auto& tags : tags_)
+        tags.assign(job.costs.edges.size(), std::vector<std::uint64_t>(microbatches, 0));
+    for (int device = 0; device < shape.devices; ++device)
+        devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
+    spins_ = !plan_cores(shape.devices, job.config.run.threads_per_device).shared;
+}
+
+void EmulatedWork::sleep_for(Ns duration) const {
+    if (duration <= 0)
+        return;
+    const Ns until = clock_now() + duration, wakes = spins_ ? until - kSpun : until;
+    const timespec time{wakes / kSecond, wakes % kSecond};
+    while (clock_now() < wakes && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
+    }
+    while (clock_now() < until)
+        std::this_thread::yield();
+}
+
+EmulatedWork::Ends EmulatedWork::ends_of(std::byte* buffer, bool is_forward, int edge) const {
+    const EdgeBytes& bytes = plan.edges[edge];
+    const auto size = static_cast<std::size_t>(is_forward ? bytes.forward : bytes.backward);
+    const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
+    if (buffer == nullptr || length == 0)
+        return {};
+    return {buffer, buffer + size - length, length};
+}
+
+EmulatedWork::Ends EmulatedWork::ends_of(const Task& transfer) const {
+    const int edge = plan.edge_of(transfer), mb = transfer.microbatch;
+    const bool is_forward = transfer.op == Op::SendForward || transfer.op == Op::RecvForward;
+    if (edge < 0)  // nothing flows between the stages
+        return {};
+    const EdgeBuffers& tensors = plan.tensors;
+    return ends_of(is_send(transfer.op) ? tensors.made(is_forward, edge, mb) : tensors.landed(is_forward, edge, mb),
+                   is_forward, edge);
+}
+
+namespace {
+
+void fill(std::byte* at, std::size_t length, std::uint64_t tag) {
+    for (std::size_t offset = 0; offset < length; offset += kTag)
+        std::memcpy(at + offset, &tag, kTag);
+}
+
+bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
+    for (std::size_t offset = 0; offset < length; offset += kTag)
+        if (std::memcmp(at + offset, &tag, kTag) != 0)
+            return false;
+    return true;
+}
+
+}  // namespace
+
+void EmulatedWork::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
+    tags_[is_forward][edge][microbatch] = tag;
+    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge);
+    fill(ends.start, ends.length, tag);
+    fill(ends.end, ends.length, tag);
+}
+
+std::uint64_t EmulatedWork::read(bool is_forward, int edge, const Task& reader) const {
+    const std::uint64_t tag = tags_[is_forward][edge][reader.microbatch];
+    const Ends ends = ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge);
+    if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
+        fail_with(ExitCode::RunFailed, "{} reads a {} that is not what stage {} made: its buffer was written over",
+                  print(reader), is_forward ? "tensor" : "gradient",
+                  is_forward ? plan.edges[edge].from : plan.edges[edge].to);
+    return tag;
+}
+
+void EmulatedWork::leave(int send) {
+    const Ends ends = ends_of(plan.graph.task(send));
+    std::copy_n(ends.start, ends.length, letters_[send].start.begin());
+    std::copy_n(ends.end, ends.length, letters_[send].end.begin());
+}
+
+void EmulatedWork::arrive(int recv) {
+    const Ends ends = ends_of(plan.graph.task(recv));
+    const Letter& letter = letters_[plan.graph.inputs(recv).front()];
+    std::copy_n(letter.start.begin(), ends.length, ends.start);
+    std::copy_n(letter.end.begin(), ends.length, ends.end);
+}
+
+void EmulatedWork::finish(RunResult& result) {
+    const Shape& shape = job.plan.shape;
+    std::uint64_t hash = 0;
+    for (int stage = 0; stage < shape.stages; ++stage)
+        hash = mix(hash, devices_[shape.devices_of(stage).front()]->weights(stage));
+    result.weights_hash = fmt::format("{:016x}", hash);
+    for (const std::vector<double>& row : norms) {
+        double sum = 0;
+        for (const double part : row)
+            sum += part;
+        result.gradient_norms.push_back(sum);
+    }
+}
+
+std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options) {
+    if (!options.dump.empty())
+        fail("run.backend emulated has no tensors to dump\n  help: run without --dump, or with run.backend cpu");
+    return std::make_unique<EmulatedWork>(plan);
+}
+
+}  // namespace pw

@@ -1,0 +1,93 @@
+// Emulated devices: real threads, lists, lanes and memory plans, but a task sleeps for as long as
+// its costs say, and instead of tensors there are 64-bit tags. A tag tells which micro-batches and
+// weights it was made from, so that two runs whose weights agree did the same things.
+#pragma once
+
+#include "exec/host/host_work.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+class EmulatedWork;
+
+class EmulatedDevice : public DeviceWork {
+public:
+    EmulatedDevice(EmulatedWork& run, int device);
+
+    void prepare() override;
+    void place(const Buffer&, std::byte*) override {}  // counted, never touched
+    void begin() override {}
+    void begin_step(int step) override;
+    void run(const Task& task, int node) override;
+
+    std::uint64_t weights(int stage) const;  // newest
+
+private:
+    struct StageState {
+        std::vector<std::uint64_t> weights;  // by slot
+        std::vector<int> slot_of;            // version -> slot
+        int newest = 0;
+        std::uint64_t sum = 0;                         // of the gradients since the last U
+        std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
+    };
+    void forward(const Task& task);
+    void backward_input(const Task& task);
+    void backward_weight(const Task& task);
+    void update(const Task& task);
+
+    EmulatedWork& run_;
+    const int device_;
+    std::map<int, StageState> stages_;
+    int step_ = 0;
+};
+
+class EmulatedWork : public HostWork {
+public:
+    explicit EmulatedWork(const HostPlan& the_plan);
+
+    DeviceWork& device(int number) override { return *devices_[number]; }
+    Costs costs() override { return job.costs; }
+    bool computes() const override { return false; }
+    bool holds_messages() const override { return true; }
+    void leave(int send) override;
+    void arrive(int recv) override;
+    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    void finish(RunResult& result) override;
+
+    // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
+    void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
+    // Reads it where it landed; throws Error (RunFailed) naming reader and maker when it is not what
+    // was sent.
+    std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
+    void sleep_for(Ns duration) const;
+
+    const HostPlan& plan;
+    const Job& job;
+    std::vector<Ns> durations;                // by node
+    std::vector<std::vector<double>> losses;  // [step][micro-batch]
+    std::vector<std::vector<double>> norms;   // [update][stage]
+
+private:
+    // The ends of a buffer, which hold its tag; empty where it is too small for one, or absent.
+    struct Ends {
+        std::byte *start = nullptr, *end = nullptr;
+        std::size_t length = 0;
+    };
+    struct Letter {
+        std::array<std::byte, 64> start{}, end{};
+    };
+    Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
+    Ends ends_of(const Task& transfer) const;
+
+    std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
+    std::vector<Letter> letters_;                      // by node of the SEND
+    std::vector<std::unique_ptr<EmulatedDevice>> devices_;
+    bool spins_ = false;
+};
+
+}  // namespace pw

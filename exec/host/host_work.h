@@ -1,0 +1,82 @@
+// What the devices of this process do, and what differs between devices that compute and devices
+// that are emulated. Lists, lanes, memory, intervals and the trace are the same for all of them.
+#pragma once
+
+#include "exec/execute.h"
+#include "exec/host/mailbox.h"
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// Where the tensor or gradient of an edge and micro-batch lies; null where it has no bytes.
+class EdgeBuffers {
+public:
+    EdgeBuffers() = default;
+    EdgeBuffers(std::size_t edges, int microbatches);
+
+    void place(const Buffer& buffer, std::byte* address);  // landing and sent buffers
+    std::byte* landed(bool forward, int edge, int microbatch) const { return landing_[forward][at(edge, microbatch)]; }
+    // Where its maker writes it: the sender's copy when there is one.
+    std::byte* made(bool forward, int edge, int microbatch) const;
+
+private:
+    std::size_t at(int edge, int microbatch) const {
+        return static_cast<std::size_t>(edge) * static_cast<std::size_t>(microbatches_) +
+               static_cast<std::size_t>(microbatch);
+    }
+    int microbatches_ = 0;
+    std::vector<std::byte*> landing_[2], sent_[2];  // [forward][edge, micro-batch]
+};
+
+// What the devices of a run share. The buffers are planned when all devices are prepared.
+struct HostPlan {
+    const Job& job;
+    PlanGraph graph;
+    std::vector<EdgeBytes> edges;
+    std::vector<Buffer> buffers;
+    Packing packing;
+    EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+
+    explicit HostPlan(const Job& the_job) : job(the_job), graph(the_job.plan) {}
+    int per_update() const;  // micro-batches of a mini-batch
+    bool trains() const;     // has updates
+    int edge_of(const Task& transfer) const;
+};
+
+// One device; called on its own thread, in this order.
+class DeviceWork {
+public:
+    virtual ~DeviceWork() = default;
+    virtual void prepare() = 0;                                        // all devices, before the memory is planned
+    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
+    virtual void begin() = 0;                                          // memory is placed, initial values are written
+    virtual void begin_step(int step) = 0;
+    virtual void run(const Task& task, int node) = 0;  // F B I W U
+};
+
+class HostWork : public Payload {
+public:
+    virtual DeviceWork& device(int number) = 0;
+    // On the main thread, when all devices are prepared: bytes, and the times of links.
+    virtual Costs costs() = 0;
+    // Else nothing is pinned to a core, and memory is reserved but not touched.
+    virtual bool computes() const = 0;
+    // Whether a message has a place of its own between leave() and arrive(); else it leaves when its
+    // landing buffer is there, whatever the protocol.
+    virtual bool holds_messages() const = 0;
+
+    // On the main thread, after a step: sum over the samples of a micro-batch.
+    virtual double loss(int step, int microbatch) const = 0;
+    // At the end of the run: weights_hash and gradient_norms; writes the files that were asked for.
+    virtual void finish(RunResult& result) = 0;
+};
+
+// The work of `run.backend`. Throws Error when this build does not have it.
+std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options);
+
+}  // namespace pw

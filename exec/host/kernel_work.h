@@ -1,0 +1,86 @@
+// Devices that compute: stages of a model run by host kernels.
+#pragma once
+
+#include "exec/host/host_work.h"
+#include "exec/host/stage_program.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+class KernelWork;
+
+class KernelDevice : public DeviceWork {
+public:
+    KernelDevice(KernelWork& run, int device) : run_(run), device_(device) {}
+
+    void prepare() override;
+    void place(const Buffer& buffer, std::byte* address) override;
+    void begin() override;
+    void begin_step(int step) override;
+    void run(const Task& task, int node) override;
+
+    std::vector<NamedTensor> parameters() const;  // newest, with statistics
+
+private:
+    struct StageState {
+        std::vector<std::byte*> slots;  // weight buffers
+        std::vector<int> slot_of;       // version -> slot
+        std::byte *statistics = nullptr, *gradients = nullptr, *momentum = nullptr;
+        int newest = 0;                                  // version, within the plan
+        bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
+        bool saves = false;                              // its F is read back
+        std::vector<std::byte*> data, until_input, until_weight, gradient_kept;  // [micro-batch]
+        Places places;
+    };
+    StageState& state_of(int stage);
+    const Places& bind(const Task& task, int version);
+    void compute(const Task& task);
+    void update(const Task& task);
+
+    KernelWork& run_;
+    const int device_;
+    std::map<int, std::unique_ptr<StageProgram>> programs_;  // by stage
+    std::map<int, StageState> stages_;
+    std::byte* workspace_ = nullptr;
+    std::vector<int> labels_;
+    int step_ = 0;
+};
+
+// Rows have one writer; readers come after the gate or a SEND.
+class KernelWork : public HostWork {
+public:
+    KernelWork(const HostPlan& the_plan, const RunOptions& options);
+
+    DeviceWork& device(int number) override { return *devices_[number]; }
+    Costs costs() override;
+    bool computes() const override { return true; }
+    bool holds_messages() const override { return false; }
+    void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
+    void arrive(int) override {}
+    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    void finish(RunResult& result) override;
+
+    std::int64_t first_sample(int step, int microbatch) const;
+    bool dumps() const { return !dump_.empty(); }
+
+    const HostPlan& plan;
+    const Job& job;
+    const HostKernels& kernels;
+    const Dataset data;
+    std::vector<LayerBytes> layer_bytes;       // by layer
+    std::vector<StageLayout> layouts;          // by stage
+    std::vector<std::vector<double>> losses;   // [step][micro-batch], sums over samples
+    std::vector<std::vector<double>> squares;  // [update][layer], of the gradients
+    // Of the first update, when dumping: [device]
+    std::vector<std::vector<NamedTensor>> initial, gradients, updated;
+
+private:
+    std::vector<std::unique_ptr<KernelDevice>> devices_;
+    const std::string dump_;
+};
+
+}  // namespace pw

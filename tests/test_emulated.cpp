@@ -1,0 +1,253 @@
+// What the emulated backend shows without a model: every plan runs in its order, in the lanes of the
+// config, within the predicted memory, and does what its oracle does.
+#include "exec/execute.h"
+#include "schedules/schedule.h"
+#include "tests/temporary_folder.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace pw {
+namespace {
+
+constexpr const char* kUniform = R"(
+workload: {model: uniform, forward: 200 us, backward_input: 200 us, backward_weight: 200 us,
+           activation: 4 kB, activation_until_weight: 1 kB, output: 1 kB, weights: 2 kB}
+cluster: {devices: 4, link: {bandwidth: 20 MB/s, latency: 20 us}}
+pipeline: {schedule: 1f1b, micro_batches: 8}
+training: {steps: 1, seed: 5}
+run: {backend: emulated, timeout: 10 s}
+)";
+
+using Settings = std::vector<std::string>;
+
+class Emulation {
+public:
+    explicit Emulation(const Settings& set)
+        : config_(load_config(folder_.write("config.yaml", kUniform), set, defaults_of)) {}
+
+    // Refers to this object.
+    Job job() const& {
+        Job job{config_, nullptr, {}, make_plan(config_, {}, config_.training.steps), {}, 1, uniform_costs(config_)};
+        job.costs.link = {config_.cluster.link_latency, config_.cluster.link_bandwidth};
+        job.versions = versions_of(job.plan);
+        job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
+        return job;
+    }
+
+    Job job() && = delete;
+    RunResult run() const { return pw::run(job(), {}); }
+
+private:
+    TemporaryFolder folder_;
+    Config config_;
+};
+
+Settings settings(std::string_view schedule, const Settings& more = {}) {
+    Settings set{"pipeline.schedule=" + std::string(schedule)};
+    set.insert(set.end(), more.begin(), more.end());
+    return set;
+}
+
+void expect_equal(const RunResult& a, const RunResult& b) {
+    EXPECT_EQ(a.weights_hash, b.weights_hash);
+    EXPECT_EQ(a.losses, b.losses);
+    EXPECT_EQ(a.gradient_norms, b.gradient_norms);
+}
+
+void expect_predicted_memory(const Job& job, const RunResult& run) {
+    const bool early = job.config.transfer.receive == "early";
+    const auto memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions, early));
+    for (std::size_t device = 0; device < memory.size(); ++device)
+        EXPECT_EQ(run.peak[device], peak_of(memory[device])) << "device " << device;
+}
+
+// Compute tasks one after the other as listed, no reader before its RECV.
+void expect_order_of_list(const Job& job, const Trace& trace) {
+    const PlanGraph graph(job.plan);
+    ASSERT_EQ(trace.events.size() % static_cast<std::size_t>(graph.size()), 0u);
+    std::size_t event = 0;
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        for (int step = 0; step < job.steps; ++step) {
+            const std::size_t first = event;
+            Ns free = 0;
+            for (std::size_t position = 0; position < job.plan.order[device].size(); ++position, ++event) {
+                const TraceEvent& at = trace.events[event];
+                EXPECT_EQ(at.task, job.plan.order[device][position]);
+                EXPECT_LE(at.start, at.end);
+                if (is_transfer(at.task.op))
+                    continue;
+                EXPECT_GE(at.start, free) << print(at.task);
+                free = at.end;
+                for (const int input : graph.inputs(graph.node(device, static_cast<int>(position)))) {
+                    const auto made = first + static_cast<std::size_t>(graph.position_of(input));
+                    ASSERT_EQ(graph.device_of(input), device);
+                    EXPECT_LE(trace.events[made].end, at.start) << print(at.task);
+                }
+            }
+        }
+}
+
+struct Mode {
+    const char *communicator, *receive;
+};
+
+// Deferred receives and kept copies may wait in a circle: such a plan is never run.
+bool is_refused(const Emulation& emulation) {
+    try {
+        (void)emulation.job();
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::Infeasible)
+            throw;
+        return true;
+    }
+    return false;
+}
+
+class EverySchedule : public testing::TestWithParam<std::tuple<const Schedule*, Mode, const char*>> {};
+
+TEST_P(EverySchedule, DoesWhatItsOracleDoes) {
+    const auto [schedule, mode, protocol] = GetParam();
+    const Emulation emulation(settings(
+        schedule->name, {std::string("transfer.communicator=") + mode.communicator,
+                         std::string("transfer.receive=") + mode.receive, std::string("transfer.protocol=") + protocol,
+                         schedule->asynchronous() ? "training.steps=2" : "training.steps=1"}));
+    if (is_refused(emulation))
+        return;
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    Job oracle = oracle_of(job);
+    for (StageCost& cost : oracle.costs.stage)
+        cost = {};  // what it does, not how long
+    expect_equal(result, run(oracle, {}));
+    expect_predicted_memory(job, result);
+    expect_order_of_list(job, result.trace);
+}
+
+std::vector<const Schedule*> every_row() {
+    std::vector<const Schedule*> rows;
+    for (const Schedule& schedule : schedules())
+        rows.push_back(&schedule);
+    return rows;
+}
+
+std::string name_of_case(const testing::TestParamInfo<EverySchedule::ParamType>& info) {
+    const auto& [schedule, mode, protocol] = info.param;
+    std::string name = fmt::format("{}_{}_{}_{}", schedule->name, mode.communicator, mode.receive, protocol);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
+                         testing::Combine(testing::ValuesIn(every_row()),
+                                          testing::Values(Mode{"edge", "early"}, Mode{"edge", "deferred"},
+                                                          Mode{"direction", "early"}, Mode{"one", "deferred"}),
+                                          testing::Values("eager", "rendezvous")),
+                         name_of_case);
+
+// One grouping of the sums: stages take their backwards in micro-batch order.
+TEST(Emulated, OneHashForOneGrouping) {
+    std::map<int, std::string> hash;  // by number of stages
+    for (const char* schedule :
+         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb1p", "zb-v"}) {
+        const RunResult result = Emulation(settings(schedule, {"training.steps=2"})).run();
+        const auto [known, first] = hash.try_emplace(result.trace.stages, result.weights_hash);
+        EXPECT_EQ(result.weights_hash, known->second) << schedule;
+    }
+    EXPECT_EQ(hash.size(), 2u);
+    const Emulation lifo(settings("gpipe", {"training.steps=2", "pipeline.drain=lifo"}));
+    EXPECT_NE(lifo.run().weights_hash, hash[4]);
+}
+
+// PyTorch's lowering of interleaved 1F1B: with one lane for sends and receives, the messages of a
+// device complete in the order of its list, so a SEND waits for the RECV that is listed before it.
+TEST(Emulated, HeadOfLineStallsHappen) {
+    const Emulation emulation(
+        settings("interleaved", {"cluster.devices=2", "pipeline.micro_batches=4", "transfer.communicator=one"}));
+    const Trace trace = emulation.run().trace;
+    int sends_after_receives = 0;
+    std::map<int, Ns> lane;  // device -> when its last transfer was complete
+    std::map<int, bool> last_was_recv;
+    for (const TraceEvent& event : trace.events) {
+        if (!is_transfer(event.task.op))
+            continue;
+        EXPECT_GE(event.end, lane[event.device]) << print(event.task);
+        if (is_send(event.task.op)) {
+            EXPECT_GE(event.start, lane[event.device]) << print(event.task);
+            sends_after_receives += last_was_recv[event.device];
+        }
+        last_was_recv[event.device] = is_recv(event.task.op);
+        lane[event.device] = event.end;
+    }
+    EXPECT_GT(sends_after_receives, 0);
+}
+
+// A link carries one message at a time, each for bytes / bandwidth, and delivers it a latency later.
+TEST(Emulated, MessagesTakeTheirTime) {
+    const Trace trace = Emulation(settings("gpipe", {"cluster.devices=2", "workload.output=20 kB"})).run().trace;
+    Ns free = 0;
+    for (const TraceEvent& event : trace.events) {
+        if (event.task.op == Op::SendForward) {
+            EXPECT_GE(event.end - event.start, 1'000'000);
+            EXPECT_GE(event.start, free);
+            free = event.end;
+        }
+        if (event.task.op == Op::RecvForward) {
+            EXPECT_GE(event.end - event.start, 1'020'000);
+        }
+    }
+}
+
+TEST(Emulated, TasksTakeAsLongAsTheirCosts) {
+    const Trace trace = Emulation(settings("naive", {"cluster.devices=2", "pipeline.micro_batches=2"})).run().trace;
+    for (const TraceEvent& event : trace.events)
+        if (is_compute(event.task.op)) {
+            EXPECT_GE(event.end - event.start, event.task.op == Op::Backward ? 400'000 : 200'000);
+        }
+}
+
+TEST(Emulated, EvaluationChangesNothing) {
+    const RunResult once = Emulation(settings("forward-only")).run();
+    const RunResult result = Emulation(settings("forward-only", {"training.steps=3"})).run();
+    EXPECT_EQ(result.losses.size(), 3u);
+    EXPECT_TRUE(result.gradient_norms.empty());
+    EXPECT_EQ(result.weights_hash, once.weights_hash);
+}
+
+TEST(Emulated, ASilentPeerEndsTheRun) {
+    const Emulation emulation(settings(
+        "gpipe", {"cluster.devices=2", "workload.forward=300 ms", "pipeline.micro_batches=1", "run.timeout=20 ms"}));
+    try {
+        emulation.run();
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::PeerSilent) << error.what();
+    }
+}
+
+TEST(Emulated, AStageOnTwoDevicesIsRefused) {
+    const Emulation emulation(settings("gpipe"));
+    Job job = emulation.job();
+    job.plan.shape.placement = {{0, 1}, {1}, {2}, {3}};
+    try {
+        run(job, {});
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("replicas are not in this version"), std::string::npos);
+    }
+}
+
+TEST(Emulated, HugeMemoryIsReservedNotTouched) {
+    const Emulation emulation(settings(
+        "gpipe", {"workload.activation=20 GB", "workload.activation_until_weight=1 GB", "workload.weights=100 GB"}));
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    expect_predicted_memory(job, result);
+    EXPECT_GT(total(result.peak[0]), Bytes{400'000'000'000});
+}
+
+}  // namespace
+}  // namespace pw
