@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/table.h"
+#include "schedules/schedule.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -74,6 +75,11 @@ void check_error(const char* what, double error, double limit) {
 
 std::vector<std::string> names_in(const std::string& list) {
     std::vector<std::string> names;
+    if (list == "all") {
+        for (const Schedule& schedule : schedules())
+            names.emplace_back(schedule.name);
+        return names;
+    }
     std::istringstream text(list);
     for (std::string name; std::getline(text, name, ',');)
         names.push_back(name);
@@ -166,7 +172,7 @@ Action add_compare(CLI::App& command) {
         .add_option("--max-error", arguments->max_error,
                     "exit 4 when the error of the step time or of the peak memory is larger")
         ->type_name("PERCENT");
-    command.add_option("--schedules", arguments->schedules, "several schedules in one table")->type_name("A,B,...");
+    command.add_option("--schedules", arguments->schedules, "several schedules in one table, or all")->type_name("A,B,...");
     command.add_option("-o", arguments->folder, "with --schedules: folder for table, plots and accuracy.json")
         ->type_name("FOLDER");
     command.add_option("--plot", arguments->plot, "draw both on one time axis")->type_name("FILE");

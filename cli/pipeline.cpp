@@ -90,7 +90,9 @@ Pipeline pipeline_of(Config config, Profile profile) {
 }
 
 Trace predict(const Pipeline& pipeline) {
-    Trace trace = simulate(pipeline.plan, pipeline.costs, mode_of(pipeline.config.transfer));
+    // a model can be run: predict what its backend does
+    const TransferMode mode = pipeline.model ? executed_mode(pipeline.config) : mode_of(pipeline.config.transfer);
+    Trace trace = simulate(pipeline.plan, pipeline.costs, mode);
     trace.label = "predicted";
     trace.config = pipeline.config.yaml;
     trace.micro_batches = pipeline.config.pipeline.micro_batches;

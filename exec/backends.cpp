@@ -2,6 +2,7 @@
 #include "exec/execute.h"
 #include "exec/host/host_work.h"
 
+#include "schedules/schedule.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -46,6 +47,13 @@ bool is_emulated(const Config& config) {
     return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const Row& row) {
         return row.name == config.run.backend && row.work == make_emulated_work;
     });
+}
+
+TransferMode executed_mode(const Config& config) {
+    TransferMode mode = mode_of(config.transfer);
+    if (!is_emulated(config) && !mode.early_receive)
+        mode.protocol = TransferMode::Protocol::Rendezvous;
+    return mode;
 }
 
 const HostKernels& kernels_named(const std::string& backend) {

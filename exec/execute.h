@@ -3,6 +3,7 @@
 
 #include "exec/kernels.h"
 #include "schedules/buffers.h"
+#include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
 #include "workloads/config.h"
@@ -56,6 +57,10 @@ RunResult run(const Job& job, const RunOptions& options);
 
 // Whether the devices of a `run.backend` sleep instead of computing: then costs are enough to run.
 bool is_emulated(const Config& config);
+
+// How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
+// hold a message, so that with deferred receives it leaves when its RECV is posted.
+TransferMode executed_mode(const Config& config);
 // The kernels of a config's `run.backend`. Throws Error when this build does not have them.
 const HostKernels& kernels_named(const std::string& backend);
 

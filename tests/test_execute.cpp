@@ -96,18 +96,6 @@ TEST(ResNet50, PipeDreamEqualsItsOracle) {
     }
 }
 
-// Deferred receives and kept copies may wait in a circle: such a plan is never run.
-bool is_refused(const Execution& execution) {
-    try {
-        (void)execution.job();
-    } catch (const Error& error) {
-        if (error.code() != ExitCode::Infeasible)
-            throw;
-        return true;
-    }
-    return false;
-}
-
 std::vector<std::string> on_two_devices(const Schedule& schedule) {
     return {"pipeline.schedule=" + std::string(schedule.name), "cluster.devices=2", "pipeline.split=even"};
 }
@@ -117,8 +105,8 @@ TEST(Mlp, EveryScheduleEqualsItsOracle) {
         for (const char* receive : {"early", "deferred"}) {
             std::vector<std::string> set = on_two_devices(schedule);
             set.push_back(std::string("transfer.receive=") + receive);
-            if (const Execution execution(kMlp, set); !is_refused(execution))
-                expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
+            const Execution execution(kMlp, set);
+            expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
         }
 }
 
@@ -213,8 +201,6 @@ TEST(Mlp, SamplesFallTogetherWithTheCounters) {
 // The prediction uses a profile's byte sizes, the run counts what its allocator lent.
 void expect_predicted_memory(const char* yaml, const std::vector<std::string>& set, const Profile& profile) {
     const Execution execution(yaml, set);
-    if (is_refused(execution))
-        return;
     const Job job = execution.job();
     const int samples = job.config.pipeline.micro_batch_size;
     const Costs costs = costs_of(*job.model, job.split, profile, samples, splits_backward(job.plan));

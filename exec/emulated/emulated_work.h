@@ -53,7 +53,6 @@ public:
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override { return job.costs; }
     bool computes() const override { return false; }
-    bool holds_messages() const override { return true; }
     void leave(int send) override;
     void arrive(int recv) override;
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }

@@ -116,10 +116,8 @@ private:
 
     void plan_transfers(const Costs& costs, bool copies) {
         Mailbox::Options options;
-        options.mode = mode_of(job_.config.transfer);
+        options.mode = executed_mode(job_.config);
         options.mode.sent_copies = copies;
-        if (copies && !work_->holds_messages())
-            options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.timeout = job_.config.run.timeout;
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;

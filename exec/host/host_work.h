@@ -64,9 +64,6 @@ public:
     virtual Costs costs() = 0;
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
-    // Whether a message has a place of its own between leave() and arrive(); else it leaves when its
-    // landing buffer is there, whatever the protocol.
-    virtual bool holds_messages() const = 0;
 
     // On the main thread, after a step: sum over the samples of a micro-batch.
     virtual double loss(int step, int microbatch) const = 0;

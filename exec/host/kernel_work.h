@@ -58,7 +58,6 @@ public:
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override;
     bool computes() const override { return true; }
-    bool holds_messages() const override { return false; }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
