@@ -100,6 +100,13 @@ private:
         return kHeight - kBottom - (kHeight - kBottom - kTop) * (value - low_) / (high_ - low_);
     }
 
+    int longest_title() const {
+        std::size_t longest = 0;
+        for (const Curve& curve : curves_)
+            longest = std::max(longest, curve.title.size());
+        return static_cast<int>(longest);
+    }
+
     std::string curve(std::size_t i) const {
         const std::string stroke =
             fmt::format("stroke=\"{}\"{}", hex(colour_of_curve(i)), i > 0 ? " stroke-dasharray=\"6 4\"" : "");
@@ -117,7 +124,7 @@ private:
                 end_line();
         }
         end_line();
-        const int top = kTop + 8 + static_cast<int>(i) * 18, left = kWidth - 220;
+        const int top = kTop + 8 + static_cast<int>(i) * 18, left = kWidth - 60 - 7 * longest_title();
         return lines + fmt::format("<path d=\"M{} {}h24\" {} stroke-width=\"2\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
                                    left, top, stroke, left + 30, top + 4, html_escaped(curves_[i].title));
     }
@@ -135,7 +142,7 @@ GnuplotFiles curves_script(const std::vector<Curve>& curves, const std::string& 
     script += fmt::format("data = {}\nset xlabel {}\nset ylabel {}\n", gnuplot_data(file), gnuplot_quoted(x_label),
                           gnuplot_quoted(y_label));
     script += "set border 3 lc rgb '#57606a'\nset tics nomirror out\nset grid lt 1 lc rgb '#e3e6ea' lw 0.7\n";
-    script += "set key top right spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
+    script += "set key below left Left reverse maxcols 1 spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
     std::string data, lines;
     for (std::size_t i = 0; i < curves.size(); ++i) {
         std::string title = curves[i].title;

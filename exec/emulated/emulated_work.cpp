@@ -17,7 +17,8 @@ namespace pw {
 namespace {
 
 constexpr Ns kSecond = 1'000'000'000;
-constexpr Ns kSpun = 50'000;  // the end of a task's time, for which a sleep is too coarse
+// The end of a task's time is waited for awake: a sleep comes back late, the more so on an idle machine.
+constexpr Ns kSpun = 200'000;
 constexpr std::size_t kTag = sizeof(std::uint64_t);
 
 // Order matters, every bit counts: the finalizer of splitmix64 after each value.
@@ -149,13 +150,12 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
         tags.assign(job.costs.edges.size(), std::vector<std::uint64_t>(microbatches, 0));
     for (int device = 0; device < shape.devices; ++device)
         devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
-    spins_ = !plan_cores(shape.devices, job.config.run.threads_per_device).shared;
 }
 
 void EmulatedWork::sleep_for(Ns duration) const {
     if (duration <= 0)
         return;
-    const Ns until = clock_now() + duration, wakes = spins_ ? until - kSpun : until;
+    const Ns until = clock_now() + duration, wakes = until - kSpun;
     const timespec time{wakes / kSecond, wakes % kSecond};
     while (clock_now() < wakes && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
     }

@@ -86,7 +86,6 @@ private:
     std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
     std::vector<Letter> letters_;                      // by node of the SEND
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;
-    bool spins_ = false;
 };
 
 }  // namespace pw
