@@ -75,6 +75,12 @@ Tasks double_buffered(const Shape& shape, int device, const ScheduleOptions& opt
     return one_f_one_b(shape, device, options);
 }
 
+namespace {
+
+struct Turn {
+    int chunk, microbatch;
+};
+
 std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group) {
     std::vector<Turn> turns;
     for (int first = 0; first < microbatches; first += group)
@@ -82,6 +88,25 @@ std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group) {
             for (int mb = first; mb < std::min(first + group, microbatches); ++mb)
                 turns.push_back({chunk, mb});
     return turns;
+}
+
+}  // namespace
+
+void take_turns(const Shape& shape, int device, int group, int ahead, Tasks& order, const BackwardOf& backward) {
+    const int p = shape.devices, v = shape.stages / p;
+    const std::vector<Turn> turns = turns_in_groups(v, shape.microbatches, group);
+    const auto all = static_cast<int>(turns.size());
+    ahead = std::min(ahead, all);
+    const auto forward = [&](int k) {
+        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
+    };
+    for (int k = 0; k < ahead; ++k)
+        forward(k);
+    for (int k = 0; k < all; ++k) {
+        if (ahead + k < all)
+            forward(ahead + k);
+        backward((v - 1 - turns[k].chunk) * p + device, turns[k].microbatch);
+    }
 }
 
 namespace {
@@ -132,30 +157,14 @@ int group_size(const Shape& shape, const ScheduleOptions& options) {
         group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
 }
 
-namespace {
-
-int chunks_of(const Shape& shape) { return shape.stages / shape.devices; }
-
-}  // namespace
-
 // Interleaved 1F1B (Narayanan et al., 2021): device d holds stages d, d + p, ...; groups of
 // micro-batches go through one chunk after the other, backwards in the opposite order of chunks.
 Tasks interleaved(const Shape& shape, int device, const ScheduleOptions& options) {
-    const int p = shape.devices, v = chunks_of(shape), group = group_size(shape, options);
-    const std::vector<Turn> turns = turns_in_groups(v, shape.microbatches, group);
-    const auto all = static_cast<int>(turns.size());
-    const int warmup = std::min(2 * (p - 1 - device) + (v - 1) * group, all);
+    const int p = shape.devices, v = shape.stages / p, group = group_size(shape, options);
     Tasks order;
-    const auto forward = [&](int k) {
-        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
-    };
-    for (int k = 0; k < warmup; ++k)
-        forward(k);
-    for (int k = 0; k < all; ++k) {
-        if (warmup + k < all)
-            forward(warmup + k);
-        order.push_back({Op::Backward, (v - 1 - turns[k].chunk) * p + device, turns[k].microbatch});
-    }
+    take_turns(shape, device, group, 2 * (p - 1 - device) + (v - 1) * group, order, [&](int stage, int microbatch) {
+        order.push_back({Op::Backward, stage, microbatch});
+    });
     return order;
 }
 

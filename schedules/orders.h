@@ -4,6 +4,8 @@
 
 #include "schedules/schedule.h"
 
+#include <functional>
+
 namespace pw {
 
 using Tasks = std::vector<Task>;
@@ -24,11 +26,10 @@ Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions& options);
 Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options);
 Tasks zb_v(const Shape& shape, int device, const ScheduleOptions& options);
 
-// The turns of a device with several stages: groups of micro-batches, in a group chunk after chunk.
-struct Turn {
-    int chunk, microbatch;
-};
-std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group);
+// A device with several stages takes turns: groups of micro-batches, in a group stage after stage,
+// backwards in the opposite order of stages. `ahead` forwards, then one forward and one backward in turn.
+using BackwardOf = std::function<void(int stage, int microbatch)>;
+void take_turns(const Shape& shape, int device, int group, int ahead, Tasks& order, const BackwardOf& backward);
 
 // Micro-batches per group. Without options.group PyTorch's rule, with it Megatron's; throws Error
 // (BadInput) with the nearest legal values.

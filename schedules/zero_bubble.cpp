@@ -71,23 +71,14 @@ Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions&) {
 // turns behind.
 Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options) {
     const int p = shape.devices, v = shape.stages / p, group = group_size(shape, options);
-    const std::vector<Turn> turns = turns_in_groups(v, shape.microbatches, group);
-    const auto all = static_cast<int>(turns.size());
-    const int warmup = std::min((p - 1 - device) + (v - 1) * group, all);
     Tasks order;
     Deferred deferred(order);
-    const auto forward = [&](int k) {
-        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
-    };
-    for (int k = 0; k < warmup; ++k)
-        forward(k);
-    for (int k = 0; k < all; ++k) {
-        if (warmup + k < all)
-            forward(warmup + k);
-        deferred.input((v - 1 - turns[k].chunk) * p + device, turns[k].microbatch);
-        if (k >= device)
+    int turn = 0;
+    take_turns(shape, device, group, (p - 1 - device) + (v - 1) * group, order, [&](int stage, int microbatch) {
+        deferred.input(stage, microbatch);
+        if (turn++ >= device)
             deferred.weight();
-    }
+    });
     deferred.rest();
     return order;
 }

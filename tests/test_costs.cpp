@@ -1,4 +1,5 @@
 // Costs per layer and per stage, analytic and measured.
+#include "tests/refusal.h"
 #include "workloads/costs.h"
 #include "workloads/error.h"
 
@@ -46,22 +47,6 @@ Profile measured_mlp(const std::vector<int>& sizes) {
         start += 10;
     }
     return profile;
-}
-
-std::string message_of(const std::function<void()>& broken) {
-    try {
-        broken();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return "";
-}
-
-void expect_says(const std::string& message, const std::vector<std::string>& parts) {
-    for (const std::string& part : parts)
-        EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
 }
 
 }  // namespace
@@ -134,7 +119,7 @@ TEST(LayerTimesPerLayer, AreForwardPlusMeasuredBackward) {
     profile.layers[0].times[4].backward = {};
     EXPECT_EQ(layer_times(profile, 4)[0], 10 + 400 + 10 + 800 + 10 + 1200);  // I + W instead
     profile.layers[3].times.clear();
-    expect_says(message_of([&] { layer_times(profile, 4); }), {"'relu2'", "no times"});
+    expect_says(refusal([&] { layer_times(profile, 4); }), {"'relu2'", "no times"});
 }
 
 TEST(CostsOf, SumTheLayersOfEachStage) {
@@ -239,7 +224,7 @@ TEST(CostsOf, RefuseAProfileOfSomethingElse) {
     const auto message = [&](const std::function<void(Profile&)>& change) {
         Profile profile = measured_mlp({4});
         change(profile);
-        return message_of([&] { costs_of(model, split, profile, 4); });
+        return refusal([&] { costs_of(model, split, profile, 4); });
     };
     expect_says(message([](Profile& p) { p.model = "resnet50"; }), {"'resnet50'", "'mlp'", "pipewright profile"});
     expect_says(message([](Profile& p) { p.input = {3, 4, 4}; }), {"3x4x4", "1x4x4"});

@@ -1,4 +1,5 @@
 // What a configuration names is built, and errors of the builders point at its keys.
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 #include "workloads/config.h"
 
@@ -15,20 +16,6 @@ Config load(const std::string& text) {
 StageSplit split_of(const Config& config) {
     const Model model = build_model(config);
     return make_split(config, model, profile_of(config, model));
-}
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-template <class Use>
-std::string refusal(Use use) {
-    try {
-        use();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        return error.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return "";
 }
 
 TEST(FromConfig, BuildsModels) {

@@ -1,6 +1,6 @@
 // Published and derived numbers of the schedules: times, spans, peaks. Sources beside each.
 #include "schedules/versions.h"
-#include "shapes.h"
+#include "tests/shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 

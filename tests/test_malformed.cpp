@@ -1,5 +1,6 @@
 // Malformed input of every kind is refused with exit code 2, its place and a way out.
 #include "tests/cifar_files.h"
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 #include "workloads/config.h"
 #include "workloads/dataset.h"
@@ -8,20 +9,6 @@
 
 namespace pw {
 namespace {
-
-template <class Use>
-std::string refusal(Use use) {
-    try {
-        use();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        return error.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return "";
-}
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 struct Malformed {
     const char* name;

@@ -1,7 +1,7 @@
 // Golden orders: what each schedule writes on each device. They follow from the published rules; those
 // of interleaved zero bubble and ZB-V equal PyTorch's tables (pytorch 00722e648b74,
 // torch/distributed/pipelining/schedules.py and test/distributed/pipelining/artifacts).
-#include "shapes.h"
+#include "tests/shapes.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

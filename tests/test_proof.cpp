@@ -2,7 +2,7 @@
 // every lane mode and protocol.
 #include "schedules/csv.h"
 #include "schedules/passes.h"
-#include "shapes.h"
+#include "tests/shapes.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Closed forms and published numbers of the schedules, as the simulator sees them.
-#include "shapes.h"
+#include "tests/shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 

@@ -1,4 +1,5 @@
 // Stage splits: which are legal, which is the best, and what crosses the cuts.
+#include "tests/refusal.h"
 #include "workloads/error.h"
 #include "workloads/stage_split.h"
 
@@ -75,22 +76,6 @@ std::pair<Ns, Cuts> best_by_trying(const std::vector<Ns>& time, int stages) {
     return best;
 }
 
-std::string message_of(const std::function<void()>& broken) {
-    try {
-        broken();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return "";
-}
-
-void expect_says(const std::string& message, const std::vector<std::string>& parts) {
-    for (const std::string& part : parts)
-        EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
-}
-
 void expect_partition(const LayerGraph& graph, const StageSplit& split) {
     std::vector<int> seen(num_vertices(graph), -1);
     for (int stage = 0; stage < split.stages(); ++stage) {
@@ -122,7 +107,7 @@ TEST(SplitEven, DiffersByAtMostOneLayer) {
 
 TEST(SplitEven, RefusesStagesWithoutLayers) {
     for (const int stages : {0, -1, 6})
-        expect_says(message_of([&] { split_even(chain(5), stages); }), {"5 layers", "1 to 5"});
+        expect_says(refusal([&] { split_even(chain(5), stages); }), {"5 layers", "1 to 5"});
 }
 
 TEST(SplitAt, CutsBeforeTheNamedLayer) {
@@ -150,7 +135,7 @@ TEST(SplitAt, TakesWholePartsOfNamesOnly) {
 TEST(SplitAt, SaysWhatIsWrong) {
     const Model model = build_resnet50(64, 10);
     const auto message = [&](const std::vector<std::string>& cuts) {
-        return message_of([&] { split_at(model.layers, cuts); });
+        return refusal([&] { split_at(model.layers, cuts); });
     };
     expect_says(message({"layer2", "layr3"}),
                 {"stage 2", "'layr3'", "did you mean 'layer3'?", "maxpool", "layer4, avgpool"});
@@ -169,7 +154,7 @@ TEST(SplitByLists, TakesAnyTopologicalCut) {
 
 TEST(SplitByLists, SaysWhatIsWrong) {
     const LayerGraph graph = graph_of({{}, {0}, {1}, {0}, {3}, {2, 4}});
-    const auto message = [&](const Lists& lists) { return message_of([&] { split_by_lists(graph, lists); }); };
+    const auto message = [&](const Lists& lists) { return refusal([&] { split_by_lists(graph, lists); }); };
     expect_says(message({{"a", "b"}, {"c", "zebra"}}), {"stage 1", "'zebra'", "a, b, c, d, e, f"});
     expect_says(message({{"a", "b"}, {"c", "b"}}), {"'b'", "stage 0", "stage 1"});
     expect_says(message({{"a", "b", "c", "d", "e", "f"}, {}}), {"stage 1 gets no layer"});

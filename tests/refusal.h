@@ -1,0 +1,34 @@
+// What malformed input is told.
+#pragma once
+
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// The message of the Error (BadInput) that `use` must throw.
+template <class Use>
+std::string refusal(Use use) {
+    try {
+        use();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput);
+        return error.what();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return "";
+}
+
+inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+inline void expect_says(const std::string& message, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+        EXPECT_TRUE(contains(message, part)) << "'" << part << "' is not in: " << message;
+}
+
+}  // namespace pw
