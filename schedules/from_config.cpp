@@ -62,6 +62,12 @@ Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vec
     CsvPlan csv = read_csv(config.pipeline.schedule, mode);
     if (notices != nullptr)
         notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
+    const std::string& weights = config.pipeline.weights;
+    if (!weights.empty() && weights != name_of(WeightPolicy::Flush))
+        config.fail_at(
+            "pipeline.weights",
+            fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}", weights),
+            "leave pipeline.weights out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
     if (!std::all_of(edges.begin(), edges.end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",

@@ -205,6 +205,7 @@ TEST_F(Cli, APlanInAFileIsASchedule) {
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set cluster.devices=3", 2), "but the plan has 2"));
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set workload.stages=3", 2), "the plan has"));
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.schedule=no.csv", 2), "cannot read plan"));
+    EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.weights=stash", 2), "one flushed mini-batch"));
 }
 
 // A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.
