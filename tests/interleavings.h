@@ -1,0 +1,206 @@
+// Whether a plan runs through, found by following every interleaving of its devices and lanes.
+#pragma once
+
+#include "schedules/lanes.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace pw::test {
+
+// The semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
+// the library: a state says how far every list is and which transfers are complete. Chains of stages.
+class Oracle {
+public:
+    Oracle(const Plan& plan, TransferMode mode) : plan_(plan), mode_(mode) {
+        for (int device = 0; device < plan.shape.devices; ++device)
+            for (int position = 0; position < length(device); ++position) {
+                const int id = static_cast<int>(places_.size());
+                id_[plan.order[device][position]] = id;
+                places_.push_back({device, position});
+            }
+        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+            if (is_transfer(task(id).op))
+                lanes_[lane_of(id)].push_back(id);
+    }
+
+    // Follows every interleaving; false when one of them gets stuck.
+    bool always_ends() {
+        State begin{std::vector<int>(plan_.order.size(), 0), std::vector<bool>(places_.size(), false)};
+        std::vector<State> open{begin};
+        std::unordered_set<std::string> seen{key(begin)};
+        bool ends = true;
+        while (!open.empty()) {
+            const State state = std::move(open.back());
+            open.pop_back();
+            const std::vector<State> next = successors(state);
+            if (next.empty()) {
+                ends = ends && is_final(state);
+                note_stuck(state);
+            }
+            for (const State& other : next)
+                if (seen.insert(key(other)).second)
+                    open.push_back(other);
+        }
+        return ends;
+    }
+    const std::set<Task>& stuck() const { return stuck_; }
+
+private:
+    struct State {
+        std::vector<int> reached;    // [device]: tasks before it are done or posted
+        std::vector<bool> complete;  // [transfer]: a SEND has left, a RECV has its message
+    };
+    struct Place {
+        int device, position;
+    };
+
+    int length(int device) const { return static_cast<int>(plan_.order[device].size()); }
+    const Task& task(int id) const { return plan_.order[places_[id].device][places_[id].position]; }
+    int id_of(const Task& task) const { return id_.at(task); }
+
+    std::string lane_of(int id) const {
+        const Task& transfer = task(id);
+        const bool gradient = transfer.op == Op::SendBackward || transfer.op == Op::RecvBackward;
+        const int device = places_[id].device;
+        if (mode_.communicator == TransferMode::Communicator::One)
+            return fmt::format("{}", device);
+        if (mode_.communicator == TransferMode::Communicator::Direction)
+            return fmt::format("{} {}", device, gradient);
+        const int other = plan_.shape.devices_of(transfer.peer).front();
+        return fmt::format("{} {} {} {}", device, other, gradient, is_send(transfer.op));
+    }
+
+    static std::string key(const State& state) {
+        std::string text;
+        for (const int reached : state.reached)
+            text += static_cast<char>(reached);
+        for (const bool complete : state.complete)
+            text += complete ? '1' : '0';
+        return text;
+    }
+
+    bool has_reached(const State& state, int id) const {
+        return state.reached[places_[id].device] > places_[id].position;
+    }
+    bool is_posted(const State& state, int id) const {
+        return has_reached(state, id) || (is_recv(task(id).op) && mode_.early_receive);
+    }
+    bool heads_lane(const State& state, int id) const {
+        for (const int other : lanes_.at(lane_of(id))) {
+            if (other == id)
+                return true;
+            if (!state.complete[other])
+                return false;
+        }
+        return true;
+    }
+    bool is_active(const State& state, int recv) const {
+        return state.complete[recv] || (heads_lane(state, recv) && is_posted(state, recv));
+    }
+
+    bool may_leave(const State& state, int send) const {
+        if (!has_reached(state, send) || !heads_lane(state, send))
+            return false;
+        if (mode_.protocol == TransferMode::Protocol::Rendezvous)
+            return is_active(state, id_of(other_end(task(send))));
+        if (mode_.protocol == TransferMode::Protocol::Eager)
+            return true;
+        for (const int other : lanes_.at(lane_of(send))) {
+            if (other == send)
+                break;
+            if (is_send(task(other).op) && !is_active(state, id_of(other_end(task(other)))))
+                return false;  // its message still lies in the slot
+        }
+        return true;
+    }
+
+    bool may_complete(const State& state, int transfer) const {
+        if (state.complete[transfer])
+            return false;
+        if (is_send(task(transfer).op))
+            return may_leave(state, transfer);
+        return is_active(state, transfer) && state.complete[id_of(other_end(task(transfer)))];
+    }
+
+    // A tensor of `stage` that `by` makes is there.
+    bool is_there(const State& state, int device, int stage, Op by, Op received_by, int reader) const {
+        if (plan_.shape.devices_of(stage).front() == device)
+            return has_reached(state, by_stage(by, stage, reader));
+        const Task& of = task(reader);
+        return state.complete[id_of({received_by, of.stage, of.microbatch, 0, stage})];
+    }
+    int by_stage(Op op, int stage, int reader) const {
+        const auto found = id_.find({op, stage, task(reader).microbatch});
+        return found != id_.end() ? found->second : id_of({Op::Backward, stage, task(reader).microbatch});
+    }
+
+    bool may_run(const State& state, int id) const {
+        const Task& at = task(id);
+        const int device = places_[id].device;
+        switch (at.op) {
+            case Op::Forward:
+                return at.stage == 0 || is_there(state, device, at.stage - 1, Op::Forward, Op::RecvForward, id);
+            case Op::Backward:
+            case Op::BackwardInput:
+                return has_reached(state, by_stage(Op::Forward, at.stage, id)) &&
+                       (at.stage + 1 == plan_.shape.stages ||
+                        is_there(state, device, at.stage + 1, Op::BackwardInput, Op::RecvBackward, id));
+            case Op::BackwardWeight:
+                return has_reached(state, by_stage(Op::BackwardInput, at.stage, id));
+            case Op::SendForward:
+            case Op::SendBackward: {  // the list waits until the earlier one on the edge has left
+                for (int position = places_[id].position - 1; position >= 0; --position) {
+                    const Task& earlier = plan_.order[device][position];
+                    if (earlier.op == at.op && earlier.stage == at.stage && earlier.peer == at.peer)
+                        return state.complete[id_of(earlier)];
+                }
+                return true;
+            }
+            default:
+                return true;  // U follows its gradients in the list
+        }
+    }
+
+    std::vector<State> successors(const State& state) const {
+        std::vector<State> next;
+        for (int device = 0; device < plan_.shape.devices; ++device)
+            if (const int at = state.reached[device]; at < length(device) && may_run(state, id_at(device, at))) {
+                next.push_back(state);
+                ++next.back().reached[device];
+            }
+        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+            if (is_transfer(task(id).op) && may_complete(state, id)) {
+                next.push_back(state);
+                next.back().complete[id] = true;
+            }
+        return next;
+    }
+    int id_at(int device, int position) const { return id_of(plan_.order[device][position]); }
+
+    bool is_final(const State& state) const {
+        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+            if (!has_reached(state, id) || (is_transfer(task(id).op) && !state.complete[id]))
+                return false;
+        return true;
+    }
+    void note_stuck(const State& state) {
+        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+            if (!has_reached(state, id) || (is_transfer(task(id).op) && !state.complete[id]))
+                stuck_.insert(task(id));
+    }
+
+    const Plan& plan_;
+    const TransferMode mode_;
+    std::map<Task, int> id_;
+    std::vector<Place> places_;
+    std::map<std::string, std::vector<int>> lanes_;
+    std::set<Task> stuck_;
+};
+
+}  // namespace pw::test
