@@ -27,9 +27,9 @@ void check_holders(const Plan& plan) {
 void check_tasks(const Plan& plan) {
     for (const std::vector<Task>& order : plan.order)
         for (const Task& task : order)
-            if (task.op == Op::Recompute || task.op == Op::SumGradients)
-                fail("plan '{}': {}: recomputing and replicas are not in this version\n  help: simulate takes them",
-                     plan.schedule, print(task));
+            if (task.op == Op::Recompute)
+                fail("plan '{}': {}: recomputing is not in this version\n  help: simulate takes it", plan.schedule,
+                     print(task));
 }
 
 // Running averages follow the micro-batches; evaluation leaves them alone.

@@ -208,6 +208,17 @@ TEST_F(Cli, APlanInAFileIsASchedule) {
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.weights=stash", 2), "one flushed mini-batch"));
 }
 
+// REDUCE_GRAD of a stage on one device changes nothing but the plan.
+TEST_F(Cli, AFileWithGradientSumsRuns) {
+    const auto hash_of = [&](const char* sum) {
+        write("plan.csv", fmt::format("0F0,0F1,0B0,0B1{0}\n1F0,1F1,1B0,1B1{1}\n", *sum ? ",0REDUCE_GRAD" : "",
+                                      *sum ? ",1REDUCE_GRAD" : ""));
+        return run_well("run mlp.yaml --json --set pipeline.micro_batches=2 --set pipeline.schedule=plan.csv")
+            .json()["weights_hash"];
+    };
+    EXPECT_EQ(hash_of("with"), hash_of(""));
+}
+
 // A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.
 TEST_F(Cli, AnImportedOrderIsProvenGuiltyByItsCells) {
     write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
