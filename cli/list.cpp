@@ -41,10 +41,13 @@ void list_models() {
 }
 
 void list_schedules() {
-    Table table({"name", "placement", "bubble of a step", "in flight on device d", "origin", "also called"}, true);
+    Table table(
+        {"name", "placement", "bubble of a step", "in flight on device d", "origin", "what it does", "also called"},
+        true);
     for (const Schedule& schedule : schedules())
         table.add({std::string(schedule.name), std::string(name_of(schedule.placement)), std::string(schedule.bubble),
-                   std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.aliases)});
+                   std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
+                   std::string(schedule.aliases)});
     fmt::print(
         "{}\np devices, d one of them from 0, m micro-batches, v stages per device, N micro-batches per group;\n"
         "F, B, I, W: times of all stages of a device. A bubble is a device's idle time in a step of equal\n"
