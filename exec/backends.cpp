@@ -1,44 +1,62 @@
 // What this build can execute on: rows, not plug-ins.
 #include "exec/execute.h"
 #include "exec/host/host_work.h"
+#ifdef PIPEWRIGHT_CUDA
+#include "exec/cuda/backend.h"
+#endif
 
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 
 namespace pw {
 
 namespace {
 
+std::string ready() { return "ready"; }
+#ifndef PIPEWRIGHT_CUDA
+std::string not_built() { return "not in this build"; }
+#endif
+
+template <const HostKernels& (*kernels)()>
+std::shared_ptr<const Kernels> open_host(const Config& config, int, int) {
+    kernels().start_device(config.run.threads_per_device);
+    return {std::shared_ptr<void>(), &kernels()};  // they live as long as the program
+}
+
 struct Row {
     std::string_view name, summary;
-    std::unique_ptr<HostWork> (*work)(const HostPlan& plan, const RunOptions& options);  // null: not in this build
-    const HostKernels& (*kernels)();                                                     // null: computes nothing
+    std::unique_ptr<HostWork> (*work)(const HostPlan& plan, const RunOptions& options);
+    std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
+    std::string (*status)();
 };
 
 constexpr Row kBackends[] = {
-    {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, cpu_kernels},
-    {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, reference_kernels},
-    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr},
-    {"cuda", "cuDNN, cuBLAS and NCCL", nullptr, nullptr},
+    {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, open_host<cpu_kernels>, ready},
+    {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, open_host<reference_kernels>, ready},
+    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr, ready},
+#ifdef PIPEWRIGHT_CUDA
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_work, open_cuda_kernels, cuda_status},
+#else
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, not_built},
+#endif
 };
 
-constexpr std::string_view kNotHere = "not in this build";
-
 const Row& row_named(const std::string& backend) {
-    std::string ready;
+    std::string others;
     for (const Row& row : kBackends) {
-        if (row.work != nullptr)
-            ready += (ready.empty() ? "" : ", ") + std::string(row.name);
+        if (row.status() == ready())
+            others += (others.empty() ? "" : ", ") + std::string(row.name);
         if (row.name != backend)
             continue;
-        if (row.work == nullptr)
-            fail_with(ExitCode::RunFailed, "run.backend {}: {}; use cpu or reference", row.name, kNotHere);
+        if (const std::string status = row.status(); status != ready())
+            fail_with(ExitCode::RunFailed, "run.backend {}: {}; use cpu or reference", row.name, status);
         return row;
     }
-    fail("no backend '{}'; this build has {}", backend, ready);
+    fail("no backend '{}'; this build has {}", backend, others);
 }
 
 }  // namespace
@@ -56,11 +74,11 @@ TransferMode executed_mode(const Config& config) {
     return mode;
 }
 
-const HostKernels& kernels_named(const std::string& backend) {
-    const Row& row = row_named(backend);
-    if (row.kernels == nullptr)
+std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
+    const Row& row = row_named(config.run.backend);
+    if (row.open == nullptr)
         fail("run.backend {} computes nothing: there are no kernels to measure; use cpu or reference", row.name);
-    return row.kernels();
+    return row.open(config, device, devices);
 }
 
 std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options) {
@@ -70,14 +88,19 @@ std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& opti
 std::vector<BackendRow> backends() {
     std::vector<BackendRow> rows;
     for (const Row& row : kBackends)
-        rows.push_back({row.name, row.summary, std::string(row.work == nullptr ? kNotHere : "ready")});
+        rows.push_back({row.name, row.summary, row.status()});
     return rows;
 }
 
 std::vector<BackendRow> transports() {
-    return {{"threads", "devices of one process, hand-over by pointer", "ready"},
-            {"mpi", "ranks on one host or many", std::string(kNotHere)},
-            {"nccl", "GPUs", std::string(kNotHere)}};
+#ifdef PIPEWRIGHT_CUDA
+    const std::string nccl = nccl_status();
+#else
+    const std::string nccl = not_built();
+#endif
+    return {{"threads", "devices of one process: by pointer, between CUDA devices by copy", "ready"},
+            {"nccl", "CUDA devices, by send and receive kernels", nccl},
+            {"mpi", "ranks on one host or many", "not in this build"}};
 }
 
 }  // namespace pw

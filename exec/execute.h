@@ -9,6 +9,7 @@
 #include "workloads/config.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,13 +62,14 @@ bool is_emulated(const Config& config);
 // How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
 // hold a message, so that with deferred receives it leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);
-// The kernels of a config's `run.backend`. Throws Error when this build does not have them.
-const HostKernels& kernels_named(const std::string& backend);
+// The kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws Error
+// (RunFailed) when this build or this machine does not have them.
+std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);
 
 struct BackendRow {
     std::string_view name;
     std::string_view summary;
-    std::string status;  // "ready", or why not: "not in this build"
+    std::string status;  // "ready", or why not: "not in this build", "no NVIDIA driver"
 };
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();

@@ -1,7 +1,9 @@
-// The passes of one layer, made once per layer and micro-batch size by a host backend. Tensors are
-// raw pointers into planned memory, in the backend's own layout; nothing is allocated in a pass.
+// The passes of one layer, made once per layer and micro-batch size by a backend. Tensors are raw
+// pointers into planned memory, in the backend's own layout; nothing is allocated in a pass. On a
+// device with a queue of its own (CUDA) calls only put work there; it is done in the order of the calls.
 #pragma once
 
+#include "exec/memory.h"
 #include "workloads/dataset.h"
 #include "workloads/layer_graph.h"
 #include "workloads/parameters.h"
@@ -10,6 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,9 +31,9 @@ struct LayerArgs {
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::span<const int> labels;                 // the loss
+    std::span<const int> labels;                 // the loss; in shared memory
     double loss_scale = 1;                       // 1 / samples of the mini-batch
-    double* loss = nullptr;                      // F of the loss: sum over the samples, unscaled
+    double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory
 };
 
 class LayerKernel {
@@ -62,22 +65,51 @@ struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
 };
 
-// A family of kernels that run on host threads. Stateless; kernels are made on the device's thread.
-class HostKernels {
+// Where a device's work had got to: for timing.
+using Mark = std::int64_t;
+
+// The kernels of one device, and its memory. Used by the device's own thread.
+class Kernels {
 public:
-    virtual ~HostKernels() = default;
-    virtual std::string_view name() const = 0;  // "cpu", "reference"
-    // Called on a device's own pinned thread before any kernel is made there.
-    virtual void start_device(int threads) const = 0;
+    virtual ~Kernels() = default;
+    virtual std::string_view name() const = 0;  // of the backend
     // Layouts depend on the layer alone, never on the split.
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
     virtual Bytes data_bytes(Dims input, int samples) const = 0;
-    // Writes samples [first, first + samples) of the data set in the layout that data-reading layers take.
-    virtual void load_data(const Dataset& data, std::int64_t first, int samples, std::byte* out) const = 0;
-    virtual void add(const std::byte* from, std::byte* to, Bytes bytes) const = 0;  // to += from
-    // new_weights may be weights. `bytes` is a multiple of 64.
+    // Writes the samples at `places` (Dataset::place; shared memory) in the layout that data-reading layers take.
+    virtual void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const = 0;
+    virtual void fill(std::byte* to, unsigned char value, Bytes bytes) const = 0;
+    virtual void copy(const std::byte* from, std::byte* to, Bytes bytes) const = 0;
+    virtual void add(const std::byte* from, std::byte* to, Bytes bytes) const = 0;  // tensors: to += from
+    // Blocks of LayerBytes::weights bytes. `sum` in shared memory.
+    virtual void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const = 0;
+    // new_weights may be weights.
     virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                         std::byte* new_weights, Bytes bytes) const = 0;
+
+    // Zeroed. Throws Error (RunFailed) with `whose` and the bytes when there is not enough.
+    virtual std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const = 0;
+    // Read and written by the host and by kernels: small things, by the host only between steps.
+    virtual std::unique_ptr<Memory> shared(Bytes bytes) const = 0;
+
+    virtual Mark mark() const = 0;                        // after what was called so far
+    virtual Ns time_between(Mark from, Mark to) const = 0;  // waits until the device has passed both
+    virtual void finish() const = 0;                      // waits until all is done; forgets the marks
+};
+
+// Kernels that run on host threads: a call has done its work when it returns.
+class HostKernels : public Kernels {
+public:
+    // Called on a device's own pinned thread before any kernel is made there.
+    virtual void start_device(int) const {}
+    void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
+    void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
+    void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
+    std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
+    std::unique_ptr<Memory> shared(Bytes bytes) const override;
+    Mark mark() const override;
+    Ns time_between(Mark from, Mark to) const override { return to - from; }
+    void finish() const override {}
 };
 
 const HostKernels& cpu_kernels();        // oneDNN; fp32

@@ -1,7 +1,6 @@
 // Calibration: the whole model as one stage on one device, every kernel call timed in its place, so
 // that caches are as warm or cold as in a real pass.
 #include "exec/execute.h"
-#include "exec/host/arena.h"
 #include "exec/host/mailbox.h"
 #include "exec/host/pin.h"
 #include "exec/host/stage_program.h"
@@ -33,30 +32,20 @@ Measured summary(std::vector<Ns> values) {
 // Times by layer and pass; weight gradients that are added apart from those that are written.
 class StopWatch : public PassObserver {
 public:
-    explicit StopWatch(std::size_t layers) : layers_(layers) {}
+    StopWatch(const Kernels& kernels, std::size_t layers) : kernels_(kernels), layers_(layers) {}
 
-    void before(int, Pass, const LayerArgs&) override { start_ = clock_now(); }
+    void before(int, Pass, const LayerArgs&) override { start_ = kernels_.mark(); }
     void after(int layer, Pass pass, const LayerArgs& args) override {
-        const Ns time = clock_now() - start_;
-        Row& row = layers_[layer];
-        switch (pass) {
-            case Pass::Forward:
-                row.forward.push_back(time);
-                break;
-            case Pass::Input:
-                (args.accumulate ? row.input_added : row.input).push_back(time);
-                break;
-            case Pass::Weight:
-                (args.accumulate ? row.weight_added : row.weight).push_back(time);
-                break;
-            case Pass::Sum:
-                row.sum.push_back(time);
-                break;
-            case Pass::Update:
-                row.update.push_back(time);
-                break;
-        }
+        calls_.push_back({layer, pass, args.accumulate, start_, kernels_.mark()});
     }
+
+    // After a mini-batch: reads what the marks say.
+    void collect() {
+        for (const Call& call : calls_)
+            add(call, kernels_.time_between(call.start, call.end));
+        calls_.clear();
+    }
+    void forget() { layers_.assign(layers_.size(), {}); }
 
     LayerTimes times(int layer) const {
         const Row& row = layers_[layer];
@@ -82,8 +71,38 @@ private:
     struct Row {
         std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
     };
+    struct Call {
+        int layer;
+        Pass pass;
+        bool accumulate;
+        Mark start, end;
+    };
+
+    void add(const Call& call, Ns time) {
+        Row& row = layers_[call.layer];
+        switch (call.pass) {
+            case Pass::Forward:
+                row.forward.push_back(time);
+                break;
+            case Pass::Input:
+                (call.accumulate ? row.input_added : row.input).push_back(time);
+                break;
+            case Pass::Weight:
+                (call.accumulate ? row.weight_added : row.weight).push_back(time);
+                break;
+            case Pass::Sum:
+                row.sum.push_back(time);
+                break;
+            case Pass::Update:
+                row.update.push_back(time);
+                break;
+        }
+    }
+
+    const Kernels& kernels_;
     std::vector<Row> layers_;
-    Ns start_ = 0;
+    std::vector<Call> calls_;
+    Mark start_ = 0;
 };
 
 StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
@@ -91,14 +110,12 @@ StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
 // One stage with memory for a few micro-batches, and a loop over its passes.
 class Bench {
 public:
-    Bench(const Config& config, const Model& model, const Dataset& data, int samples)
-        : config_(config),
-          model_(model),
-          data_(data),
-          kernels_(kernels_named(config.run.backend)),
+    Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples)
+        : data_(data),
+          kernels_(kernels),
           samples_(samples),
           program_(model, whole(model), 0, kernels_, samples),
-          watch_(boost::num_vertices(model.layers)) {
+          watch_(kernels, boost::num_vertices(model.layers)) {
         for (const int layer : program_.layers())
             bytes_.push_back(program_.bytes_of(layer));
         layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
@@ -106,14 +123,16 @@ public:
         program_.set_observer(&watch_);
         sizes_ = stage_bytes(layout_, false);
         const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
-        arena_.emplace(3 * sizes_.weights + sizes_.statistics + sizes_.workspace + kMicroBatches * per_microbatch);
+        memory_ = kernels_.reserve(
+            3 * sizes_.weights + sizes_.statistics + sizes_.workspace + kMicroBatches * per_microbatch, "the profile");
         lend_memory();
+        lend_notes();
         program_.initialise(config.training.seed, weights_, places_[0].statistics);
     }
 
     void run() {
         one_mini_batch();
-        watch_ = StopWatch(boost::num_vertices(model_.layers));  // the first was the warm-up
+        watch_.forget();  // the first was the warm-up
         data_times_.clear();
         const Ns start = clock_now();
         for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
@@ -135,7 +154,7 @@ public:
 
 private:
     std::byte* take(Bytes bytes) {
-        std::byte* address = arena_->address(used_);
+        std::byte* address = memory_->data() + used_;
         used_ += bytes;
         return address;
     }
@@ -156,43 +175,57 @@ private:
         }
     }
 
-    void one_mini_batch() {
-        std::vector<int> labels(static_cast<std::size_t>(samples_));
-        std::vector<double> squares(bytes_.size());
-        const double scale = 1.0 / (kMicroBatches * samples_);
-        const auto first = [&](int mb) { return std::int64_t{mb} * samples_; };
-        const auto fetch_labels = [&](int mb) {
-            for (int k = 0; k < samples_; ++k)
-                labels[k] = data_.label(first(mb) + k);
-        };
-        for (int mb = 0; mb < kMicroBatches; ++mb) {
-            fetch_labels(mb);
-            const Ns start = clock_now();
-            kernels_.load_data(data_, first(mb), samples_, places_[mb].data);
-            data_times_.push_back(clock_now() - start);
-            (void)program_.forward(places_[mb], labels, true);
+    // Sample places, labels, the loss and the squares of the gradients.
+    void lend_notes() {
+        const std::size_t all = static_cast<std::size_t>(kMicroBatches) * static_cast<std::size_t>(samples_);
+        notes_ = kernels_.shared(static_cast<Bytes>(2 * all * sizeof(int) + (1 + bytes_.size()) * sizeof(double)));
+        auto* numbers = reinterpret_cast<double*>(notes_->data());
+        squares_ = numbers + 1;
+        sample_places_ = reinterpret_cast<int*>(squares_ + bytes_.size());
+        int* labels = sample_places_ + all;
+        for (std::size_t k = 0; k < all; ++k) {
+            sample_places_[k] = data_.place(static_cast<std::int64_t>(k));
+            labels[k] = data_.label_at(sample_places_[k]);
         }
-        for (int mb = 0; mb < kMicroBatches; ++mb) {
-            fetch_labels(mb);
-            program_.backward(places_[mb], labels, scale, mb > 0, true);
+        for (std::size_t mb = 0; mb < places_.size(); ++mb) {
+            places_[mb].loss = numbers;
+            places_[mb].labels = {labels + mb * static_cast<std::size_t>(samples_), static_cast<std::size_t>(samples_)};
         }
-        const Sgd still{0, 0, 0};  // the weights stay where they are
-        program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares);
     }
 
-    const Config& config_;
-    const Model& model_;
+    void one_mini_batch() {
+        const double scale = 1.0 / (kMicroBatches * samples_);
+        std::vector<std::pair<Mark, Mark>> loads;
+        for (int mb = 0; mb < kMicroBatches; ++mb) {
+            const Mark start = kernels_.mark();
+            kernels_.load_data(data_, {sample_places_ + mb * samples_, static_cast<std::size_t>(samples_)},
+                               places_[mb].data);
+            loads.emplace_back(start, kernels_.mark());
+            program_.forward(places_[mb], true);
+        }
+        for (int mb = 0; mb < kMicroBatches; ++mb)
+            program_.backward(places_[mb], scale, mb > 0, true);
+        const Sgd still{0, 0, 0};  // the weights stay where they are
+        program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
+        for (const auto& [start, end] : loads)
+            data_times_.push_back(kernels_.time_between(start, end));
+        watch_.collect();
+        kernels_.finish();
+    }
+
     const Dataset& data_;
-    const HostKernels& kernels_;
+    const Kernels& kernels_;
     const int samples_;
     StageProgram program_;
     StopWatch watch_;
     std::vector<LayerBytes> bytes_;
     StageLayout layout_;
     StageBytes sizes_;
-    std::optional<Arena> arena_;
+    std::unique_ptr<Memory> memory_, notes_;
     Bytes used_ = 0;
     std::byte *weights_ = nullptr, *momentum_ = nullptr;
+    double* squares_ = nullptr;
+    int* sample_places_ = nullptr;
     std::vector<Places> places_;
     std::vector<Ns> data_times_;
 };
@@ -254,7 +287,8 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
                 const std::function<void(int, int)>& progress) {
     const CorePlan cores = plan_cores(2, config.run.threads_per_device);
     pin_this_thread(cores.cores[0]);
-    kernels_named(config.run.backend).start_device(config.run.threads_per_device);
+    const std::shared_ptr<const Kernels> kernels =
+        open_kernels(config, 0, static_cast<int>(config.cluster.devices.size()));
     const Dataset data = open_dataset(config, model);
     Profile profile;
     profile.model = model.name;
@@ -270,7 +304,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));
-        Bench bench(config, model, data, samples[size]);
+        Bench bench(config, model, data, *kernels, samples[size]);
         bench.run();
         bench.store(profile);
     }

@@ -69,10 +69,13 @@ std::vector<Saved> run_and_save(const Model& model) {
     Saver saver(program, bytes.size());
     program.set_observer(&saver);
     const Dataset set = Dataset::synthetic(model.input, model.classes, 1);
-    kernels.load_data(set, 0, kSamples, places.data);
-    const std::vector<int> labels{set.label(0), set.label(1)};
-    (void)program.forward(places, labels, true);
-    program.backward(places, labels, 1.0 / kSamples, false, true);
+    const std::vector<int> samples{set.place(0), set.place(1)}, labels{set.label(0), set.label(1)};
+    kernels.load_data(set, samples, places.data);
+    double loss = 0;
+    places.labels = labels;
+    places.loss = &loss;
+    program.forward(places, true);
+    program.backward(places, 1.0 / kSamples, false, true);
     return std::move(saver.saved);
 }
 

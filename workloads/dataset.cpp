@@ -51,20 +51,6 @@ std::uint64_t permuted(std::uint64_t value, std::uint64_t count, std::uint64_t k
     return value;
 }
 
-// Per channel: value = (pixel / 255 - mean) / deviation.
-struct Normalisation {
-    float scale, shift;
-};
-
-Normalisation normalisation(int channels, int channel) {
-    constexpr std::array<double, 3> kMean{0.4914, 0.4822, 0.4465}, kDeviation{0.2023, 0.1994, 0.2010};  // CIFAR-10, RGB
-    constexpr double kGreyMean = 0.1307, kGreyDeviation = 0.3081;                                       // MNIST
-    const auto i = static_cast<std::size_t>(channel);
-    const double mean = channels == 3 ? kMean[i] : kGreyMean;
-    const double deviation = channels == 3 ? kDeviation[i] : kGreyDeviation;
-    return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
-}
-
 std::filesystem::path cifar_folder(const std::string& folder) {
     std::error_code error;
     if (folder.empty())
@@ -189,22 +175,30 @@ Dataset Dataset::synthetic(Dims input, int classes, std::int64_t seed) {
     return data;
 }
 
-std::int64_t Dataset::stored_index(std::int64_t index) const {
+int Dataset::place(std::int64_t index) const {
     assert(index >= 0);
     const auto count = static_cast<std::uint64_t>(samples());
     const std::uint64_t epoch = static_cast<std::uint64_t>(index) / count;
     const std::uint64_t key = mixed(static_cast<std::uint64_t>(seed_), epoch);
-    return static_cast<std::int64_t>(permuted(static_cast<std::uint64_t>(index) % count, count, key));
+    return static_cast<int>(permuted(static_cast<std::uint64_t>(index) % count, count, key));
 }
 
-int Dataset::label(std::int64_t index) const { return labels_[static_cast<std::size_t>(stored_index(index))]; }
+// (pixel / 255 - mean) / deviation
+Dataset::Normalisation Dataset::normalisation(int channel) const {
+    constexpr std::array<double, 3> kMean{0.4914, 0.4822, 0.4465}, kDeviation{0.2023, 0.1994, 0.2010};  // CIFAR-10, RGB
+    constexpr double kGreyMean = 0.1307, kGreyDeviation = 0.3081;                                       // MNIST
+    const auto i = static_cast<std::size_t>(channel);
+    const double mean = input_.channels == 3 ? kMean[i] : kGreyMean;
+    const double deviation = input_.channels == 3 ? kDeviation[i] : kGreyDeviation;
+    return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
+}
 
-void Dataset::read(std::int64_t index, std::span<float> image) const {
+void Dataset::read_at(int place, std::span<float> image) const {
     assert(image.size() == static_cast<std::size_t>(input_.elements()));
-    const std::uint8_t* sample = pixels_.data() + stored_index(index) * stored_.elements();
+    const std::uint8_t* sample = pixels_.data() + place * stored_.elements();
     float* out = image.data();
     for (int channel = 0; channel < input_.channels; ++channel) {
-        const auto [scale, shift] = normalisation(input_.channels, channel);
+        const auto [scale, shift] = normalisation(channel);
         const std::uint8_t* plane = sample + std::ptrdiff_t{channel} * stored_.height * stored_.width;
         for (const Tap& row : rows_) {
             const std::uint8_t* above = plane + std::ptrdiff_t{row.low} * stored_.width;

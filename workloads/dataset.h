@@ -25,20 +25,33 @@ public:
     int classes() const { return classes_; }
     int samples() const { return static_cast<int>(labels_.size()); }
 
-    // Sample number `index` of the endless sequence of shuffled epochs: plain CHW floats, rescaled to
-    // [0, 1] and normalised per channel. Allocates nothing; any number of threads may call it.
-    void read(std::int64_t index, std::span<float> image) const;
-    int label(std::int64_t index) const;
+    // Where sample number `index` of the endless sequence of shuffled epochs is stored.
+    int place(std::int64_t index) const;
+    // Plain CHW floats, rescaled to [0, 1] and normalised per channel. Allocates nothing; any number of
+    // threads may call it.
+    void read_at(int place, std::span<float> image) const;
+    int label_at(int place) const { return labels_[static_cast<std::size_t>(place)]; }
+    void read(std::int64_t index, std::span<float> image) const { read_at(place(index), image); }
+    int label(std::int64_t index) const { return label_at(place(index)); }
 
-private:
+    // What read_at computes, for devices that do it themselves: value = interpolated pixel * scale + shift.
     // Bilinear interpolation between two stored pixels of a row or column.
     struct Tap {
         int low, high;
         float weight;  // of `high`
     };
+    struct Normalisation {
+        float scale, shift;
+    };
+    Dims stored() const { return stored_; }
+    std::span<const std::uint8_t> pixels() const { return pixels_; }  // sample after sample, planar
+    std::span<const Tap> rows() const { return rows_; }               // of the image as delivered
+    std::span<const Tap> columns() const { return columns_; }
+    Normalisation normalisation(int channel) const;
+
+private:
     Dataset(Dims stored, Dims input, int classes, std::int64_t seed);
     static std::vector<Tap> taps(int from, int to);
-    std::int64_t stored_index(std::int64_t index) const;  // epoch and position -> place in the store
 
     Dims input_;   // as delivered
     Dims stored_;  // as stored

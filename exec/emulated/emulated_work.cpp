@@ -1,5 +1,6 @@
 #include "exec/emulated/emulated_work.h"
 
+#include "exec/host/arena.h"
 #include "exec/host/pin.h"
 #include "schedules/durations.h"
 #include "workloads/error.h"
@@ -47,6 +48,10 @@ EmulatedDevice::EmulatedDevice(EmulatedWork& run, int device) : run_(run), devic
 }
 
 void EmulatedDevice::prepare() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+
+std::unique_ptr<Memory> EmulatedDevice::reserve(Bytes bytes) {
+    return host_memory(bytes, fmt::format("device {}", device_), false);
+}
 
 void EmulatedDevice::begin_step(int step) {
     step_ = step;

@@ -20,6 +20,7 @@ public:
     EmulatedDevice(EmulatedWork& run, int device);
 
     void prepare() override;
+    std::unique_ptr<Memory> reserve(Bytes bytes) override;
     void place(const Buffer&, std::byte*) override {}  // counted, never touched
     void begin() override {}
     void begin_step(int step) override;

@@ -11,12 +11,13 @@ bool is_on_edge(BufferUse use) {
 
 }  // namespace
 
-void HostDevice::make_memory(bool touched) {
+void HostDevice::make_memory() {
     const std::size_t length = plan_.job.plan.order[device_].size();
-    arena_.emplace(plan_.packing.arena[device_], touched);
+    arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
     born_.resize(length);
     dies_.resize(length);
     intervals_.resize(length);
+    sample_of_.resize(length);
     samples_.reserve(length * static_cast<std::size_t>(plan_.job.steps) + 1);
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
@@ -51,8 +52,11 @@ void HostDevice::lend(int position) {
 }
 
 void HostDevice::give_back(int position, Ns now) {
-    if (position == 0 || samples_.empty() || samples_.back().use != arena_->lent())
+    sample_of_[position] = -1;
+    if (position == 0 || samples_.empty() || samples_.back().use != arena_->lent()) {
+        sample_of_[position] = static_cast<int>(samples_.size());
         samples_.push_back({step_, device_, now, arena_->lent()});
+    }
     for (const int k : dies_[position])
         if (const Buffer& buffer = plan_.buffers[k]; !is_persistent(buffer))
             arena_->give_back(buffer.bytes, buffer.kind);
@@ -62,10 +66,14 @@ void HostDevice::give_back(int position, Ns now) {
 Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket> after) {
     const int node = node_of(position);
     for (const Ticket ticket : after)
-        if (is_recv(plan_.graph.task(node_of(ticket)).op))
-            mailbox_->wait(node_of(ticket));
-    if (is_transfer(task.op))
+        if (const int input = node_of(ticket); is_recv(plan_.graph.task(input).op)) {
+            mailbox_->wait(input);
+            work_.wait_for_received(input);
+        }
+    if (is_transfer(task.op)) {
         mailbox_->wait_to_post(node);
+        work_.about_to_post(node, mailbox_->earlier_on_edge(node));
+    }
     lend(position);
     Interval& interval = intervals_[position];
     interval.start = clock_now();
@@ -80,10 +88,13 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
 
 Interval HostDevice::finish(Ticket ticket) {
     const int node = node_of(ticket);
-    if (!is_transfer(plan_.graph.task(node).op))
-        return intervals_[ticket];
-    mailbox_->wait(node);
-    return mailbox_->interval(node);
+    const bool moves = is_transfer(plan_.graph.task(node).op);
+    if (moves)
+        mailbox_->wait(node);
+    const Interval interval = work_.finish(node, moves ? mailbox_->interval(node) : intervals_[ticket]);
+    if (!moves && sample_of_[ticket] >= 0)
+        samples_[sample_of_[ticket]].time = interval.start;
+    return interval;
 }
 
 }  // namespace pw

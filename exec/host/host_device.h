@@ -1,5 +1,5 @@
-// A device of this process: a Backend that works in the calling thread, lends its memory position by
-// position and hands its transfers to the mailbox.
+// A device of this process: a Backend that calls its work in the calling thread, lends its memory position
+// by position and hands its transfers to the mailbox.
 #pragma once
 
 #include "exec/host/arena.h"
@@ -14,7 +14,7 @@ class HostDevice : public Backend {
 public:
     HostDevice(HostPlan& plan, DeviceWork& work, int device) : plan_(plan), work_(work), device_(device) {}
 
-    void make_memory(bool touched);  // needs the planned buffers
+    void make_memory();  // needs the planned buffers
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
     void begin_step(int step) override;
@@ -38,6 +38,7 @@ private:
     std::vector<std::vector<int>> born_, dies_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
+    std::vector<int> sample_of_;  // [position] of this step; -1: nothing changed there
     int step_ = 0;
 };
 

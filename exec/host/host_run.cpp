@@ -63,13 +63,14 @@ private:
         work_->device(number).prepare();
         gate_.arrive();
         gate_.arrive();  // the main thread has planned memory and transfers
-        device.make_memory(work_->computes());
+        device.make_memory();
         device.set_mailbox(*mailbox_);
         work_->device(number).begin();
         gate_.arrive();
         for (int step = 0; step < job_.steps; ++step) {
             gate_.arrive();
             record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
+            work_->device(number).end_step();
             gate_.arrive();
         }
     }
@@ -94,6 +95,7 @@ private:
         for (int step = 0; step < job_.steps; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
+            work_->begin_step(step);
             gate_.arrive();
             gate_.arrive();
             if (options_.progress)

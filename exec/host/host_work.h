@@ -4,6 +4,7 @@
 
 #include "exec/execute.h"
 #include "exec/host/mailbox.h"
+#include "exec/memory.h"
 
 #include <cstddef>
 #include <memory>
@@ -50,11 +51,22 @@ struct HostPlan {
 class DeviceWork {
 public:
     virtual ~DeviceWork() = default;
-    virtual void prepare() = 0;                                        // all devices, before the memory is planned
+    virtual void prepare() = 0;                                   // all devices, before the memory is planned
+    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;     // for all its buffers
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
     virtual void run(const Task& task, int node) = 0;  // F B I W U
+    virtual void end_step() {}                         // all nodes are finished
+
+    // What follows is for devices with a queue of their own, where the calls above and Payload::leave only
+    // put work: the thread waits until others have queued theirs, the devices wait for each other.
+    virtual void wait_for_received(int /*recv*/) {}  // before the next run()
+    // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
+    // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
+    virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
+    // Waits for a node; when it ran. `by_host` is when it was called, or handed over.
+    virtual Interval finish(int /*node*/, Interval by_host) { return by_host; }
 };
 
 class HostWork : public Payload {
@@ -64,6 +76,7 @@ public:
     virtual Costs costs() = 0;
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
+    virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices'
 
     // On the main thread, after a step: sum over the samples of a micro-batch.
     virtual double loss(int step, int microbatch) const = 0;

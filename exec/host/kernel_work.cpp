@@ -9,16 +9,43 @@
 
 namespace pw {
 
+std::shared_ptr<const Kernels> KernelDevice::open() const {
+    return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
+}
+
+template <class Value>
+Value* KernelDevice::make_notes(std::size_t count) {
+    notes_.push_back(kernels_->shared(static_cast<Bytes>(count * sizeof(Value))));
+    return reinterpret_cast<Value*>(notes_.back()->data());
+}
+
 void KernelDevice::prepare() {
     const Job& job = run_.job;
-    run_.kernels.start_device(job.config.run.threads_per_device);
+    const auto microbatches = static_cast<std::size_t>(job.plan.shape.microbatches);
+    const std::size_t samples = microbatches * static_cast<std::size_t>(job.config.pipeline.micro_batch_size);
+    kernels_ = open();
     for (const int stage : job.plan.shape.stages_of(device_)) {
-        programs_[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, run_.kernels,
+        programs_[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_,
                                                           job.config.pipeline.micro_batch_size);
-        for (const int layer : programs_[stage]->layers())
-            run_.layer_bytes[layer] = programs_[stage]->bytes_of(layer);
+        const StageProgram& program = *programs_[stage];
+        for (const int layer : program.layers())
+            run_.layer_bytes[layer] = program.bytes_of(layer);
+        if (program.reads_data() && sample_places_ == nullptr)
+            sample_places_ = make_notes<int>(samples);
+        if (program.has_loss()) {
+            labels_ = make_notes<int>(samples);
+            losses_ = make_notes<double>(microbatches);
+        }
     }
-    labels_.resize(static_cast<std::size_t>(job.config.pipeline.micro_batch_size));
+    if (run_.plan.trains())
+        squares_ = make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
+}
+
+std::unique_ptr<Memory> KernelDevice::reserve(Bytes bytes) {
+    std::string stages;
+    for (const auto& [stage, program] : programs_)
+        stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
+    return kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
 }
 
 KernelDevice::StageState& KernelDevice::state_of(int stage) {
@@ -93,6 +120,29 @@ void KernelDevice::begin_step(int step) {
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
+    const int samples = run_.job.config.pipeline.micro_batch_size;
+    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+        for (int k = 0; k < samples; ++k) {
+            const int place = run_.data.place(run_.first_sample(step, mb) + k);
+            if (sample_places_ != nullptr)
+                sample_places_[mb * samples + k] = place;
+            if (labels_ != nullptr)
+                labels_[mb * samples + k] = run_.data.label_at(place);
+        }
+}
+
+void KernelDevice::end_step() {
+    const Shape& shape = run_.job.plan.shape;
+    if (losses_ != nullptr)
+        std::copy_n(losses_, shape.microbatches, run_.losses[step_].begin());
+    if (squares_ == nullptr)
+        return;
+    for (int update = 0; update < shape.updates(); ++update)
+        for (const auto& [stage, program] : programs_)
+            for (const int layer : program->layers()) {
+                const auto place = static_cast<std::size_t>(update) * run_.layer_bytes.size();
+                run_.squares[step_ * shape.updates() + update][layer] = squares_[place + static_cast<std::size_t>(layer)];
+            }
 }
 
 void KernelDevice::run(const Task& task, int) {
@@ -114,6 +164,8 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.weights = state.slots[state.slot_of[version]];
     places.statistics = state.statistics;
     places.gradients = state.gradients;
+    places.labels = samples_of(labels_, mb);
+    places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
         const bool in = run_.plan.edges[edge].to == task.stage, out = run_.plan.edges[edge].from == task.stage;
@@ -125,27 +177,29 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     return places;
 }
 
+std::span<const int> KernelDevice::samples_of(const int* all, int microbatch) const {
+    const auto samples = static_cast<std::size_t>(run_.job.config.pipeline.micro_batch_size);
+    return all == nullptr ? std::span<const int>{}
+                          : std::span(all + static_cast<std::size_t>(microbatch) * samples, samples);
+}
+
 void KernelDevice::compute(const Task& task) {
     const Job& job = run_.job;
     const StageProgram& program = *programs_[task.stage];
     StageState& state = stages_.at(task.stage);
-    const int mb = task.microbatch, samples = job.config.pipeline.micro_batch_size;
+    const int mb = task.microbatch;
     const int version = (task.op == Op::Forward ? job.versions.forward : job.versions.backward)[task.stage][mb];
     const Places& places = bind(task, version);
-    const std::int64_t first = run_.first_sample(step_, mb);
-    const double scale = 1.0 / (static_cast<double>(samples) * run_.plan.per_update());
-    for (int k = 0; k < samples; ++k)
-        labels_[k] = run_.data.label(first + k);
+    const double scale = 1.0 / (static_cast<double>(job.config.pipeline.micro_batch_size) * run_.plan.per_update());
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                run_.kernels.load_data(run_.data, first, samples, places.data);
-            if (const double loss = program.forward(places, labels_, state.saves); program.has_loss())
-                run_.losses[step_][mb] = loss;
+                kernels_->load_data(run_.data, samples_of(sample_places_, mb), places.data);
+            program.forward(places, state.saves);
             break;
         case Op::Backward:
         case Op::BackwardInput:
-            program.backward(places, labels_, scale, state.input_begun, task.op == Op::Backward);
+            program.backward(places, scale, state.input_begun, task.op == Op::Backward);
             state.input_begun = true;
             state.weight_begun = state.weight_begun || task.op == Op::Backward;
             break;
@@ -154,14 +208,15 @@ void KernelDevice::compute(const Task& task) {
             state.weight_begun = true;
             break;
         default:
-            fail_with(ExitCode::RunFailed, "host devices do not run {}", print(task));
+            fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
 }
 
 void KernelDevice::update(const Task& task) {
     const Job& job = run_.job;
     StageState& state = stages_.at(task.stage);
-    const int number = step_ * job.plan.shape.updates() + task.microbatch / run_.plan.per_update();
+    const int number = task.microbatch / run_.plan.per_update();
+    const bool dumped = run_.dumps() && step_ == 0 && number == 0;
     state.input_begun = state.weight_begun = false;
     if (state.gradients == nullptr)
         return;
@@ -174,11 +229,12 @@ void KernelDevice::update(const Task& task) {
         const std::vector<NamedTensor> tensors = program.named(weights, state.statistics, trained_only);
         kept.insert(kept.end(), tensors.begin(), tensors.end());
     };
-    if (run_.dumps() && number == 0)
+    if (dumped)
         keep(run_.gradients[device_], state.gradients, true);
-    program.update(sgd, old_weights, state.gradients, state.momentum, new_weights, run_.squares[number]);
+    program.update(sgd, old_weights, state.gradients, state.momentum, new_weights,
+                   squares_ + static_cast<std::size_t>(number) * run_.layer_bytes.size());
     ++state.newest;
-    if (run_.dumps() && number == 0)
+    if (dumped)
         keep(run_.updated[device_], new_weights, false);
 }
 
@@ -198,7 +254,6 @@ std::vector<NamedTensor> KernelDevice::parameters() const {
 KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
     : plan(the_plan),
       job(the_plan.job),
-      kernels(kernels_named(job.config.run.backend)),
       data(open_dataset(job.config, *job.model)),
       layer_bytes(boost::num_vertices(job.model->layers)),
       dump_(options.dump) {
@@ -210,7 +265,10 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
     initial.resize(devices);
     gradients.resize(devices);
     updated.resize(devices);
-    for (int device = 0; device < shape.devices; ++device)
+}
+
+void KernelWork::add_devices() {
+    for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<KernelDevice>(*this, device));
 }
 
@@ -223,7 +281,7 @@ Costs KernelWork::costs() {
     Costs costs;
     costs.edges = edge_bytes(job.model->layers, job.split, layer_bytes);
     costs.sent_copies = false;
-    const Bytes input = kernels.data_bytes(job.model->input, job.config.pipeline.micro_batch_size);
+    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, job.config.pipeline.micro_batch_size);
     for (int stage = 0; stage < job.split.stages(); ++stage) {
         layouts.push_back(layout_stage(job.model->layers, job.split, stage, layer_bytes, input));
         costs.bytes.push_back(stage_bytes(layouts.back(), splits_backward(job.plan)));
@@ -258,7 +316,9 @@ void KernelWork::finish(RunResult& result) {
 }
 
 std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options) {
-    return std::make_unique<KernelWork>(plan, options);
+    auto work = std::make_unique<KernelWork>(plan, options);
+    work->add_devices();
+    return work;
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Devices that compute: stages of a model run by host kernels.
+// Devices that compute: stages of a model run by kernels.
 #pragma once
 
 #include "exec/host/host_work.h"
@@ -15,15 +15,22 @@ class KernelWork;
 
 class KernelDevice : public DeviceWork {
 public:
-    KernelDevice(KernelWork& run, int device) : run_(run), device_(device) {}
+    KernelDevice(KernelWork& run, int device) : device_(device), run_(run) {}
 
     void prepare() override;
+    std::unique_ptr<Memory> reserve(Bytes bytes) override;
     void place(const Buffer& buffer, std::byte* address) override;
     void begin() override;
     void begin_step(int step) override;
     void run(const Task& task, int node) override;
+    void end_step() override;
 
+    const Kernels& kernels() const { return *kernels_; }
     std::vector<NamedTensor> parameters() const;  // newest, with statistics
+
+protected:
+    virtual std::shared_ptr<const Kernels> open() const;  // on the device's thread
+    const int device_;
 
 private:
     struct StageState {
@@ -40,13 +47,19 @@ private:
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
+    std::span<const int> samples_of(const int* all, int microbatch) const;
+    // Shared memory, [micro-batch][sample], [micro-batch], [update of a step][layer].
+    template <class Value>
+    Value* make_notes(std::size_t count);
 
     KernelWork& run_;
-    const int device_;
+    std::shared_ptr<const Kernels> kernels_;
+    std::vector<std::unique_ptr<Memory>> notes_;
+    int *sample_places_ = nullptr, *labels_ = nullptr;
+    double *losses_ = nullptr, *squares_ = nullptr;
     std::map<int, std::unique_ptr<StageProgram>> programs_;  // by stage
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
-    std::vector<int> labels_;
     int step_ = 0;
 };
 
@@ -54,6 +67,7 @@ private:
 class KernelWork : public HostWork {
 public:
     KernelWork(const HostPlan& the_plan, const RunOptions& options);
+    void add_devices();
 
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override;
@@ -68,7 +82,6 @@ public:
 
     const HostPlan& plan;
     const Job& job;
-    const HostKernels& kernels;
     const Dataset data;
     std::vector<LayerBytes> layer_bytes;       // by layer
     std::vector<StageLayout> layouts;          // by stage
@@ -77,8 +90,10 @@ public:
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
-private:
+protected:
     std::vector<std::unique_ptr<KernelDevice>> devices_;
+
+private:
     const std::string dump_;
 };
 

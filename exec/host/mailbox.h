@@ -49,6 +49,7 @@ public:
     // Waits while the device's list must not post the transfer yet.
     void wait_to_post(int node);
     void post(int node);
+    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // of a SEND; -1: none
     // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) naming both ends
     // after the timeout and Error (RunFailed) when another device has failed.
     void wait(int node);

@@ -1,7 +1,5 @@
 #include "exec/host/stage_program.h"
 
-#include <cstring>
-
 namespace pw {
 
 namespace {
@@ -38,29 +36,16 @@ std::byte* gradient_at(const Slot& slot, const Places& places) {
     return tensor_at(slot, places);
 }
 
-double sum_of_squares(const float* values, std::size_t count) {
-    constexpr std::size_t kLanes = 16;
-    double lanes[kLanes] = {};
-    std::size_t k = 0;
-    for (; k + kLanes <= count; k += kLanes)
-        for (std::size_t lane = 0; lane < kLanes; ++lane)
-            lanes[lane] += static_cast<double>(values[k + lane]) * static_cast<double>(values[k + lane]);
-    double sum = 0;
-    for (const double lane : lanes)
-        sum += lane;
-    for (; k < count; ++k)
-        sum += static_cast<double>(values[k]) * static_cast<double>(values[k]);
-    return sum;
-}
-
 }  // namespace
 
-StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const HostKernels& kernels,
+StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels,
                            int samples)
     : model_(model), family_(kernels), layers_(split.layers[stage]) {
     kernels_.resize(boost::num_vertices(model.layers));
     for (int layer : layers_) {
-        kernels_[layer] = kernels.make(model.layers[layer], samples, inputs_of_layer(model.layers, layer).empty());
+        const bool reads_data = inputs_of_layer(model.layers, layer).empty();
+        kernels_[layer] = kernels.make(model.layers[layer], samples, reads_data);
+        reads_data_ |= reads_data;
         has_loss_ |= model.layers[layer].kind == LayerKind::CrossEntropy;
     }
     call_.inputs.reserve(8);
@@ -84,8 +69,7 @@ void StageProgram::bind_parameters(int layer, const Places& places, LayerArgs& a
     args.kept = tensor_at(layout_.kept[layer], places);
 }
 
-double StageProgram::forward(const Places& places, std::span<const int> labels, bool save) const {
-    double loss = 0;
+void StageProgram::forward(const Places& places, bool save) const {
     for (int layer : layers_) {
         LayerArgs& args = call_.args = {};
         call_.inputs.clear();
@@ -94,14 +78,13 @@ double StageProgram::forward(const Places& places, std::span<const int> labels, 
         args.inputs = call_.inputs;
         args.output = tensor_at(layout_.output[layer], places);
         args.scratch = at(places.workspace, layout_.forward_scratch);
-        args.labels = labels;
-        args.loss = &loss;
+        args.labels = places.labels;
+        args.loss = places.loss;
         bind_parameters(layer, places, args);
         observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, save); });
         for (const Slot& copy : layout_.copies[layer])
-            std::memcpy(tensor_at(copy, places), args.output, static_cast<std::size_t>(bytes_of(layer).output));
+            family_.copy(args.output, tensor_at(copy, places), bytes_of(layer).output);
     }
-    return loss;
 }
 
 void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places& places) const {
@@ -132,14 +115,13 @@ void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Place
     }
 }
 
-void StageProgram::backward(const Places& places, std::span<const int> labels, double loss_scale, bool accumulate,
-                            bool weights_too) const {
+void StageProgram::backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const {
     const PassLayout& pass = weights_too ? layout_.backward : layout_.backward_input;
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         run_sums(*layer, pass.before[*layer], places);
         bind_backward(*layer, pass, places);
         LayerArgs& args = call_.args;
-        args.labels = labels;
+        args.labels = places.labels;
         args.loss_scale = loss_scale;
         args.accumulate = accumulate;
         observed(*layer, Pass::Input, args, [&](LayerKernel& kernel) { kernel.backward_input(args); });
@@ -162,15 +144,14 @@ void StageProgram::backward_weight(const Places& places, bool accumulate) const 
 }
 
 void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                          std::byte* new_weights, std::span<double> squares) const {
+                          std::byte* new_weights, double* squares) const {
     for (int layer : layers_) {
         const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
         if (bytes == 0)
             continue;
         const LayerArgs none;
         observed(layer, Pass::Update, none, [&](LayerKernel&) {
-            squares[layer] = sum_of_squares(reinterpret_cast<const float*>(gradients + offset),
-                                            static_cast<std::size_t>(bytes) / sizeof(float));
+            family_.sum_of_squares(gradients + offset, bytes, squares + layer);
             family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
         });
     }

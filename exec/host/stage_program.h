@@ -1,4 +1,4 @@
-// One stage on a host device: its kernels, and its passes over planned memory.
+// One stage on a device: its kernels, and its passes over planned memory.
 #pragma once
 
 #include "exec/kernels.h"
@@ -21,6 +21,8 @@ struct Places {
     const std::byte* weights = nullptr;
     std::byte* statistics = nullptr;
     std::byte* gradients = nullptr;
+    std::span<const int> labels;  // shared memory, like the loss
+    double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
 };
 
 enum class Pass { Forward, Input, Weight, Sum, Update };
@@ -36,7 +38,7 @@ public:
 class StageProgram {
 public:
     // Makes the kernels; call it on the device's own thread.
-    StageProgram(const Model& model, const StageSplit& split, int stage, const HostKernels& kernels, int samples);
+    StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels, int samples);
 
     const std::vector<int>& layers() const { return layers_; }
     LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
@@ -46,22 +48,21 @@ public:
     const StageLayout& layout() const { return layout_; }
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
-    // Returns the sum of the samples' losses when the stage holds the loss layer.
-    double forward(const Places& places, std::span<const int> labels, bool save) const;
+    void forward(const Places& places, bool save) const;
     // B (`weights_too`) or I, which keeps the output gradients that W reads. `accumulate`: add to
     // places.gradients instead of overwriting them.
-    void backward(const Places& places, std::span<const int> labels, double loss_scale, bool accumulate,
-                  bool weights_too) const;
+    void backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const;
     void backward_weight(const Places& places, bool accumulate) const;  // after an I
-    // One optimizer step; adds each layer's sum of squared gradients to squares[layer].
+    // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                std::byte* new_weights, std::span<double> squares) const;
+                std::byte* new_weights, double* squares) const;
     // Initial values from names and seed.
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
     // Parameters in plain layout, named.
     std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
 
     bool has_loss() const { return has_loss_; }
+    bool reads_data() const { return reads_data_; }
 
 private:
     // One kernel call's arguments with room for the pointers they span.
@@ -77,11 +78,11 @@ private:
     void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
 
     const Model& model_;
-    const HostKernels& family_;
+    const Kernels& family_;
     std::vector<int> layers_;
     std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
     StageLayout layout_;
-    bool has_loss_ = false;
+    bool has_loss_ = false, reads_data_ = false;
     PassObserver* observer_ = nullptr;
     mutable Call call_;  // reused: nothing is allocated inside a step
 };

@@ -13,7 +13,6 @@ class ReferenceKernels : public HostKernels {
 public:
     explicit ReferenceKernels(std::string_view name) : name_(name) {}
     std::string_view name() const override { return name_; }
-    void start_device(int) const override {}  // one thread, whatever was asked
 
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool) const override {
         switch (layer.kind) {
@@ -42,11 +41,11 @@ public:
         return reference::bytes_of<Real>(samples * input.elements());
     }
 
-    void load_data(const Dataset& data, std::int64_t first, int samples, std::byte* out) const override {
+    void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override {
         std::vector<float> image(static_cast<std::size_t>(data.input().elements()));
         Real* place = reinterpret_cast<Real*>(out);
-        for (int n = 0; n < samples; ++n) {
-            data.read(first + n, image);
+        for (const int sample : places) {
+            data.read_at(sample, image);
             place = std::copy(image.begin(), image.end(), place);
         }
     }

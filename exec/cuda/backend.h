@@ -1,0 +1,18 @@
+// The cuda rows of exec/backends.cpp. No vendor types here.
+#pragma once
+
+#include "exec/host/host_work.h"
+
+#include <memory>
+#include <string>
+
+namespace pw {
+
+// "ready", or why this machine cannot: no driver, one that is too old, no GPU.
+std::string cuda_status();
+std::string nccl_status();
+
+std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options);
+std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);
+
+}  // namespace pw

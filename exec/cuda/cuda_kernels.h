@@ -1,0 +1,46 @@
+// The kernels of one CUDA device: everything is put on its compute stream.
+#pragma once
+
+#include "exec/cuda/device.h"
+#include "exec/kernels.h"
+
+#include <memory>
+
+namespace pw::cuda {
+
+class CudaKernels : public Kernels {
+public:
+    // Call it on the device's own thread.
+    CudaKernels(const Seat& seat, Precision precision, bool deterministic);
+    ~CudaKernels() override;
+
+    Device& device() const { return *device_; }
+
+    std::string_view name() const override { return "cuda"; }
+    std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override;
+    Bytes data_bytes(Dims input, int samples) const override;
+    void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override;
+    void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
+    void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
+    void add(const std::byte* from, std::byte* to, Bytes bytes) const override;
+    void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
+                std::byte* new_weights, Bytes bytes) const override;
+    std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
+    std::unique_ptr<Memory> shared(Bytes bytes) const override;
+    Mark mark() const override;
+    Ns time_between(Mark from, Mark to) const override;
+    void finish() const override;
+
+private:
+    struct Stored;  // a data set's pixels, taps and scales on the device
+    const Stored& stored(const Dataset& data) const;
+
+    std::unique_ptr<Device> device_;
+    mutable std::unique_ptr<Stored> stored_;             // made at the first load: before the first step is timed
+    mutable std::vector<cudaEvent_t> marks_;             // reused after finish()
+    mutable std::size_t marks_used_ = 0;
+    std::unique_ptr<Memory> partials_;                   // of sum_of_squares
+};
+
+}  // namespace pw::cuda

@@ -1,0 +1,71 @@
+// One CUDA device of a plan: a whole GPU, or a share of its multiprocessors (a green context), with
+// its own streams and library handles.
+#pragma once
+
+#include "exec/cuda/check.h"
+#include "workloads/config.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw::cuda {
+
+// Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
+// weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
+enum class Precision { Fp32, Tf32, Bf16 };
+
+// Where a device of the plan runs.
+struct Seat {
+    int gpu = 0;
+    int first_group = 0, groups = 0;  // of kGroup multiprocessors; no groups: the whole GPU
+};
+inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of a share on Hopper
+
+// One GPU per device where there are enough and `run.sms` is silent; else all on GPU 0 in shares: as
+// `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
+std::vector<Seat> seats_of(const Config& config, int devices);
+
+class Device {
+public:
+    Device(const Seat& seat, Precision precision, bool deterministic);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    void make_current() const;  // of the calling thread: cudaSetDevice
+    // All compute, in order. Every stream of the device runs on its share.
+    cudaStream_t stream() const { return streams_.front(); }
+    cudaStream_t add_stream();  // for transfers; lives as long as the device
+    cudnnHandle_t cudnn() const { return cudnn_; }
+    cublasHandle_t cublas() const { return cublas_; }
+
+    const Seat& seat() const { return seat_; }
+    int gpu() const { return seat_.gpu; }
+    int multiprocessors() const { return multiprocessors_; }  // of the share
+    Precision precision() const { return precision_; }
+    bool deterministic() const { return deterministic_; }
+    std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
+
+private:
+    void make_green_context();
+
+    const Seat seat_;
+    const Precision precision_;
+    const bool deterministic_;
+    int multiprocessors_ = 0;
+    CUgreenCtx context_ = nullptr;  // none: the whole GPU
+    std::vector<cudaStream_t> streams_;
+    cudnnHandle_t cudnn_ = nullptr;
+    cublasHandle_t cublas_ = nullptr;
+    void* cublas_workspace_ = nullptr;
+};
+
+// Of a GPU's bytes, what cudaMemGetInfo says.
+struct GpuMemory {
+    Bytes free = 0, total = 0;
+};
+GpuMemory memory_of(int gpu);
+
+}  // namespace pw::cuda

@@ -1,0 +1,86 @@
+// Layers on a CUDA device: cuDNN for convolutions, cuBLAS for linear layers, own kernels for the rest.
+// Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16). Weights, gradients
+// and momentum are blocks of fp32 values, convolution filters as KRSC, linear weights over the input
+// flattened as NHWC; under Bf16 a bf16 copy of them follows in the weights, which products read, and in
+// the gradients room for what cuDNN writes.
+#pragma once
+
+#include "exec/cuda/device.h"
+#include "exec/kernels.h"
+
+#include <cuda_bf16.h>
+
+#include <memory>
+#include <vector>
+
+namespace pw::cuda {
+
+using Bf16 = __nv_bfloat16;
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+// Bytes of a tensor, of a block of `parameters` values, and the values in a block of `bytes`.
+Bytes tensor_bytes(std::int64_t elements, Precision precision);  // multiple of 64
+Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, values in 32s
+std::int64_t block_values(Bytes bytes, Precision precision);
+
+inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
+// The bf16 part of a block that has `values` values.
+inline Bf16* shadow(std::byte* block, std::int64_t values) { return reinterpret_cast<Bf16*>(floats(block) + values); }
+inline const Bf16* shadow(const std::byte* block, std::int64_t values) {
+    return reinterpret_cast<const Bf16*>(floats(block) + values);
+}
+
+// What all layers of this backend share. Reading and filling wait for the device's stream: for set-up,
+// dumps and tests.
+class CudaLayer : public LayerKernel {
+public:
+    LayerBytes bytes() const override { return bytes_; }
+    void backward_weight(const LayerArgs&) override {}
+    void load(const std::vector<std::vector<float>>&, std::byte*, std::byte*) override {}
+    std::vector<std::vector<float>> store(const std::byte*, const std::byte*) const override { return {}; }
+    std::vector<float> read_output(const std::byte* tensor) const override { return read(layer_.output, tensor); }
+    void fill_output(const std::vector<float>& values, std::byte* tensor) const override {
+        fill(layer_.output, values, tensor);
+    }
+    std::vector<float> read_input(const std::byte* tensor) const override { return read(layer_.input, tensor); }
+    void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
+        fill(layer_.input, values, tensor);
+    }
+
+protected:
+    CudaLayer(Device& device, const Layer& layer, int samples);
+
+    // Between the host and a block's fp32 values; load writes the bf16 copy too, and zeros up to the block's end.
+    void load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const;
+    std::vector<float> store_block(const std::byte* block, std::int64_t count) const;
+
+    std::vector<float> read(Dims dims, const std::byte* tensor) const;
+    void fill(Dims dims, const std::vector<float>& values, std::byte* tensor) const;
+
+    Device& device_;
+    Layer layer_;
+    int samples_;
+    LayerBytes bytes_;
+};
+
+// `T` is float or Bf16.
+template <class T>
+std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data);
+template <class T>
+std::unique_ptr<LayerKernel> make_linear(Device& device, const Layer& layer, int samples, bool reads_data);
+template <class T>
+std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_relu(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_max_pool(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_average_pool(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_cross_entropy(Device& device, const Layer& layer, int samples);
+
+}  // namespace pw::cuda

@@ -1,0 +1,44 @@
+// What all backends that compute on host threads share.
+#include "exec/host/arena.h"
+#include "exec/host/mailbox.h"
+#include "exec/kernels.h"
+
+#include <cstring>
+
+namespace pw {
+
+void HostKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {
+    if (bytes > 0)
+        std::memset(to, value, static_cast<std::size_t>(bytes));
+}
+
+void HostKernels::copy(const std::byte* from, std::byte* to, Bytes bytes) const {
+    if (bytes > 0)
+        std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+void HostKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const {
+    constexpr std::size_t kLanes = 16;
+    const auto* values = reinterpret_cast<const float*>(gradient);
+    const std::size_t count = static_cast<std::size_t>(bytes) / sizeof(float);
+    double lanes[kLanes] = {};
+    std::size_t k = 0;
+    for (; k + kLanes <= count; k += kLanes)
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+            lanes[lane] += static_cast<double>(values[k + lane]) * static_cast<double>(values[k + lane]);
+    *sum = 0;
+    for (const double lane : lanes)
+        *sum += lane;
+    for (; k < count; ++k)
+        *sum += static_cast<double>(values[k]) * static_cast<double>(values[k]);
+}
+
+std::unique_ptr<Memory> HostKernels::reserve(Bytes bytes, const std::string& whose) const {
+    return host_memory(bytes, whose, true);
+}
+
+std::unique_ptr<Memory> HostKernels::shared(Bytes bytes) const { return host_memory(bytes, "notes", true); }
+
+Mark HostKernels::mark() const { return clock_now(); }
+
+}  // namespace pw

@@ -1,0 +1,25 @@
+// A block of memory that some device's kernels work on, freed with its owner.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <cstddef>
+
+namespace pw {
+
+class Memory {
+public:
+    virtual ~Memory() = default;
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    std::byte* data() const { return data_; }
+    Bytes size() const { return size_; }
+
+protected:
+    Memory() = default;
+    std::byte* data_ = nullptr;
+    Bytes size_ = 0;
+};
+
+}  // namespace pw
