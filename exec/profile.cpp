@@ -175,9 +175,10 @@ private:
         }
     }
 
-    // Sample places, labels, the loss and the squares of the gradients.
+    // The data set; sample places, labels, the loss and the squares of the gradients.
     void lend_notes() {
         const std::size_t all = static_cast<std::size_t>(kMicroBatches) * static_cast<std::size_t>(samples_);
+        kernels_.take_data(data_);
         notes_ = kernels_.shared(static_cast<Bytes>(2 * all * sizeof(int) + (1 + bytes_.size()) * sizeof(double)));
         auto* numbers = reinterpret_cast<double*>(notes_->data());
         squares_ = numbers + 1;

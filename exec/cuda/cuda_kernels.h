@@ -19,6 +19,7 @@ public:
     std::string_view name() const override { return "cuda"; }
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override;
     Bytes data_bytes(Dims input, int samples) const override;
+    void take_data(const Dataset& data) const override;
     void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override;
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
     void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
@@ -33,14 +34,13 @@ public:
     void finish() const override;
 
 private:
-    struct Stored;  // a data set's pixels, taps and scales on the device
-    const Stored& stored(const Dataset& data) const;
+    struct Stored;  // the data set's pixels, taps and scales on the device
 
     std::unique_ptr<Device> device_;
-    mutable std::unique_ptr<Stored> stored_;             // made at the first load: before the first step is timed
-    mutable std::vector<cudaEvent_t> marks_;             // reused after finish()
+    mutable std::unique_ptr<Stored> stored_;
+    mutable std::vector<cudaEvent_t> marks_;  // reused after finish()
     mutable std::size_t marks_used_ = 0;
-    std::unique_ptr<Memory> partials_;                   // of sum_of_squares
+    std::unique_ptr<Memory> partials_;  // of sum_of_squares
 };
 
 }  // namespace pw::cuda

@@ -30,8 +30,10 @@ void KernelDevice::prepare() {
         const StageProgram& program = *programs_[stage];
         for (const int layer : program.layers())
             run_.layer_bytes[layer] = program.bytes_of(layer);
-        if (program.reads_data() && sample_places_ == nullptr)
+        if (program.reads_data() && sample_places_ == nullptr) {
+            kernels_->take_data(run_.data);
             sample_places_ = make_notes<int>(samples);
+        }
         if (program.has_loss()) {
             labels_ = make_notes<int>(samples);
             losses_ = make_notes<double>(microbatches);
