@@ -8,8 +8,8 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;      // bytes, of every size
-constexpr std::int64_t kBlockValues = 32;    // their fp32 part and their bf16 part both keep it
+constexpr std::int64_t kAlignment = 64;    // bytes, of every size
+constexpr std::int64_t kBlockValues = 32;  // their fp32 part and their bf16 part both keep it
 
 Bytes bytes_per_value(Precision precision) { return precision == Precision::Bf16 ? 2 : 4; }
 

@@ -9,7 +9,8 @@
 
 namespace pw::cuda {
 
-// `T` is float, __nv_bfloat16 or unsigned char.
+// `T` is float, __nv_bfloat16 or unsigned char. Copied as a whole: reading members in place falls apart into narrow
+// reads.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
     T values[kWidth];
@@ -42,7 +43,7 @@ __device__ inline __nv_bfloat16 rounded<__nv_bfloat16>(float value) {
 }
 
 template <class T, int kWidth>
-__device__ inline Pack<float, kWidth> reals(const Pack<T, kWidth>& from) {
+__device__ inline Pack<float, kWidth> reals(Pack<T, kWidth> from) {
     Pack<float, kWidth> all;
     for (int k = 0; k < kWidth; ++k)
         all.values[k] = real(from.values[k]);
@@ -50,7 +51,7 @@ __device__ inline Pack<float, kWidth> reals(const Pack<T, kWidth>& from) {
 }
 
 template <class T, int kWidth>
-__device__ inline Pack<T, kWidth> rounded(const Pack<float, kWidth>& from) {
+__device__ inline Pack<T, kWidth> rounded(Pack<float, kWidth> from) {
     Pack<T, kWidth> all;
     for (int k = 0; k < kWidth; ++k)
         all.values[k] = rounded<T>(from.values[k]);
