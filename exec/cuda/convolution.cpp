@@ -1,6 +1,6 @@
 // Convolutions by cuDNN's legacy interface: NHWC tensors, KRSC filters.
 #include "exec/cuda/layers.h"
-#include "exec/cuda/product_loops.h"
+#include "exec/cuda/linear_loops.h"
 #include "workloads/error.h"
 
 #include <algorithm>

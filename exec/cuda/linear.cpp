@@ -1,6 +1,6 @@
 // Linear layers: products by cuBLAS, which counts columns first: its matrices are ours transposed.
 #include "exec/cuda/layers.h"
-#include "exec/cuda/product_loops.h"
+#include "exec/cuda/linear_loops.h"
 
 #include <algorithm>
 #include <type_traits>

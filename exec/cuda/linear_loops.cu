@@ -1,4 +1,4 @@
-#include "exec/cuda/product_loops.h"
+#include "exec/cuda/linear_loops.h"
 
 #include "exec/cuda/packs.h"
 
