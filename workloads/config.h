@@ -69,7 +69,7 @@ struct TrainingConfig {
 
 struct RunConfig {
     std::string backend = "cpu";  // cpu | reference | emulated | cuda
-    std::string transport = "threads";
+    std::string transport = "threads";  // threads | nccl (cuda)
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     std::string gradient_order = "plan";  // plan | micro_batch

@@ -15,6 +15,7 @@ namespace pw::cuda {
 // Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
 // weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
 enum class Precision { Fp32, Tf32, Bf16 };
+Precision precision_of(const Config& config);
 
 // Where a device of the plan runs.
 struct Seat {
@@ -71,6 +72,21 @@ private:
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
     Owned<cublasHandle_t, cublasDestroy> cublas_;
+};
+
+// Makes a GPU the calling thread's current one for a while.
+class CurrentGpu {
+public:
+    explicit CurrentGpu(int gpu) {
+        check(cudaGetDevice(&before_), "cudaGetDevice");
+        check(cudaSetDevice(gpu), "cudaSetDevice");
+    }
+    ~CurrentGpu() { (void)cudaSetDevice(before_); }
+    CurrentGpu(const CurrentGpu&) = delete;
+    CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+private:
+    int before_ = 0;
 };
 
 // Of a GPU's bytes, what cudaMemGetInfo says.
