@@ -33,6 +33,7 @@ struct RunResult {
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
     std::vector<Bytes> arena;     // per device, reserved
+    std::vector<std::string> notes;  // lines about the devices, for people
 };
 
 // Everything an execution needs, made once by the caller.

@@ -141,7 +141,7 @@ private:
     }
 
     // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
-    // direction.
+    // direction is posted, which waits until this one has left.
     void add_sent_copies() {
         std::map<std::pair<int, bool>, std::size_t> previous;  // (edge, forward) -> buffer
         for (int node = 0; node < graph_.size(); ++node) {
@@ -160,7 +160,7 @@ private:
             const int number = static_cast<int>(edge - costs_.edges.begin());
             if (const auto earlier = previous.find({number, forward});
                 earlier != previous.end() && buffers_[earlier->second].device == device)
-                buffers_[earlier->second].last = std::max(buffers_[earlier->second].first, position - 1);
+                buffers_[earlier->second].last = position;
             previous[{number, forward}] = buffers_.size();
             add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication,
                  forward ? edge->forward : edge->backward, device, task.stage, task.microbatch, number, -1, made,

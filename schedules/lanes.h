@@ -59,6 +59,8 @@ public:
     // SENDs that are posted and head their lanes, ascending.
     std::vector<int> waiting_sends() const;
     int partner(int node) const { return partner_[node]; }
+    int lane_of(int node) const { return lane_of_[node]; }  // of a transfer, from 0; -1: of other nodes
+    int size() const { return static_cast<int>(lanes_.size()); }
     int earlier_on_edge(int send) const { return earlier_on_edge_[send]; }
 
 private:

@@ -83,19 +83,37 @@ TrainingConfig read_training(const Yaml& at) {
     return training;
 }
 
+void read_cuda(const Yaml& at, RunConfig& run) {
+    run.precision = at["precision"].choice(run.precision, {"fp32", "tf32", "bf16"});
+    run.deterministic = at["deterministic"].boolean(run.deterministic);
+    if (at["sms"].present())
+        for (const Yaml& share : at["sms"].items())
+            run.sms.push_back(static_cast<int>(share.integer(8, 8, 1 << 16)));
+    if (run.backend == "cuda")
+        return;
+    for (const char* key : {"precision", "deterministic", "sms"})
+        if (at[key].present())
+            at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, run.backend),
+                             "remove the key, or set run.backend: cuda");
+    if (run.transport == "nccl")
+        at["transport"].complain(fmt::format("the transport nccl is for run.backend cuda, not {}", run.backend),
+                                 "write transport: threads, or set run.backend: cuda");
+}
+
 RunConfig read_run(const Yaml& at) {
-    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order"});
+    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "precision", "deterministic",
+              "sms"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
     run.transport = at["transport"].choice(run.transport, {"threads", "mpi", "nccl"});
-    if (run.transport != "threads")
-        not_in_this_version(at["transport"], fmt::format("the transport {}", run.transport),
-                            "write transport: threads");
+    if (run.transport == "mpi")
+        not_in_this_version(at["transport"], "the transport mpi", "write transport: threads");
     run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
     run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
     run.gradient_order = at["gradient_order"].choice(run.gradient_order, {"plan", "micro_batch"});
     if (run.gradient_order != "plan")
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
+    read_cuda(at, run);
     return run;
 }
 

@@ -69,10 +69,13 @@ struct TrainingConfig {
 
 struct RunConfig {
     std::string backend = "cpu";  // cpu | reference | emulated | cuda
-    std::string transport = "threads";
+    std::string transport = "threads";  // threads | nccl (cuda)
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     std::string gradient_order = "plan";  // plan | micro_batch
+    std::string precision = "fp32";  // cuda: fp32 | tf32 | bf16
+    bool deterministic = true;   // cuda: algorithms by shape; else by timing
+    std::vector<int> sms;  // cuda on one GPU: multiprocessors per device; empty: equal shares
 };
 
 struct TransferConfig {

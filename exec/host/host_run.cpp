@@ -36,8 +36,10 @@ public:
         guarded([&] { main_thread(); });
         for (std::thread& thread : threads)
             thread.join();
-        if (failure_)
+        if (failure_) {
+            work_->abort();
             std::rethrow_exception(failure_);
+        }
         return result();
     }
 

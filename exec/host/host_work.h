@@ -80,6 +80,8 @@ public:
 
     // On the main thread, after a step: sum over the samples of a micro-batch.
     virtual double loss(int step, int microbatch) const = 0;
+    virtual void abort() {}  // after a failure, when no thread works any more: lets go what waits for peers
+
     // At the end of the run: weights_hash and gradient_norms; writes the files that were asked for.
     virtual void finish(RunResult& result) = 0;
 };

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-std::shared_ptr<const Kernels> KernelDevice::open() const {
+std::shared_ptr<const Kernels> KernelDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
 

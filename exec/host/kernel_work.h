@@ -29,7 +29,7 @@ public:
     std::vector<NamedTensor> parameters() const;  // newest, with statistics
 
 protected:
-    virtual std::shared_ptr<const Kernels> open() const;  // on the device's thread
+    virtual std::shared_ptr<const Kernels> open();  // on the device's thread
     const int device_;
 
 private:

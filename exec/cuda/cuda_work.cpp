@@ -1,0 +1,214 @@
+#include "exec/cuda/cuda_work.h"
+
+#include "exec/cuda/backend.h"
+#include "workloads/error.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+namespace pw::cuda {
+
+namespace {
+
+// The task's name on the thread's row of a profiler.
+class Range {
+public:
+    explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }
+    ~Range() { nvtxRangePop(); }
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+};
+
+}  // namespace
+
+KernelWork& CudaDevice::work_of(CudaWork& work) { return work; }
+
+std::shared_ptr<const Kernels> CudaDevice::open() {
+    const Config& config = work_.job.config;
+    kernels_ = std::make_shared<CudaKernels>(work_.seats[device_], precision_of(config), config.run.deterministic);
+    return kernels_;
+}
+
+void CudaDevice::begin() {
+    KernelDevice::begin();
+    const PlanGraph& graph = work_.plan.graph;
+    const auto length = static_cast<int>(work_.job.plan.order[device_].size());
+    for (int position = 0; position < length; ++position) {
+        const int node = graph.node(device_, position);
+        CudaWork::NodeEvents& own = work_.events[node];
+        const bool is_received = is_recv(graph.task(node).op);
+        own.start.emplace(is_received ? Event::Kind::Untimed : Event::Kind::Timed);
+        own.end.emplace(Event::Kind::Timed);
+        if (is_transfer(graph.task(node).op))
+            own.posted.emplace(Event::Kind::Untimed);
+        work_.names[node] = print(graph.task(node));
+    }
+}
+
+void CudaDevice::run(const Task& task, int node) {
+    const Range range(work_.names[node]);
+    const cudaStream_t stream = device().stream();
+    work_.events[node].start->record(stream);
+    KernelDevice::run(task, node);
+    work_.events[node].end->record(stream);
+}
+
+void CudaDevice::wait_for_received(int recv) { work_.events[recv].end->block(device().stream()); }
+
+void CudaDevice::about_to_post(int transfer, int earlier) {
+    const cudaStream_t stream = device().stream();
+    if (earlier >= 0)
+        work_.events[earlier].end->block(stream);
+    work_.events[transfer].posted->record(stream);
+}
+
+Interval CudaDevice::finish(int node, Interval by_host) {
+    const Op op = work_.plan.graph.task(node).op;
+    if (op == Op::SumGradients)  // one holder has nothing to sum
+        return by_host;
+    work_.wait(*work_.events[node].end, node);
+    return work_.interval(node);
+}
+
+CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
+    : KernelWork(the_plan, options),
+      seats(seats_of(the_plan.job.config, the_plan.job.plan.shape.devices)),
+      events(static_cast<std::size_t>(the_plan.graph.size())),
+      names(static_cast<std::size_t>(the_plan.graph.size())),
+      early_(the_plan.job.config.transfer.receive == "early"),
+      lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        devices_.push_back(std::make_unique<CudaDevice>(*this, device));
+}
+
+void CudaWork::abort() {
+    if (transport_)
+        transport_->abort();
+}
+
+Costs CudaWork::costs() {
+    Costs costs = KernelWork::costs();
+    costs.sent_copies = true;
+    make_lanes();
+    return costs;
+}
+
+void CudaWork::make_lanes() {
+    streams_.assign(static_cast<std::size_t>(lanes_.size()), nullptr);
+    std::set<Route> routes;
+    for (int node = 0; node < plan.graph.size(); ++node) {
+        const int lane = lanes_.lane_of(node);
+        if (lane < 0)
+            continue;
+        const int device = plan.graph.device_of(node);
+        if (streams_[lane] == nullptr)
+            streams_[lane] = cuda_device(device).device().add_stream();
+        const Op op = plan.graph.task(node).op;
+        if (is_send(op))
+            routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
+    }
+    std::vector<Device*> devices;
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        devices.push_back(&cuda_device(device).device());
+    const std::vector<Route> all(routes.begin(), routes.end());
+    transport_ = job.config.run.transport == "nccl" ? make_nccl(devices, all, job.config.run.timeout)
+                                                    : make_copies(devices, all);
+}
+
+void CudaWork::begin_step(int) {
+    std::set<int> done;
+    for (int device = 0; device < job.plan.shape.devices; ++device) {
+        const Device& on = cuda_device(device).device();
+        if (!done.insert(on.gpu()).second)
+            continue;
+        const CurrentGpu current(on.gpu());
+        clocks_.try_emplace(on.gpu()).first->second.calibrate(on.stream());
+    }
+}
+
+// Queued by whichever thread brought the message's turn. It starts when the tensor is made, when both lanes
+// are through with what came before, and, with deferred receives, when the receiver's list is there.
+void CudaWork::leave(int send) {
+    const int recv = lanes_.partner(send);
+    const NodeEvents &sent = events[send], &received = events[recv];
+    const Task& task = plan.graph.task(send);
+    const int edge = plan.edge_of(task);
+    Parcel parcel;
+    parcel.from_device = plan.graph.device_of(send);
+    parcel.to_device = plan.graph.device_of(recv);
+    parcel.forward = task.op == Op::SendForward;
+    parcel.bytes = bytes_moved(task, plan.edges);
+    if (parcel.bytes > 0) {
+        parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
+        parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);
+    }
+    parcel.out = streams_[lanes_.lane_of(send)];
+    parcel.in = streams_[lanes_.lane_of(recv)];
+    const CurrentGpu current(seats[parcel.from_device].gpu);
+    sent.posted->block(parcel.out);
+    sent.posted->block(parcel.in);
+    if (!early_)
+        received.posted->block(parcel.in);
+    received.start->record(parcel.in);
+    received.start->block(parcel.out);
+    sent.start->record(parcel.out);
+    transport_->move(parcel);
+    sent.end->record(parcel.out);
+    sent.end->block(parcel.in);
+    received.end->record(parcel.in);
+}
+
+void CudaWork::wait(const Event& event, int node) {
+    using namespace std::chrono_literals;
+    constexpr Ns kAwake = 2'000'000;
+    const Ns start = clock_now();
+    while (!event.passed()) {
+        const Ns waited = clock_now() - start;
+        if (waited > job.config.run.timeout)
+            fail_with(ExitCode::PeerSilent, "device {} waits for {} since {}", plan.graph.device_of(node), names[node],
+                      print_time(waited));
+        if (waited < kAwake) {
+            std::this_thread::yield();
+            continue;
+        }
+        transport_->check_connections();
+        std::this_thread::sleep_for(50us);
+    }
+}
+
+Interval CudaWork::interval(int node) const {
+    const bool is_received = is_recv(plan.graph.task(node).op);
+    const NodeEvents& begun = events[is_received ? lanes_.partner(node) : node];
+    const int from = plan.graph.device_of(is_received ? lanes_.partner(node) : node);
+    const int to = plan.graph.device_of(node);
+    return {clocks_.at(seats[from].gpu).time_of(*begun.start), clocks_.at(seats[to].gpu).time_of(*events[node].end)};
+}
+
+void CudaWork::finish(RunResult& result) {
+    KernelWork::finish(result);
+    std::set<int> gpus;
+    for (int device = 0; device < job.plan.shape.devices; ++device) {
+        const Device& on = cuda_device(device).device();
+        result.notes.push_back(fmt::format("device {}: {}", device, on.name()));
+        gpus.insert(on.gpu());
+    }
+    for (const int gpu : gpus) {
+        const GpuMemory memory = memory_of(gpu);
+        result.notes.push_back(fmt::format("GPU {}: {} of {} in use, with the libraries' own", gpu,
+                                           print_bytes(memory.total - memory.free), print_bytes(memory.total)));
+    }
+}
+
+}  // namespace pw::cuda
+
+namespace pw {
+
+std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options) {
+    return std::make_unique<cuda::CudaWork>(plan, options);
+}
+
+}  // namespace pw

@@ -1,0 +1,42 @@
+// Points in a stream's work, and when they were passed on the run's clock.
+#pragma once
+
+#include "exec/backend.h"
+#include "exec/cuda/check.h"
+
+namespace pw::cuda {
+
+class Event {
+public:
+    enum class Kind { Timed, Untimed };
+    explicit Event(Kind kind);  // on the current GPU
+    ~Event();
+    Event(Event&& other) noexcept;
+    Event& operator=(Event&& other) noexcept;
+
+    void record(cudaStream_t stream) const;
+    void block(cudaStream_t stream) const;  // what follows there waits for what was recorded last
+    bool passed() const;
+    cudaEvent_t get() const { return event_; }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
+// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is
+// read anew before every step: the tightest of a few (host, GPU, host) round trips counts.
+class EventClock {
+public:
+    EventClock();  // on the current GPU
+    void calibrate(cudaStream_t idle_stream);
+    Ns time_of(const Event& event) const;  // on the host's clock; the event has been passed
+    Ns uncertainty() const { return uncertainty_; }  // half of the round trip
+
+private:
+    Event base_, spare_;
+    Ns at_base_ = 0, uncertainty_ = 0;
+};
+
+Ns elapsed(cudaEvent_t from, cudaEvent_t to);
+
+}  // namespace pw::cuda
