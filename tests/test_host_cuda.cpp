@@ -203,6 +203,7 @@ TEST_F(HostCuda, RefusesMemoryThatTheDeviceCannotReach) {
     EXPECT_OK(cudaStreamSynchronize(streams[0]));
     EXPECT_OK(cudaMemcpyPeerAsync(values, 0, elsewhere, 1, 4, streams[0]));
     EXPECT_EQ(cudaMemcpyPeerAsync(values, 1, elsewhere, 0, 4, streams[0]), cudaErrorInvalidValue);
+    EXPECT_OK(cudaStreamSynchronize(streams[0]));  // cudaFree waits for the streams of its own device
     EXPECT_OK(cudaFree(elsewhere));
 }
 
