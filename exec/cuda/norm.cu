@@ -28,9 +28,12 @@ enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
 
 __device__ inline float normal(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
 
+// The launch bounds let the summing kernels take the registers that their reads ahead need.
+
 // Of x - k and its square, where k is the channel's first value: the variance survives a large mean.
 template <class T, int kWidth>
-__global__ void sum_moments(const Pack<T, kWidth>* __restrict__ x, Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_moments(const Pack<T, kWidth>* __restrict__ x, Pack<float, kWidth>* __restrict__ sums, Rows rows) {
     const auto thread = static_cast<unsigned>(item());
     if (thread >= rows.threads())
         return;
@@ -58,9 +61,10 @@ struct InputAndGradient {
 
 // Of dy and dy (x - mean), where dy passed the ReLU.
 template <class T, int kWidth>
-__global__ void sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
-                              const Pack<float, kWidth>* __restrict__ state, Pack<float, kWidth>* __restrict__ sums,
-                              bool relu, Rows rows) {
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
+                  const Pack<float, kWidth>* __restrict__ state, Pack<float, kWidth>* __restrict__ sums, bool relu,
+                  Rows rows) {
     const auto thread = static_cast<unsigned>(item());
     if (thread >= rows.threads())
         return;
