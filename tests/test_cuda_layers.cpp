@@ -161,6 +161,13 @@ protected:
             expect_close(actual[k], expected[k], what + " " + std::to_string(k));
     }
 
+    static std::vector<std::byte> copy_of(const Block& block) {
+        const auto copy = kernels().shared(block.size());
+        kernels().copy(block.get(), copy->data(), block.size());
+        kernels().finish();
+        return {copy->data(), copy->data() + block.size()};
+    }
+
     // Over the whole block, what lies behind the parameters too.
     static double sum_of_block(const Block& block) {
         const auto sum = kernels().shared(sizeof(double));
@@ -224,12 +231,16 @@ TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = rig(kernels()), tested = rig(kernels());
     const auto parameters = tested.parameters();
     saving.forward(true);
-    LayerArgs args = tested.args();
-    args.saved = args.kept = nullptr;
-    tested.kernel->forward(args, false);
+    const auto saved = copy_of(tested.saved);
+    tested.forward(false);
+    EXPECT_EQ(copy_of(tested.saved), saved);
     EXPECT_EQ(tested.parameters(), parameters);
     EXPECT_EQ(tested.plain_output(), saving.plain_output());
     EXPECT_EQ(tested.loss(), saving.loss());
+    LayerArgs args = tested.args();
+    args.saved = args.kept = nullptr;
+    tested.kernel->forward(args, false);
+    EXPECT_EQ(tested.plain_output(), saving.plain_output());
 }
 
 TEST_P(CudaLayers, SkipInputGradientsThatNobodyWants) {
@@ -328,7 +339,7 @@ auto in_all_precisions(const std::vector<Case>& cases) {
                             testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16));
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
+std::string case_name(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
     return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
 }
 
@@ -338,11 +349,9 @@ bool averages_many(const Case& tested) {
     return layer.kind == LayerKind::BatchNorm && tested.samples * layer.input.height * layer.input.width >= 100;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), [](const auto& t) { return name_of(t); });
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)),
-                         [](const auto& t) { return name_of(t); });
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)),
-                         [](const auto& t) { return name_of(t); });
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)), case_name);
 
 // A maximum that occurs twice sends its gradient to the first.
 TEST(CudaMaxPool, GivesATieToTheFirst) {
