@@ -5,6 +5,7 @@
 #include "exec/kernels.h"
 
 #include <memory>
+#include <vector>
 
 namespace pw::cuda {
 
@@ -34,13 +35,13 @@ public:
     void finish() const override;
 
 private:
-    struct Stored;  // the data set's pixels, taps and scales on the device
+    struct Stored;  // the data set on the device
 
     std::unique_ptr<Device> device_;
+    DeviceMemory partials_;  // of sum_of_squares
     mutable std::unique_ptr<Stored> stored_;
-    mutable std::vector<cudaEvent_t> marks_;  // reused after finish()
+    mutable std::vector<Owned<cudaEvent_t, cudaEventDestroy>> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;
-    std::unique_ptr<Memory> partials_;  // of sum_of_squares
 };
 
 }  // namespace pw::cuda

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "exec/cuda/check.h"
+#include "exec/cuda/owned.h"
 #include "workloads/config.h"
 
-#include <cstdint>
-#include <memory>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -28,6 +28,14 @@ inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of 
 // `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 
+// Tells the driver how many streams are to run side by side: before the process's first CUDA call.
+void set_up_process();
+
+using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
+DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed
+
+void destroy_green_context(CUgreenCtx context);
+
 class Device {
 public:
     Device(const Seat& seat, Precision precision, bool deterministic);
@@ -37,10 +45,10 @@ public:
 
     void make_current() const;  // of the calling thread: cudaSetDevice
     // All compute, in order. Every stream of the device runs on its share.
-    cudaStream_t stream() const { return streams_.front(); }
+    cudaStream_t stream() const { return streams_.front().get(); }
     cudaStream_t add_stream();  // for transfers; lives as long as the device
-    cudnnHandle_t cudnn() const { return cudnn_; }
-    cublasHandle_t cublas() const { return cublas_; }
+    cudnnHandle_t cudnn() const { return cudnn_.get(); }
+    cublasHandle_t cublas() const { return cublas_.get(); }
 
     const Seat& seat() const { return seat_; }
     int gpu() const { return seat_.gpu; }
@@ -51,16 +59,19 @@ public:
 
 private:
     void make_green_context();
+    void make_libraries();
 
     const Seat seat_;
     const Precision precision_;
     const bool deterministic_;
-    int multiprocessors_ = 0;
-    CUgreenCtx context_ = nullptr;  // none: the whole GPU
-    std::vector<cudaStream_t> streams_;
-    cudnnHandle_t cudnn_ = nullptr;
-    cublasHandle_t cublas_ = nullptr;
-    void* cublas_workspace_ = nullptr;
+    std::string product_;
+    int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
+    // Destroyed from the last to the first.
+    Owned<CUgreenCtx, destroy_green_context> context_;  // none: the whole GPU
+    std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
+    DeviceMemory cublas_workspace_;
+    Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
+    Owned<cublasHandle_t, cublasDestroy> cublas_;
 };
 
 // Makes a GPU the calling thread's current one for a while.

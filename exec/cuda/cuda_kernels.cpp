@@ -1,0 +1,250 @@
+#include "exec/cuda/cuda_kernels.h"
+
+#include "exec/cuda/backend.h"
+#include "exec/cuda/family.h"
+#include "exec/cuda/layers.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+namespace pw {
+
+namespace cuda {
+
+namespace {
+
+class GpuMemoryBlock : public Memory {
+public:
+    GpuMemoryBlock(DeviceMemory memory, Bytes bytes) : memory_(std::move(memory)) {
+        data_ = memory_.get();
+        size_ = bytes;
+    }
+
+private:
+    DeviceMemory memory_;
+};
+
+class SharedMemory : public Memory {
+public:
+    explicit SharedMemory(Bytes bytes) {
+        void* memory = nullptr;
+        check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocMapped | cudaHostAllocPortable),
+              "cudaHostAlloc");
+        std::memset(memory, 0, static_cast<std::size_t>(bytes));
+        data_ = static_cast<std::byte*>(memory);
+        size_ = bytes;
+    }
+    ~SharedMemory() override { (void)cudaFreeHost(data_); }
+};
+
+template <class T>
+std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int samples, bool reads_data) {
+    switch (layer.kind) {
+        case LayerKind::Convolution:
+            return make_convolution<T>(device, layer, samples, reads_data);
+        case LayerKind::BatchNorm:
+            return make_batch_norm<T>(device, layer, samples);
+        case LayerKind::Relu:
+            return make_relu<T>(device, layer, samples);
+        case LayerKind::Add:
+            return make_add<T>(device, layer, samples);
+        case LayerKind::MaxPool:
+            return make_max_pool<T>(device, layer, samples);
+        case LayerKind::AveragePool:
+            return make_average_pool<T>(device, layer, samples);
+        case LayerKind::Linear:
+            return make_linear<T>(device, layer, samples, reads_data);
+        case LayerKind::CrossEntropy:
+            return make_cross_entropy<T>(device, layer, samples);
+    }
+    assert(false);
+    return nullptr;
+}
+
+template <class Value>
+DeviceMemory upload(const Value* values, std::size_t count, cudaStream_t stream) {
+    DeviceMemory copy = allocate(static_cast<Bytes>(count * sizeof(Value)));
+    check(cudaMemcpyAsync(copy.get(), values, count * sizeof(Value), cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return copy;
+}
+
+DeviceMemory upload_taps(std::span<const Dataset::Tap> taps, cudaStream_t stream) {
+    std::vector<Tap> plain;
+    for (const Dataset::Tap& tap : taps)
+        plain.push_back({tap.low, tap.high, tap.weight});
+    return upload(plain.data(), plain.size(), stream);
+}
+
+DeviceMemory upload_scales(const Dataset& data, cudaStream_t stream) {
+    std::vector<Normalisation> plain;
+    for (int channel = 0; channel < data.input().channels; ++channel) {
+        const auto [scale, shift] = data.normalisation(channel);
+        plain.push_back({scale, shift});
+    }
+    return upload(plain.data(), plain.size(), stream);
+}
+
+template <class T>
+T* as(std::byte* data) {
+    return reinterpret_cast<T*>(data);
+}
+template <class T>
+const T* as(const std::byte* data) {
+    return reinterpret_cast<const T*>(data);
+}
+
+}  // namespace
+
+struct CudaKernels::Stored {
+    Stored(const Dataset& data, cudaStream_t stream)
+        : pixels(upload(data.pixels().data(), data.pixels().size(), stream)),
+          rows(upload_taps(data.rows(), stream)),
+          columns(upload_taps(data.columns(), stream)),
+          scales(upload_scales(data, stream)),
+          images{.pixels = as<unsigned char>(pixels.get()),
+                 .rows = as<Tap>(rows.get()),
+                 .columns = as<Tap>(columns.get()),
+                 .scales = as<Normalisation>(scales.get()),
+                 .channels = data.input().channels,
+                 .stored_height = data.stored().height,
+                 .stored_width = data.stored().width,
+                 .height = data.input().height,
+                 .width = data.input().width} {}
+
+    DeviceMemory pixels, rows, columns, scales;
+    StoredImages images;
+};
+
+CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
+    : device_(std::make_unique<Device>(seat, precision, deterministic)),
+      partials_(allocate(kPartials * static_cast<Bytes>(sizeof(double)))) {}
+
+CudaKernels::~CudaKernels() = default;
+
+std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, bool reads_data) const {
+    const auto make_one = device_->precision() == Precision::Bf16 ? make_layer<Bf16> : make_layer<float>;
+    return make_one(*device_, layer, samples, reads_data);
+}
+
+Bytes CudaKernels::data_bytes(Dims input, int samples) const {
+    return tensor_bytes(samples * input.elements(), device_->precision());
+}
+
+void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
+
+void CudaKernels::load_data(const Dataset&, std::span<const int> places, std::byte* out) const {
+    assert(stored_);
+    const auto samples = static_cast<std::int64_t>(places.size());
+    if (device_->precision() == Precision::Bf16)
+        read_images(device_->stream(), stored_->images, places.data(), samples, as<Bf16>(out));
+    else
+        read_images(device_->stream(), stored_->images, places.data(), samples, as<float>(out));
+}
+
+void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {
+    if (bytes > 0)
+        check(cudaMemsetAsync(to, value, static_cast<std::size_t>(bytes), device_->stream()), "cudaMemsetAsync");
+}
+
+void CudaKernels::copy(const std::byte* from, std::byte* to, Bytes bytes) const {
+    if (bytes > 0)
+        check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, device_->stream()),
+              "cudaMemcpyAsync");
+}
+
+void CudaKernels::add(const std::byte* from, std::byte* to, Bytes bytes) const {
+    if (device_->precision() == Precision::Bf16)
+        add_tensor(device_->stream(), as<Bf16>(from), as<Bf16>(to), bytes);
+    else
+        add_tensor(device_->stream(), floats(from), floats(to), bytes);
+}
+
+void CudaKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const {
+    sum_squares(device_->stream(), floats(gradient), block_values(bytes, device_->precision()),
+                as<double>(partials_.get()), sum);
+}
+
+void CudaKernels::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
+                         std::byte* new_weights, Bytes bytes) const {
+    const Rates rates{static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
+                      static_cast<float>(sgd.weight_decay)};
+    const std::int64_t values = block_values(bytes, device_->precision());
+    Bf16* rounded = device_->precision() == Precision::Bf16 ? shadow(new_weights, values) : nullptr;
+    momentum_update(device_->stream(), rates, floats(weights), floats(gradient), floats(momentum), floats(new_weights),
+                    rounded, values);
+}
+
+std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& whose) const {
+    const auto size = std::max<Bytes>(bytes, 1);
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(size));
+    if (status == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();  // it is told here
+        const GpuMemory gpu = memory_of(device_->gpu());
+        fail_with(ExitCode::RunFailed, "{}: cannot reserve {} on GPU {}: {} of {} are free", whose, print_bytes(size),
+                  device_->gpu(), print_bytes(gpu.free), print_bytes(gpu.total));
+    }
+    check(status, "cudaMalloc");
+    auto block = std::make_unique<GpuMemoryBlock>(DeviceMemory(static_cast<std::byte*>(memory)), size);
+    fill(block->data(), 0, size);
+    check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");  // other streams may use it
+    return block;
+}
+
+std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
+    return std::make_unique<SharedMemory>(std::max<Bytes>(bytes, 1));
+}
+
+Mark CudaKernels::mark() const {
+    if (marks_used_ == marks_.size()) {
+        cudaEvent_t made = nullptr;
+        check(cudaEventCreateWithFlags(&made, cudaEventDefault), "cudaEventCreateWithFlags");
+        marks_.emplace_back(made);
+    }
+    check(cudaEventRecord(marks_[marks_used_].get(), device_->stream()), "cudaEventRecord");
+    return static_cast<Mark>(marks_used_++);
+}
+
+Ns CudaKernels::time_between(Mark from, Mark to) const {
+    const cudaEvent_t first = marks_[static_cast<std::size_t>(from)].get();
+    const cudaEvent_t last = marks_[static_cast<std::size_t>(to)].get();
+    check(cudaEventSynchronize(first), "cudaEventSynchronize");
+    check(cudaEventSynchronize(last), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, first, last), "cudaEventElapsedTime");
+    return std::llround(static_cast<double>(milliseconds) * 1e6);
+}
+
+void CudaKernels::finish() const {
+    check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");
+    marks_used_ = 0;
+}
+
+}  // namespace cuda
+
+namespace {
+
+cuda::Precision precision_of(const Config& config) {
+    const std::string& asked = config.run.precision;
+    if (asked == "fp32")
+        return cuda::Precision::Fp32;
+    if (asked == "tf32")
+        return cuda::Precision::Tf32;
+    if (asked == "bf16")
+        return cuda::Precision::Bf16;
+    config.fail_at("run.precision", fmt::format("there is no precision '{}'", asked), "use fp32, tf32 or bf16");
+}
+
+}  // namespace
+
+std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
+    const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];
+    return std::make_shared<cuda::CudaKernels>(seat, precision_of(config), config.run.deterministic);
+}
+
+}  // namespace pw

@@ -1,0 +1,215 @@
+#include "exec/cuda/device.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <numeric>
+
+namespace pw::cuda {
+
+namespace {
+
+constexpr Bytes kCublasWorkspace = Bytes{32} << 20;
+
+template <class Function>
+Function required(const char* name) {
+    const auto function = driver_function<Function>(name);
+    if (function == nullptr)
+        fail_with(ExitCode::RunFailed,
+                  "the NVIDIA driver has no {}: devices cannot share a GPU\n  help: install a driver for CUDA 13.0, or "
+                  "give every device a GPU of its own",
+                  name);
+    return function;
+}
+
+// What green contexts need of the driver.
+struct Driver {
+    decltype(&cuDeviceGet) device = required<decltype(&cuDeviceGet)>("cuDeviceGet");
+    decltype(&cuDeviceGetDevResource) resource = required<decltype(&cuDeviceGetDevResource)>("cuDeviceGetDevResource");
+    decltype(&cuDevSmResourceSplitByCount) split =
+        required<decltype(&cuDevSmResourceSplitByCount)>("cuDevSmResourceSplitByCount");
+    decltype(&cuDevResourceGenerateDesc) describe =
+        required<decltype(&cuDevResourceGenerateDesc)>("cuDevResourceGenerateDesc");
+    decltype(&cuGreenCtxCreate) create = required<decltype(&cuGreenCtxCreate)>("cuGreenCtxCreate");
+    decltype(&cuGreenCtxDestroy) destroy = required<decltype(&cuGreenCtxDestroy)>("cuGreenCtxDestroy");
+    decltype(&cuGreenCtxGetDevResource) got = required<decltype(&cuGreenCtxGetDevResource)>("cuGreenCtxGetDevResource");
+    decltype(&cuGreenCtxStreamCreate) stream = required<decltype(&cuGreenCtxStreamCreate)>("cuGreenCtxStreamCreate");
+};
+
+const Driver& driver() {
+    static const Driver functions;
+    return functions;
+}
+
+struct Groups {
+    CUdevice device = 0;
+    unsigned multiprocessors = 0;       // of the GPU
+    std::vector<CUdevResource> groups;  // of kGroup
+};
+
+Groups split(int gpu) {
+    Groups all;
+    CUdevResource whole{}, rest{};
+    check(driver().device(&all.device, gpu), "cuDeviceGet");
+    check(driver().resource(all.device, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+    all.multiprocessors = whole.sm.smCount;
+    unsigned count = 0;
+    check(driver().split(nullptr, &count, &whole, nullptr, 0, kGroup), "cuDevSmResourceSplitByCount");
+    all.groups.resize(count);
+    check(driver().split(all.groups.data(), &count, &whole, &rest, 0, kGroup), "cuDevSmResourceSplitByCount");
+    all.groups.resize(count);
+    return all;
+}
+
+// A share joins groups of one split only: a GPU is split once in a process.
+const Groups& groups_of(int gpu) {
+    static std::mutex mutex;
+    static std::map<int, Groups> splits;
+    const std::lock_guard lock(mutex);
+    const auto found = splits.find(gpu);
+    return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
+}
+
+void check_shares(const Config& config, int devices, const Groups& gpu) {
+    const std::vector<int>& shares = config.run.sms;
+    const int groups = static_cast<int>(gpu.groups.size());
+    if (shares.empty() && devices > groups)
+        config.fail_at("run.sms",
+                       fmt::format("{} devices do not fit on GPU 0: a device takes {} multiprocessors at least, and {} "
+                                   "of {} can be shared out",
+                                   devices, kGroup, groups * kGroup, gpu.multiprocessors),
+                       fmt::format("use at most {} devices, or a GPU for each", groups));
+    if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
+                       "give one share per device, or none: then they are equal");
+    for (std::size_t i = 0; i < shares.size(); ++i)
+        if (shares[i] <= 0 || shares[i] % kGroup != 0)
+            config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
+                           fmt::format("shares are multiples of {}", kGroup));
+    const std::int64_t sum = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+    if (sum > std::int64_t{groups} * kGroup)
+        config.fail_at("run.sms",
+                       fmt::format("the shares add up to {} multiprocessors, but GPU 0 shares out {} of {}", sum,
+                                   groups * kGroup, gpu.multiprocessors),
+                       "make the shares smaller");
+}
+
+}  // namespace
+
+void set_up_process() { [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
+DeviceMemory allocate(Bytes bytes) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    return DeviceMemory(static_cast<std::byte*>(memory));
+}
+
+std::vector<Seat> seats_of(const Config& config, int devices) {
+    set_up_process();
+    int gpus = 0;
+    check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    std::vector<Seat> seats(static_cast<std::size_t>(devices));
+    const std::vector<int>& shares = config.run.sms;
+    if (shares.empty() && devices <= gpus) {
+        for (int device = 0; device < devices; ++device)
+            seats[static_cast<std::size_t>(device)].gpu = device;
+        return seats;
+    }
+    const Groups& gpu = groups_of(0);
+    check_shares(config, devices, gpu);
+    int first = 0;
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+        seats[i].first_group = first;
+        seats[i].groups = shares.empty() ? static_cast<int>(gpu.groups.size()) / devices : shares[i] / kGroup;
+        first += seats[i].groups;
+    }
+    return seats;
+}
+
+void destroy_green_context(CUgreenCtx context) { (void)driver().destroy(context); }
+
+Device::Device(const Seat& seat, Precision precision, bool deterministic)
+    : seat_(seat), precision_(precision), deterministic_(deterministic) {
+    set_up_process();
+    make_current();
+    check(cudaFree(nullptr), "cudaFree");  // green contexts need the GPU's own context
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, seat.gpu), "cudaGetDeviceProperties");
+    product_ = properties.name;
+    multiprocessors_ = multiprocessors_of_gpu_ = properties.multiProcessorCount;
+    if (seat.groups > 0)
+        make_green_context();
+    add_stream();
+    make_libraries();
+}
+
+Device::~Device() { (void)cudaSetDevice(seat_.gpu); }
+
+void Device::make_current() const { check(cudaSetDevice(seat_.gpu), "cudaSetDevice"); }
+
+void Device::make_green_context() {
+    const Groups& gpu = groups_of(seat_.gpu);
+    const auto first = gpu.groups.begin() + seat_.first_group;
+    std::vector<CUdevResource> own(first, first + seat_.groups);
+    CUdevResourceDesc described{};
+    check(driver().describe(&described, own.data(), static_cast<unsigned>(own.size())), "cuDevResourceGenerateDesc");
+    CUgreenCtx made = nullptr;
+    check(driver().create(&made, described, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
+    context_.reset(made);
+    CUdevResource got{};
+    check(driver().got(made, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
+    multiprocessors_ = static_cast<int>(got.sm.smCount);
+}
+
+cudaStream_t Device::add_stream() {
+    cudaStream_t made = nullptr;
+    if (context_)
+        check(driver().stream(&made, context_.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
+    else
+        check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    streams_.emplace_back(made);
+    return made;
+}
+
+// Libraries see all multiprocessors of the GPU unless they are told.
+void Device::make_libraries() {
+    cudnnHandle_t cudnn = nullptr;
+    check(cudnnCreate(&cudnn), "cudnnCreate");
+    cudnn_.reset(cudnn);
+    check(cudnnSetStream(cudnn, stream()), "cudnnSetStream");
+
+    cublasHandle_t cublas = nullptr;
+    check(cublasCreate(&cublas), "cublasCreate");
+    cublas_.reset(cublas);
+    check(cublasSetStream(cublas, stream()), "cublasSetStream");
+    cublas_workspace_ = allocate(kCublasWorkspace);  // after the stream, which brings cuBLAS's own
+    check(cublasSetWorkspace(cublas, cublas_workspace_.get(), kCublasWorkspace), "cublasSetWorkspace");
+    const cublasMath_t math = precision_ == Precision::Fp32   ? CUBLAS_PEDANTIC_MATH
+                              : precision_ == Precision::Tf32 ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                              : CUBLAS_DEFAULT_MATH;
+    check(cublasSetMathMode(cublas, math), "cublasSetMathMode");
+    if (context_)
+        check(cublasSetSmCountTarget(cublas, multiprocessors_), "cublasSetSmCountTarget");
+}
+
+std::string Device::name() const {
+    return context_ ? fmt::format("{}, GPU {}, {} of {} multiprocessors", product_, seat_.gpu, multiprocessors_,
+                                  multiprocessors_of_gpu_)
+                    : fmt::format("{}, GPU {}", product_, seat_.gpu);
+}
+
+GpuMemory memory_of(int gpu) {
+    int before = 0;
+    check(cudaGetDevice(&before), "cudaGetDevice");
+    check(cudaSetDevice(gpu), "cudaSetDevice");
+    std::size_t free = 0, total = 0;
+    const cudaError_t status = cudaMemGetInfo(&free, &total);
+    check(cudaSetDevice(before), "cudaSetDevice");
+    check(status, "cudaMemGetInfo");
+    return {static_cast<Bytes>(free), static_cast<Bytes>(total)};
+}
+
+}  // namespace pw::cuda

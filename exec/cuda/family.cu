@@ -1,0 +1,142 @@
+#include "exec/cuda/family.h"
+
+#include "exec/cuda/packs.h"
+
+#include <algorithm>
+
+namespace pw::cuda {
+
+namespace {
+
+using Bf16 = __nv_bfloat16;
+using Four = Pack<float, 4>;
+
+// One thread per pixel of the result, all channels.
+template <class T>
+__global__ void read_pixels(StoredImages images, const int* places, T* out, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const std::int64_t line = i / images.width;
+    const Tap row = images.rows[line % images.height], column = images.columns[i % images.width];
+    const std::int64_t stored = std::int64_t{images.stored_height} * images.stored_width;
+    const unsigned char* plane = images.pixels + places[line / images.height] * images.channels * stored;
+    for (int channel = 0; channel < images.channels; ++channel, plane += stored) {
+        const unsigned char* above = plane + row.low * images.stored_width;
+        const unsigned char* below = plane + row.high * images.stored_width;
+        const auto [scale, shift] = images.scales[channel];
+        const float top = static_cast<float>(above[column.low]) * (1 - column.weight) +
+                          static_cast<float>(above[column.high]) * column.weight;
+        const float bottom = static_cast<float>(below[column.low]) * (1 - column.weight) +
+                             static_cast<float>(below[column.high]) * column.weight;
+        out[i * images.channels + channel] = rounded<T>((top * (1 - row.weight) + bottom * row.weight) * scale + shift);
+    }
+}
+
+template <class T>
+using Widest = Pack<T, kWidest<T>>;
+
+template <class T>
+__global__ void add_packs(const Widest<T>* from, Widest<T>* to, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Pack<float, kWidest<T>> left = reals(to[i]), right = reals(from[i]);
+    Pack<float, kWidest<T>> sum;
+    for (int k = 0; k < kWidest<T>; ++k)
+        sum.values[k] = left.values[k] + right.values[k];
+    to[i] = rounded<T>(sum);
+}
+
+// Sum of value(first), value(first + step), ... below `end`. Eight at a time, so that their reads do not wait
+// for each other.
+template <class Value>
+__device__ double sum_every(std::int64_t first, std::int64_t step, std::int64_t end, Value value) {
+    double lanes[8] = {};
+    std::int64_t i = first;
+    for (; i + 7 * step < end; i += 8 * step)
+        for (int lane = 0; lane < 8; ++lane)
+            lanes[lane] += value(i + lane * step);
+    for (; i < end; i += step)
+        lanes[0] += value(i);
+    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+__global__ void add_squares(const Four* values, std::int64_t count, double* sums, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    sums[i] = sum_every(i, items, count, [values](std::int64_t k) {
+        const Four four = values[k];
+        double sum = 0;
+        for (const float value : four.values)
+            sum += static_cast<double>(value) * static_cast<double>(value);
+        return sum;
+    });
+}
+
+__global__ void add_partials(const double* partials, std::int64_t count, double* sums, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i < items)
+        sums[i] = sum_every(i, items, count, [partials](std::int64_t k) { return partials[k]; });
+}
+
+// Every value is read before it is written, by the same thread: new_weights may be weights.
+__global__ void update(Rates rates, const Four* weights, const Four* gradient, Four* momentum, Four* new_weights,
+                       Pack<Bf16, 4>* rounded_weights, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Four g = gradient[i];
+    Four w = weights[i], v = momentum[i];
+    for (int k = 0; k < 4; ++k) {
+        v.values[k] = rates.momentum * v.values[k] + (g.values[k] + rates.weight_decay * w.values[k]);
+        w.values[k] -= rates.learning_rate * v.values[k];
+    }
+    momentum[i] = v;
+    new_weights[i] = w;
+    if (rounded_weights != nullptr)
+        rounded_weights[i] = rounded<Bf16>(w);
+}
+
+const Four* fours(const float* values) { return reinterpret_cast<const Four*>(values); }
+Four* fours(float* values) { return reinterpret_cast<Four*>(values); }
+
+}  // namespace
+
+template <class T>
+void read_images(cudaStream_t stream, const StoredImages& images, const int* places, std::int64_t samples, T* out) {
+    const std::int64_t items = samples * images.height * images.width;
+    launch(stream, items, read_pixels<T>, images, places, out, items);
+}
+template void read_images<float>(cudaStream_t, const StoredImages&, const int*, std::int64_t, float*);
+template void read_images<Bf16>(cudaStream_t, const StoredImages&, const int*, std::int64_t, Bf16*);
+
+template <class T>
+void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes) {
+    const auto items = bytes / static_cast<std::int64_t>(sizeof(Widest<T>));
+    launch(stream, items, add_packs<T>, reinterpret_cast<const Widest<T>*>(from), reinterpret_cast<Widest<T>*>(to),
+           items);
+}
+template void add_tensor<float>(cudaStream_t, const float*, float*, std::int64_t);
+template void add_tensor<Bf16>(cudaStream_t, const Bf16*, Bf16*, std::int64_t);
+
+void sum_squares(cudaStream_t stream, const float* values, std::int64_t count, double* partials, double* sum) {
+    const std::int64_t packs = count / 4;
+    std::int64_t sums = std::min(kFirstPartials, (packs + 7) / 8);
+    launch(stream, sums, add_squares, fours(values), packs, partials, sums);
+    if (sums > kLastPartials) {
+        launch(stream, kLastPartials, add_partials, partials, sums, partials + kFirstPartials, kLastPartials);
+        partials += kFirstPartials;
+        sums = kLastPartials;
+    }
+    launch(stream, 1, add_partials, partials, sums, sum, 1);
+}
+
+void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,
+                     float* momentum, float* new_weights, Bf16* rounded_weights, std::int64_t count) {
+    launch(stream, count / 4, update, rates, fours(weights), fours(gradient), fours(momentum), fours(new_weights),
+           reinterpret_cast<Pack<Bf16, 4>*>(rounded_weights), count / 4);
+}
+
+}  // namespace pw::cuda

@@ -1,0 +1,25 @@
+// What convolutions and linear layers leave to own kernels.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace pw::cuda {
+
+// output[n][o] += bias[o]
+template <class T>
+void add_bias(cudaStream_t stream, const float* bias, T* output, std::int64_t samples, std::int64_t outputs);
+
+// bias_gradient[o] (+)= sum over n of output_gradient[n][o]. When not `accumulate`, zeros follow up to `padded`.
+template <class T>
+void sum_bias_gradient(cudaStream_t stream, const T* output_gradient, float* bias_gradient, std::int64_t samples,
+                       std::int64_t outputs, std::int64_t padded, bool accumulate);
+
+// gradient[i] (+)= made[i] for `count` values; both have room for `padded`, a multiple of 8. When not
+// `accumulate`, zeros follow up to there.
+void widen_gradient(cudaStream_t stream, const __nv_bfloat16* made, float* gradient, std::int64_t count,
+                    std::int64_t padded, bool accumulate);
+
+}  // namespace pw::cuda

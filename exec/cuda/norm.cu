@@ -1,0 +1,365 @@
+// Batch norm with the statistics of the micro-batch. A row is a pixel of a sample. Sums over the rows
+// come in stages whose sizes depend on the shape alone, each in a fixed order: a share of the rows per
+// thread, then where they are many a group of the shares, then all.
+#include "exec/cuda/layers.h"
+#include "exec/cuda/packs.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+namespace pw::cuda {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+
+// A thread takes one pack of channels in the rows share, share + shares, ...: neighbouring threads read
+// neighbouring packs.
+struct Rows {
+    unsigned packs, shares, rows;
+    __device__ unsigned threads() const { return packs * shares; }
+};
+
+// Planes of one float per channel. kScale: the parameter over the deviation.
+enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
+// dx = kFactor dy + kOffset + kSlope (x - mean)
+enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
+
+__device__ inline float normal(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
+
+// The launch bounds let the summing kernels take the registers that their reads ahead need.
+
+// Of x - k and its square, where k is the channel's first value: the variance survives a large mean.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_moments(const Pack<T, kWidth>* __restrict__ x, Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> first = reals(x[pack]);
+    Pack<float, kWidth> sum = {}, squares = {};
+    for_places<8>(
+        share, rows.shares, rows.rows, [&](unsigned row) { return x[row * rows.packs + pack]; },
+        [&](unsigned, const Pack<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read);
+            for (int k = 0; k < kWidth; ++k) {
+                const float difference = values.values[k] - first.values[k];
+                sum.values[k] += difference;
+                squares.values[k] += difference * difference;
+            }
+        });
+    sums[2 * share * rows.packs + pack] = sum;
+    sums[(2 * share + 1) * rows.packs + pack] = squares;
+}
+
+template <class T, int kWidth>
+struct InputAndGradient {
+    Pack<T, kWidth> x, dy;
+};
+
+// Of dy and dy (x - mean), where dy passed the ReLU.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
+                  const Pack<float, kWidth>* __restrict__ state, Pack<float, kWidth>* __restrict__ sums, bool relu,
+                  Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack];
+    Pack<float, kWidth> plain = {}, scaled = {};
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return InputAndGradient<T, kWidth>{x[place], dy[place]};
+        },
+        [&](unsigned, const InputAndGradient<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read.x), gradients = reals(read.dy);
+            for (int k = 0; k < kWidth; ++k) {
+                const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                const float gradient = relu && !(y > 0) ? 0 : gradients.values[k];
+                plain.values[k] += gradient;
+                scaled.values[k] += gradient * (values.values[k] - mean.values[k]);
+            }
+        });
+    sums[2 * share * rows.packs + pack] = plain;
+    sums[(2 * share + 1) * rows.packs + pack] = scaled;
+}
+
+// Lines of `width` sums, from one per share to one per group: of the shares group, group + groups, ...
+__global__ void combine(const float* __restrict__ sums, float* __restrict__ combined, unsigned width, unsigned shares,
+                        unsigned groups) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= groups * width)
+        return;
+    const unsigned group = thread / width, column = thread % width;
+    double sum = 0;
+    for_places<8>(
+        group, groups, shares, [&](unsigned share) { return sums[share * width + column]; },
+        [&](unsigned, float read) { sum += static_cast<double>(read); });
+    combined[thread] = static_cast<float>(sum);
+}
+
+// Two sums of every channel, in `lines` lines.
+struct Sums {
+    const float* sums;
+    unsigned channels, lines;
+    double rows;
+};
+
+struct Pair {
+    double first, second;
+};
+
+__device__ inline Pair means_of(const Sums& sums, unsigned channel) {
+    Pair total = {0, 0};
+    for_places<8>(
+        0, 1, sums.lines,
+        [&](unsigned line) {
+            const float* here = sums.sums + 2 * line * sums.channels + channel;
+            return Pack<float, 2>{{here[0], here[sums.channels]}};
+        },
+        [&](unsigned, const Pack<float, 2>& read) {
+            total.first += static_cast<double>(read.values[0]);
+            total.second += static_cast<double>(read.values[1]);
+        });
+    return {total.first / sums.rows, total.second / sums.rows};
+}
+
+__device__ inline void average(float& running, double value) {
+    running = static_cast<float>((1 - kMomentum) * static_cast<double>(running) + kMomentum * value);
+}
+
+// `parameters`: scale, shift. `running`: mean, variance; null leaves them alone.
+template <class T>
+__global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const float* __restrict__ parameters,
+                               float* __restrict__ state, float* __restrict__ running) {
+    const auto channel = static_cast<unsigned>(item());
+    if (channel >= sums.channels)
+        return;
+    const Pair means = means_of(sums, channel);
+    const double mean = static_cast<double>(real(first_row[channel])) + means.first;
+    const double difference = means.second - means.first * means.first;
+    const double variance = difference > 0 ? difference : 0;
+    const double inverse = 1 / sqrt(variance + kEpsilon);
+    state[kMean * sums.channels + channel] = static_cast<float>(mean);
+    state[kInverse * sums.channels + channel] = static_cast<float>(inverse);
+    state[kScale * sums.channels + channel] = static_cast<float>(inverse * static_cast<double>(parameters[channel]));
+    state[kShift * sums.channels + channel] = parameters[sums.channels + channel];
+    if (running == nullptr)
+        return;
+    average(running[channel], mean);
+    average(running[sums.channels + channel], sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+}
+
+__global__ void finish_gradients(Sums sums, const float* __restrict__ state, const float* __restrict__ parameters,
+                                 float* __restrict__ gradient, bool accumulate, float* __restrict__ factors) {
+    const auto channel = static_cast<unsigned>(item());
+    if (channel >= sums.channels)
+        return;
+    const Pair means = means_of(sums, channel);
+    const auto inverse = static_cast<double>(state[kInverse * sums.channels + channel]);
+    const double factor = static_cast<double>(parameters[channel]) * inverse;
+    factors[kFactor * sums.channels + channel] = static_cast<float>(factor);
+    factors[kOffset * sums.channels + channel] = static_cast<float>(-factor * means.first);
+    factors[kSlope * sums.channels + channel] = static_cast<float>(-factor * inverse * inverse * means.second);
+    const auto scale = static_cast<float>(means.second * sums.rows * inverse);
+    const auto shift = static_cast<float>(means.first * sums.rows);
+    gradient[channel] = accumulate ? gradient[channel] + scale : scale;
+    gradient[sums.channels + channel] = accumulate ? gradient[sums.channels + channel] + shift : shift;
+}
+
+template <class T, int kWidth>
+__global__ void normalise(const Pack<T, kWidth>* __restrict__ x, const Pack<float, kWidth>* __restrict__ state,
+                          Pack<T, kWidth>* __restrict__ y, bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack];
+    for_places<4>(
+        share, rows.shares, rows.rows, [&](unsigned row) { return x[row * rows.packs + pack]; },
+        [&](unsigned row, const Pack<T, kWidth>& read) {
+            Pack<float, kWidth> values = reals(read);
+            for (int k = 0; k < kWidth; ++k) {
+                const float value = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                values.values[k] = relu && !(value > 0) ? 0 : value;
+            }
+            y[row * rows.packs + pack] = rounded<T>(values);
+        });
+}
+
+template <class T, int kWidth>
+__global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
+                               const Pack<float, kWidth>* __restrict__ state,
+                               const Pack<float, kWidth>* __restrict__ factors, Pack<T, kWidth>* __restrict__ dx,
+                               bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack], factor = factors[kFactor * rows.packs + pack],
+                              offset = factors[kOffset * rows.packs + pack],
+                              slope = factors[kSlope * rows.packs + pack];
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return InputAndGradient<T, kWidth>{x[place], dy[place]};
+        },
+        [&](unsigned row, const InputAndGradient<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read.x);
+            Pack<float, kWidth> gradients = reals(read.dy);
+            for (int k = 0; k < kWidth; ++k) {
+                const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                const float gradient = relu && !(y > 0) ? 0 : gradients.values[k];
+                const float centred = values.values[k] - mean.values[k];
+                gradients.values[k] = factor.values[k] * gradient + (offset.values[k] + slope.values[k] * centred);
+            }
+            dx[row * rows.packs + pack] = rounded<T>(gradients);
+        });
+}
+
+// Enough threads that read eight packs at a time to keep an H200's memory busy, and few sums.
+constexpr std::int64_t kSummers = 1 << 15;
+// More shares than kFewShares are first summed to kGroups lines.
+constexpr std::int64_t kFewShares = 128, kGroups = 64;
+
+Rows summing_rows(std::int64_t packs, std::int64_t rows) {
+    const std::int64_t shares = std::clamp<std::int64_t>(kSummers / packs, 1, (rows + 7) / 8);
+    return {static_cast<unsigned>(packs), static_cast<unsigned>(shares), static_cast<unsigned>(rows)};
+}
+
+// Sixteen rows per thread, so that its channels' values are read seldom; fewer where threads are few.
+Rows writing_rows(std::int64_t packs, std::int64_t rows) {
+    const std::int64_t enough = std::min((rows + 3) / 4, (std::int64_t{1} << 16) / packs);
+    const std::int64_t shares = std::max({(rows + 15) / 16, enough});
+    return {static_cast<unsigned>(packs), static_cast<unsigned>(shares), static_cast<unsigned>(rows)};
+}
+
+// weights: scale, shift. statistics: running mean, running variance. saved: StatePlane.
+template <class T, int kWidth>
+class BatchNorm : public CudaLayer {
+public:
+    BatchNorm(Device& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples),
+          channels_(layer.input.channels),
+          rows_(std::int64_t{samples} * layer.input.height * layer.input.width),
+          summing_(summing_rows(channels_ / kWidth, rows_)),
+          writing_(writing_rows(channels_ / kWidth, rows_)),
+          lines_(summing_.shares > kFewShares ? kGroups : summing_.shares) {
+        assert(rows_ * channels_ / kWidth < std::int64_t{1} << 32);
+        bytes_.weights = block_bytes(2 * channels_, device.precision());
+        bytes_.statistics = planes_bytes(2);
+        bytes_.saved_until_input = planes_bytes(kStatePlanes);
+        combined_at_ = planes_bytes(2 * summing_.shares);
+        planes_at_ = combined_at_ + (lines_ == summing_.shares ? 0 : planes_bytes(2 * lines_));
+        bytes_.scratch = planes_at_ + planes_bytes(std::max<int>(kStatePlanes, kFactorPlanes));
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        std::byte* state = save ? args.saved : args.scratch + planes_at_;
+        launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
+               planes(args.scratch), summing_);
+        const Sums sums = combined_sums(args.scratch);
+        launch(device_.stream(), channels_, finish_moments<T>, reinterpret_cast<const T*>(args.inputs[0]), sums,
+               floats(args.weights), floats(state), save ? floats(args.statistics) : nullptr);
+        launch(device_.stream(), writing_threads(), normalise<T, kWidth>, tensor(args.inputs[0]), planes(state),
+               tensor(args.output), layer_.relu, writing_);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        std::byte* factors = args.scratch + planes_at_;
+        launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
+               tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
+        const Sums sums = combined_sums(args.scratch);
+        if (!args.accumulate)
+            clear_padding(floats(args.weight_gradient));
+        launch(device_.stream(), channels_, finish_gradients, sums, floats(args.saved), floats(args.weights),
+               floats(args.weight_gradient), args.accumulate, floats(factors));
+        if (args.input_gradients[0])
+            launch(device_.stream(), writing_threads(), input_gradient<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(args.output_gradient), planes(args.saved), planes(factors), tensor(args.input_gradients[0]),
+                   layer_.relu, writing_);
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) override {
+        load_block(joined(values[0], values[1]), weights, bytes_.weights);
+        std::vector<float> running = joined(values[2], values[3]);
+        running.resize(static_cast<std::size_t>(bytes_.statistics) / sizeof(float));
+        check(cudaMemcpyAsync(statistics, running.data(), running.size() * sizeof(float), cudaMemcpyHostToDevice,
+                              device_.stream()),
+              "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const override {
+        std::vector<std::vector<float>> all;
+        for (const std::byte* pair : {weights, statistics}) {
+            const std::vector<float> values = store_block(pair, 2 * channels_);
+            all.emplace_back(values.begin(), values.begin() + channels_);
+            all.emplace_back(values.begin() + channels_, values.end());
+        }
+        return all;
+    }
+
+private:
+    static auto tensor(auto* data) { return packs<T, kWidth>(data); }
+    static auto planes(auto* data) { return packs<float, kWidth>(data); }
+    Bytes planes_bytes(std::int64_t count) const {
+        return round_up(count * channels_ * static_cast<Bytes>(sizeof(float)), 64);
+    }
+    std::int64_t summing_threads() const { return std::int64_t{summing_.packs} * summing_.shares; }
+    std::int64_t writing_threads() const { return std::int64_t{writing_.packs} * writing_.shares; }
+
+    static std::vector<float> joined(std::vector<float> first, const std::vector<float>& second) {
+        first.insert(first.end(), second.begin(), second.end());
+        return first;
+    }
+
+    // The sums that lie at the start of the scratch, in few lines.
+    Sums combined_sums(std::byte* scratch) const {
+        Sums sums{floats(scratch), static_cast<unsigned>(channels_), lines_, static_cast<double>(rows_)};
+        if (lines_ != summing_.shares) {
+            float* combined = floats(scratch + combined_at_);
+            launch(device_.stream(), 2 * channels_ * lines_, combine, sums.sums, combined, 2 * sums.channels,
+                   summing_.shares, lines_);
+            sums.sums = combined;
+        }
+        return sums;
+    }
+
+    // Update and the norm of the gradient run over the whole block.
+    void clear_padding(float* gradient) const {
+        const std::int64_t used = 2 * channels_, all = block_values(bytes_.weights, device_.precision());
+        if (all > used)
+            check(cudaMemsetAsync(gradient + used, 0, static_cast<std::size_t>(all - used) * sizeof(float),
+                                  device_.stream()),
+                  "cudaMemsetAsync");
+    }
+
+    std::int64_t channels_, rows_;
+    Rows summing_, writing_;
+    unsigned lines_;                         // of sums that are summed last
+    Bytes combined_at_ = 0, planes_at_ = 0;  // in the scratch
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples) {
+    if (layer.input.channels % kWidest<T> == 0)
+        return std::make_unique<BatchNorm<T, kWidest<T>>>(device, layer, samples);
+    return std::make_unique<BatchNorm<T, 1>>(device, layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_batch_norm<float>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_batch_norm<Bf16>(Device&, const Layer&, int);
+
+}  // namespace pw::cuda

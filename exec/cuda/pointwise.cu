@@ -1,0 +1,144 @@
+// ReLU and Add over flat tensors, padding included.
+#include "exec/cuda/layers.h"
+#include "exec/cuda/packs.h"
+
+namespace pw::cuda {
+
+namespace {
+
+template <class T>
+using Widest = Pack<T, kWidest<T>>;
+template <class T>
+using Eight = Pack<T, 8>;  // as many elements as a byte of the mask has bits
+
+template <class T>
+__global__ void relu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    Widest<T> values = x[i];
+    for (T& value : values.values)
+        value = real(value) > 0 ? value : rounded<T>(0);
+    y[i] = values;
+}
+
+template <class T>
+__global__ void relu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* __restrict__ dy,
+                              Widest<T>* __restrict__ dx, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Widest<T> values = x[i];
+    Widest<T> gradient = dy[i];
+    for (int k = 0; k < kWidest<T>; ++k)
+        if (!(real(values.values[k]) > 0))
+            gradient.values[k] = rounded<T>(0);
+    dx[i] = gradient;
+}
+
+// `mask` may be null.
+template <class T>
+__global__ void add(const Eight<T>* __restrict__ left, const Eight<T>* __restrict__ right, Eight<T>* __restrict__ y,
+                    unsigned char* __restrict__ mask, bool relu_on_sum, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Pack<float, 8> l = reals(left[i]), r = reals(right[i]);
+    Pack<float, 8> sum;
+    unsigned passed = 0;
+    for (int k = 0; k < 8; ++k) {
+        const float value = l.values[k] + r.values[k];
+        passed |= (value > 0 ? 1u : 0u) << k;
+        sum.values[k] = relu_on_sum && !(value > 0) ? 0 : value;
+    }
+    y[i] = rounded<T>(sum);
+    if (mask)
+        mask[i] = static_cast<unsigned char>(passed);
+}
+
+// No mask: all pass. Copies that nobody wants are null.
+template <class T>
+__global__ void copy_gradient(const Eight<T>* __restrict__ dy, const unsigned char* __restrict__ mask,
+                              Eight<T>* __restrict__ first, Eight<T>* __restrict__ second, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    Eight<T> gradient = dy[i];
+    const unsigned passed = mask ? mask[i] : 0xffu;
+    for (int k = 0; k < 8; ++k)
+        if (!(passed >> k & 1))
+            gradient.values[k] = rounded<T>(0);
+    if (first)
+        first[i] = gradient;
+    if (second)
+        second[i] = gradient;
+}
+
+template <class T>
+class Relu : public CudaLayer {
+public:
+    Relu(Device& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Widest<T>))) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        launch(device_.stream(), items_, relu<T>, widest(args.inputs[0]), widest(args.output), items_);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0])
+            launch(device_.stream(), items_, relu_gradient<T>, widest(args.inputs[0]), widest(args.output_gradient),
+                   widest(args.input_gradients[0]), items_);
+    }
+
+private:
+    static auto widest(auto* data) { return packs<T, kWidest<T>>(data); }
+
+    std::int64_t items_;
+};
+
+// saved, with a fused ReLU: one bit per element, whether it passed.
+template <class T>
+class Add : public CudaLayer {
+public:
+    Add(Device& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Eight<T>))) {
+        bytes_.saved_until_input = layer.relu ? round_up(items_, 64) : 0;
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        launch(device_.stream(), items_, add<T>, eights(args.inputs[0]), eights(args.inputs[1]), eights(args.output),
+               save ? mask(args) : nullptr, layer_.relu, items_);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0] || args.input_gradients[1])
+            launch(device_.stream(), items_, copy_gradient<T>, eights(args.output_gradient), mask(args),
+                   eights(args.input_gradients[0]), eights(args.input_gradients[1]), items_);
+    }
+
+private:
+    static auto eights(auto* data) { return packs<T, 8>(data); }
+    unsigned char* mask(const LayerArgs& args) const {
+        return layer_.relu ? reinterpret_cast<unsigned char*>(args.saved) : nullptr;
+    }
+
+    std::int64_t items_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<LayerKernel> make_relu(Device& device, const Layer& layer, int samples) {
+    return std::make_unique<Relu<T>>(device, layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_relu<float>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_relu<Bf16>(Device&, const Layer&, int);
+
+template <class T>
+std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples) {
+    return std::make_unique<Add<T>>(device, layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_add<float>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_add<Bf16>(Device&, const Layer&, int);
+
+}  // namespace pw::cuda

@@ -1,0 +1,33 @@
+// A host stand-in of the part of CUDA, cuDNN, cuBLAS and NCCL that exec/cuda uses. Tests compile the very same
+// sources against its headers, as plain C++, and run them on the CPU.
+//
+// A stream is a thread with a queue, so work is as asynchronous as on a device: a missing wait for an event shows as a
+// wrong number, or as a report of the thread sanitizer. For that the stand-in orders threads only where CUDA promises
+// an order. Fresh memory is full of NaNs. Arguments are refused where a device would fail later: memory that it
+// cannot reach, streams and events of another device. Where CUDA leaves a choice, the stand-in takes the less
+// convenient one.
+//
+// It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
+// other, up or down), pointers inside of structs that kernels take, the shared memory and the attributes of launches,
+// blocking streams and what the default stream waits for (streams must be non-blocking), capture, priorities, the SMs
+// of a green context (they are counted only), TF32 and other lower precision, NCCL between processes or its
+// connections (the first transfer of a pair does not wait for the other end to issue it), faults after launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace host_cuda {
+
+// Before the first call of a test that wants something else. Devices: 0 to 16.
+void set_devices(int devices);            // 1
+void set_memory(std::size_t per_device);  // 1 GiB
+void set_peer_access(bool possible);      // true
+
+std::size_t allocated(int device);  // bytes
+
+// Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
+// other orders happen. 0: not any more.
+void slow_streams(std::uint64_t seed);
+
+}  // namespace host_cuda

@@ -1,0 +1,88 @@
+// Streams, events and memory of the stand-in, for its libraries.
+#pragma once
+
+#include "tests/host_cuda/host_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace host_cuda {
+
+inline constexpr int kMaxDevices = 16;
+
+// Sleeps until `word` may have changed from `seen`, at most a millisecond. Orders nothing.
+void sleep_while(const std::atomic<int>& word, int seen);
+void wake_sleepers(const std::atomic<int>& word);
+
+// Set once, waited for by many. Orders what came before set() before what comes after wait() and nothing else: a
+// mutex would also order one waiter before the next, and so hide races from the thread sanitizer.
+class Signal {
+public:
+    void set() {
+        word_.store(1, std::memory_order_release);
+        wake_sleepers(word_);  // a waiter may have freed the word by now: then this wakes nobody
+    }
+    bool is_set() const { return word_.load(std::memory_order_acquire) == 1; }
+    void wait() const {
+        while (!is_set())
+            sleep_while(word_, 0);
+    }
+
+private:
+    std::atomic<int> word_{0};
+};
+
+// Null stands for the stream of the current device that cudaMemcpy uses.
+CUstream_st* find_stream(cudaStream_t stream);
+cudaError_t make_stream(int device, cudaStream_t* stream);
+void destroy_streams(int device);
+void wait_for_streams(int device);
+
+// Appends work to a stream.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+bool runs_backwards();  // for the item of the stream whose thread this is
+
+int current_device();  // -1 without devices
+bool is_device(int device);
+
+// The device that owns the memory, or one of these.
+inline constexpr int kPinned = -1, kUnknown = -2;
+int home_of(const void* pointer);
+bool reaches(int device, const void* pointer);  // also for null
+
+cudaError_t result(cudaError_t error);  // what the thread's last error becomes
+
+}  // namespace host_cuda
+
+struct CUstream_st {
+    CUstream_st(int device_number, int stream_number);
+
+    bool push(std::function<void()> work);  // false: it has been closed
+    void synchronize();
+    bool is_idle();
+    void close();  // when its work is done
+
+    const int device;
+
+private:
+    // The queue: one thread reads it, those who push take turns. The last item stays until there is a next one.
+    struct Item {
+        std::function<void()> work;  // none: the end
+        host_cuda::Signal finished, has_next;
+        Item* next = nullptr;
+    };
+    void run(Item* item);
+    void append(Item* item);
+
+    const int number_;
+    std::mutex pushing_;
+    bool closed_ = false;
+    Item* last_;
+    std::thread thread_;
+};
