@@ -252,6 +252,12 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
     return "CUDNN_UNKNOWN_STATUS";
 }
 
+// There is nothing to add.
+void cudnnGetLastErrorString(char* message, size_t max_size) {
+    if (max_size > 0)
+        message[0] = '\0';
+}
+
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
     if (current_device() < 0)
         return CUDNN_STATUS_NOT_INITIALIZED;
