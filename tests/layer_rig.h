@@ -1,4 +1,4 @@
-// One layer with a kernel and its own aligned buffers: what the layer tests and the bench drive.
+// One layer with a kernel and buffers of its own on the kernel's device: what the layer tests and the bench drive.
 #pragma once
 
 #include "exec/kernels.h"
@@ -31,6 +31,26 @@ private:
     std::unique_ptr<std::byte[], Free> data_;
 };
 
+// Memory that kernels work on. Of host kernels it is on the heap, where the address sanitizer knows its ends.
+class Block {
+public:
+    Block(const Kernels& kernels, Bytes size, unsigned char fill = 0xff) : size_(size) {
+        if (dynamic_cast<const HostKernels*>(&kernels) != nullptr) {
+            heap_ = std::make_unique<AlignedBytes>(size, fill);
+            return;
+        }
+        memory_ = kernels.reserve(size, "a test");
+        kernels.fill(memory_->data(), fill, size);
+    }
+    std::byte* get() const { return heap_ ? heap_->get() : memory_->data(); }
+    Bytes size() const { return size_; }
+
+private:
+    Bytes size_;
+    std::unique_ptr<AlignedBytes> heap_;
+    std::unique_ptr<Memory> memory_;
+};
+
 inline std::vector<float> random_values(std::int64_t count, unsigned seed, float spread = 1) {
     std::mt19937 engine(seed);
     std::uniform_real_distribution<float> uniform(-spread, spread);
@@ -58,47 +78,55 @@ inline Layer make_layer(LayerKind kind, Dims input, int outputs, int kernel = 1,
 
 class LayerRig {
 public:
-    LayerRig(const HostKernels& kernels, const Layer& tested, int samples_, bool reads_data = false)
+    LayerRig(const Kernels& kernels, const Layer& tested, int samples_, bool reads_data = false)
         : LayerRig(kernels, tested, samples_, kernels.make(tested, samples_, reads_data)) {}
 
-    LayerRig(const HostKernels& kernels, const Layer& tested, int samples_, std::unique_ptr<LayerKernel> made)
+    LayerRig(const Kernels& kernels, const Layer& tested, int samples_, std::unique_ptr<LayerKernel> made)
         : layer(tested),
           samples(samples_),
           kernel(std::move(made)),
           sizes(kernel->bytes()),
-          output(sizes.output),
-          weights(sizes.weights),
-          weight_gradient(sizes.weights),
-          statistics(sizes.statistics),
-          saved(sizes.saved_until_input),
-          kept(sizes.kept_until_weight),
-          output_gradient(sizes.output),
-          scratch(sizes.scratch) {
+          output(kernels, sizes.output),
+          weights(kernels, sizes.weights),
+          weight_gradient(kernels, sizes.weights),
+          statistics(kernels, sizes.statistics),
+          saved(kernels, sizes.saved_until_input),
+          kept(kernels, sizes.kept_until_weight),
+          output_gradient(kernels, sizes.output),
+          scratch(kernels, sizes.scratch),
+          kernels_(&kernels),
+          notes_(kernels.shared(static_cast<Bytes>(sizeof(double) + sizeof(int) * static_cast<std::size_t>(samples)))) {
         for (int k = 0; k < (layer.kind == LayerKind::Add ? 2 : 1); ++k) {
-            inputs.emplace_back(kernels.data_bytes(layer.input, samples), 0);
-            input_gradients.emplace_back(kernels.data_bytes(layer.input, samples));
+            inputs.emplace_back(kernels, kernels.data_bytes(layer.input, samples), 0);
+            input_gradients.emplace_back(kernels, kernels.data_bytes(layer.input, samples));
         }
         for (std::size_t k = 0; k < inputs.size(); ++k) {
             input_pointers_.push_back(inputs[k].get());
             gradient_pointers_.push_back(input_gradients[k].get());
         }
         for (int n = 0; n < samples; ++n)
-            labels.push_back((3 * n + 1) % layer.input.channels);
+            labels()[n] = (3 * n + 1) % layer.input.channels;
     }
 
-    // Random inputs, parameters and output gradient, the same for every backend.
-    void fill(unsigned seed) {
+    // Random inputs, parameters and output gradient, the same for every backend; in values that `rounded` keeps.
+    void fill(
+        unsigned seed, float (*rounded)(float) = [](float value) { return value; }) {
+        const auto random = [&](std::int64_t count, unsigned at) {
+            auto values = random_values(count, seed + at);
+            std::ranges::transform(values, values.begin(), rounded);
+            return values;
+        };
         for (std::size_t k = 0; k < inputs.size(); ++k)
-            kernel->fill_input(random_values(samples * layer.input.elements(), seed + 10 + static_cast<unsigned>(k)),
+            kernel->fill_input(random(samples * layer.input.elements(), 10 + static_cast<unsigned>(k)),
                                inputs[k].get());
         std::vector<std::vector<float>> values;
         for (const ParameterShape& shape : parameters_of(layer)) {
-            values.push_back(random_values(shape.elements(), seed + 20 + static_cast<unsigned>(values.size())));
+            values.push_back(random(shape.elements(), 20 + static_cast<unsigned>(values.size())));
             if (!shape.trained)
                 std::ranges::transform(values.back(), values.back().begin(), [](float v) { return 1.5f + v; });
         }
         kernel->load(values, weights.get(), statistics.get());
-        fill_gradient(random_values(output_elements(), seed + 30));
+        fill_gradient(random(output_elements(), 30));
     }
 
     void fill_gradient(const std::vector<float>& values) { kernel->fill_output(values, output_gradient.get()); }
@@ -120,9 +148,9 @@ public:
         all.weight_gradient = weight_gradient.get();
         all.accumulate = accumulate;
         all.scratch = scratch.get();
-        all.labels = labels;
+        all.labels = {labels(), static_cast<std::size_t>(samples)};
         all.loss_scale = loss_scale;
-        all.loss = &loss;
+        all.loss = reinterpret_cast<double*>(notes_->data());
         return all;
     }
 
@@ -130,6 +158,11 @@ public:
     void backward(bool accumulate = false) {
         kernel->backward_input(args(accumulate));
         kernel->backward_weight(args(accumulate));
+    }
+
+    double loss() const {
+        kernels_->finish();
+        return *reinterpret_cast<const double*>(notes_->data());
     }
 
     // Plain layouts.
@@ -148,12 +181,15 @@ public:
     int samples;
     std::unique_ptr<LayerKernel> kernel;
     LayerBytes sizes;
-    std::vector<AlignedBytes> inputs, input_gradients;
-    AlignedBytes output, weights, weight_gradient, statistics, saved, kept, output_gradient, scratch;
-    std::vector<int> labels;
-    double loss = 0, loss_scale = 0.25;
+    std::vector<Block> inputs, input_gradients;
+    Block output, weights, weight_gradient, statistics, saved, kept, output_gradient, scratch;
+    double loss_scale = 0.25;
 
 private:
+    int* labels() const { return reinterpret_cast<int*>(notes_->data() + sizeof(double)); }
+
+    const Kernels* kernels_;
+    std::unique_ptr<Memory> notes_;  // the loss, then the labels
     std::vector<const std::byte*> input_pointers_;
     std::vector<std::byte*> gradient_pointers_;
 };

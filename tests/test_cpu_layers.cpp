@@ -200,7 +200,7 @@ TEST_P(CpuLayers, ComputeWhatTheReferenceDoes) {
         each->forward();
         each->backward();
     }
-    EXPECT_NEAR(cpu.loss, expected.loss, 1e-6 * std::abs(expected.loss));
+    EXPECT_NEAR(cpu.loss(), expected.loss(), 1e-6 * std::abs(expected.loss()));
     expect_close(cpu.plain_output(), expected.plain_output(), "output");
     for (std::size_t k = 0; k < cpu.inputs.size(); ++k)
         expect_close(cpu.plain_input_gradient(k), expected.plain_input_gradient(k), "input gradient");

@@ -10,14 +10,14 @@
 namespace pw {
 namespace {
 
-std::span<double> doubles(const AlignedBytes& block) {
+std::span<double> doubles(const Block& block) {
     return {reinterpret_cast<double*>(block.get()), static_cast<std::size_t>(block.size()) / sizeof(double)};
 }
 
 double functional(LayerRig& rig) {
     rig.forward(false);
     if (rig.layer.kind == LayerKind::CrossEntropy)
-        return rig.loss * rig.loss_scale;
+        return rig.loss() * rig.loss_scale;
     double sum = 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(rig.output_elements()); ++i)
         sum += doubles(rig.output)[i] * doubles(rig.output_gradient)[i];
@@ -35,7 +35,7 @@ double central_difference(LayerRig& rig, double& place) {
     return (above - below) / (2 * kStep);
 }
 
-void expect_derivative(LayerRig& rig, const AlignedBytes& place, const AlignedBytes& gradient, std::int64_t count,
+void expect_derivative(LayerRig& rig, const Block& place, const Block& gradient, std::int64_t count,
                        const std::string& what) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
         const double expected = central_difference(rig, doubles(place)[i]);
@@ -114,7 +114,7 @@ TEST(ReferenceCrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {
     LayerRig rig(reference_kernels(), make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 3);
     rig.kernel->fill_input(std::vector<float>(30, 2.5f), rig.inputs[0].get());
     rig.forward();
-    EXPECT_NEAR(rig.loss, 3 * std::log(10.0), 1e-12);
+    EXPECT_NEAR(rig.loss(), 3 * std::log(10.0), 1e-12);
 }
 
 TEST(ReferenceUpdate, IsMomentumSgd) {

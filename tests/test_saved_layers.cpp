@@ -136,7 +136,7 @@ TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
             rig->kernel->backward_weight(args);
         }
         if (layer.kind == LayerKind::CrossEntropy)
-            EXPECT_NEAR(cpu.loss, reference.loss, 1e-5 * std::abs(reference.loss));
+            EXPECT_NEAR(cpu.loss(), reference.loss(), 1e-5 * std::abs(reference.loss()));
         else
             expect_close(cpu.plain_output(), reference.plain_output(), layer.name + " output");
         for (std::size_t k = 0; !reads_data && k < cpu.inputs.size(); ++k)

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <cstring>
 
 namespace pw {
@@ -201,12 +200,9 @@ std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
 }
 
 Mark CudaKernels::mark() const {
-    if (marks_used_ == marks_.size()) {
-        cudaEvent_t made = nullptr;
-        check(cudaEventCreateWithFlags(&made, cudaEventDefault), "cudaEventCreateWithFlags");
-        marks_.emplace_back(made);
-    }
-    check(cudaEventRecord(marks_[marks_used_].get(), device_->stream()), "cudaEventRecord");
+    if (marks_used_ == marks_.size())
+        marks_.emplace_back(Event::Kind::Timed);
+    marks_[marks_used_].record(device_->stream());
     return static_cast<Mark>(marks_used_++);
 }
 
@@ -215,9 +211,7 @@ Ns CudaKernels::time_between(Mark from, Mark to) const {
     const cudaEvent_t last = marks_[static_cast<std::size_t>(to)].get();
     check(cudaEventSynchronize(first), "cudaEventSynchronize");
     check(cudaEventSynchronize(last), "cudaEventSynchronize");
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, first, last), "cudaEventElapsedTime");
-    return std::llround(static_cast<double>(milliseconds) * 1e6);
+    return elapsed(first, last);
 }
 
 void CudaKernels::finish() const {
@@ -227,24 +221,9 @@ void CudaKernels::finish() const {
 
 }  // namespace cuda
 
-namespace {
-
-cuda::Precision precision_of(const Config& config) {
-    const std::string& asked = config.run.precision;
-    if (asked == "fp32")
-        return cuda::Precision::Fp32;
-    if (asked == "tf32")
-        return cuda::Precision::Tf32;
-    if (asked == "bf16")
-        return cuda::Precision::Bf16;
-    config.fail_at("run.precision", fmt::format("there is no precision '{}'", asked), "use fp32, tf32 or bf16");
-}
-
-}  // namespace
-
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
     const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];
-    return std::make_shared<cuda::CudaKernels>(seat, precision_of(config), config.run.deterministic);
+    return std::make_shared<cuda::CudaKernels>(seat, cuda::precision_of(config), config.run.deterministic);
 }
 
 }  // namespace pw

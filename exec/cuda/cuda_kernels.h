@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/cuda/device.h"
+#include "exec/cuda/events.h"
 #include "exec/kernels.h"
 
 #include <memory>
@@ -40,7 +41,7 @@ private:
     std::unique_ptr<Device> device_;
     DeviceMemory partials_;  // of sum_of_squares
     mutable std::unique_ptr<Stored> stored_;
-    mutable std::vector<Owned<cudaEvent_t, cudaEventDestroy>> marks_;  // the first marks_used_ are recorded
+    mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;
 };
 

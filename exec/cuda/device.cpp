@@ -101,6 +101,17 @@ void check_shares(const Config& config, int devices, const Groups& gpu) {
 
 void set_up_process() { [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
+Precision precision_of(const Config& config) {
+    const std::string& asked = config.run.precision;
+    if (asked == "fp32")
+        return Precision::Fp32;
+    if (asked == "tf32")
+        return Precision::Tf32;
+    if (asked == "bf16")
+        return Precision::Bf16;
+    config.fail_at("run.precision", fmt::format("there is no precision '{}'", asked), "use fp32, tf32 or bf16");
+}
+
 DeviceMemory allocate(Bytes bytes) {
     void* memory = nullptr;
     check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
@@ -165,6 +176,7 @@ void Device::make_green_context() {
 }
 
 cudaStream_t Device::add_stream() {
+    const CurrentGpu current(seat_.gpu);
     cudaStream_t made = nullptr;
     if (context_)
         check(driver().stream(&made, context_.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
@@ -202,13 +214,9 @@ std::string Device::name() const {
 }
 
 GpuMemory memory_of(int gpu) {
-    int before = 0;
-    check(cudaGetDevice(&before), "cudaGetDevice");
-    check(cudaSetDevice(gpu), "cudaSetDevice");
+    const CurrentGpu current(gpu);
     std::size_t free = 0, total = 0;
-    const cudaError_t status = cudaMemGetInfo(&free, &total);
-    check(cudaSetDevice(before), "cudaSetDevice");
-    check(status, "cudaMemGetInfo");
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     return {static_cast<Bytes>(free), static_cast<Bytes>(total)};
 }
 

@@ -12,7 +12,7 @@ namespace pw::cuda {
 // `T` is float, __nv_bfloat16 or unsigned char. Copied as a whole: reading members in place falls apart into narrow
 // reads.
 template <class T, int kWidth>
-struct alignas(sizeof(T) * kWidth) Pack {
+struct alignas(sizeof(T) * kWidth < 16 ? sizeof(T) * kWidth : 16) Pack {
     T values[kWidth];
 };
 

@@ -101,13 +101,13 @@ void destroy_streams(int device) {
     streams.null_stream.reset();
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then) {
     if (is_stream_thread)
         return cudaErrorNotPermitted;  // a host function must not call CUDA
     CUstream_st* target = find_stream(stream);
     if (target == nullptr)
         return cudaErrorNoDevice;
-    return target->push(std::move(work)) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+    return target->push(std::move(work), then) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
@@ -168,6 +168,8 @@ void CUstream_st::run(Item* item) {
         item->work();
         item->work = nullptr;
         item->finished.set();
+        if (item->then != nullptr)
+            item->then->set();
     }
 }
 
@@ -178,16 +180,16 @@ void CUstream_st::append(Item* item) {
     before->has_next.set();
 }
 
-bool CUstream_st::push(std::function<void()> work) {
+bool CUstream_st::push(std::function<void()> work, Signal* then) {
     std::lock_guard lock(pushing_);
     if (!closed_)
-        append(new Item{std::move(work), {}, {}});
+        append(new Item{std::move(work), then, {}, {}});
     return !closed_;
 }
 
 void CUstream_st::synchronize() {
     Signal done;
-    if (push([&done] { done.set(); }))
+    if (push([] {}, &done))
         done.wait();
 }
 
@@ -302,10 +304,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (flags > cudaEventRecordExternal)
         return result(cudaErrorInvalidValue);
     Recording& recording = event->recordings.emplace_front();
-    return result(enqueue(stream, [&recording] {
-        recording.time = std::chrono::steady_clock::now();
-        recording.done.set();
-    }));
+    const auto record = [&recording] { recording.time = std::chrono::steady_clock::now(); };
+    return result(enqueue(stream, record, &recording.done));
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {

@@ -44,8 +44,8 @@ cudaError_t make_stream(int device, cudaStream_t* stream);
 void destroy_streams(int device);
 void wait_for_streams(int device);
 
-// Appends work to a stream.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+// Appends work to a stream; `then` is set when the stream counts it as finished.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);
 bool runs_backwards();  // for the item of the stream whose thread this is
 
 int current_device();  // -1 without devices
@@ -63,7 +63,7 @@ cudaError_t result(cudaError_t error);  // what the thread's last error becomes
 struct CUstream_st {
     CUstream_st(int device_number, int stream_number);
 
-    bool push(std::function<void()> work);  // false: it has been closed
+    bool push(std::function<void()> work, host_cuda::Signal* then = nullptr);  // false: it has been closed
     void synchronize();
     bool is_idle();
     void close();  // when its work is done
@@ -74,6 +74,7 @@ private:
     // The queue: one thread reads it, those who push take turns. The last item stays until there is a next one.
     struct Item {
         std::function<void()> work;  // none: the end
+        host_cuda::Signal* then = nullptr;
         host_cuda::Signal finished, has_next;
         Item* next = nullptr;
     };

@@ -1,0 +1,322 @@
+// What CudaKernels does beside layers, and where devices sit.
+#include "exec/cuda/cuda_kernels.h"
+
+#include "exec/cuda/backend.h"
+#include "exec/cuda/layers.h"
+#include "tests/layer_rig.h"
+#include "tests/refusal.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+namespace pw::cuda {
+namespace {
+
+constexpr int kLots = 1'000'003;  // values: more than a partial sum's share
+
+Bytes to_bytes(std::size_t values) { return static_cast<Bytes>(values * sizeof(float)); }
+
+float rounded_to_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
+
+struct Case {
+    std::string name;
+    Precision precision;
+    bool shares;  // of a GPU
+};
+
+void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+
+class CudaKernelsTest : public testing::TestWithParam<Case> {
+protected:
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+        Seat seat;
+        if (GetParam().shares)
+            seat.groups = 2;
+        kernels_ = std::make_unique<CudaKernels>(seat, GetParam().precision, true);
+    }
+
+    const CudaKernels& kernels() const { return *kernels_; }
+    bool is_bf16() const { return GetParam().precision == Precision::Bf16; }
+    std::unique_ptr<Memory> reserve(Bytes bytes) const { return kernels().reserve(bytes, "test"); }
+
+    // A block of weights, gradients or momentum; its bf16 part is all ones: NaN.
+    std::unique_ptr<Memory> block(const std::vector<float>& values) const {
+        auto made = reserve(block_bytes(std::ssize(values), GetParam().precision));
+        kernels().fill(made->data(), 0xff, made->size());
+        put(values, *made);
+        return made;
+    }
+    // Zeros follow.
+    void put(const std::vector<float>& values, const Memory& block) const {
+        std::vector<float> padded = values;
+        padded.resize(static_cast<std::size_t>(block_values(block.size(), GetParam().precision)));
+        upload(padded.data(), block.data(), to_bytes(padded.size()));
+    }
+    void upload(const void* from, std::byte* to, Bytes bytes) const {
+        check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
+                              kernels().device().stream()),
+              "cudaMemcpyAsync");
+        kernels().finish();
+    }
+    template <class Value>
+    std::vector<Value> values(const void* from, std::size_t count) const {
+        std::vector<Value> all(count);
+        check(cudaMemcpyAsync(all.data(), from, count * sizeof(Value), cudaMemcpyDeviceToHost,
+                              kernels().device().stream()),
+              "cudaMemcpyAsync");
+        kernels().finish();
+        return all;
+    }
+
+    // A tensor of the backend's element type.
+    std::unique_ptr<Memory> tensor(const std::vector<float>& from) const {
+        auto made = reserve(tensor_bytes(std::ssize(from), GetParam().precision));
+        std::vector<Bf16> halves;
+        for (const float value : from)
+            halves.push_back(__float2bfloat16_rn(value));
+        if (is_bf16())
+            upload(halves.data(), made->data(), static_cast<Bytes>(halves.size() * sizeof(Bf16)));
+        else
+            upload(from.data(), made->data(), to_bytes(from.size()));
+        return made;
+    }
+    std::vector<float> elements(const std::byte* tensor, std::size_t count) const {
+        if (!is_bf16())
+            return values<float>(tensor, count);
+        std::vector<float> all;
+        for (const Bf16 half : values<Bf16>(tensor, count))
+            all.push_back(__bfloat162float(half));
+        return all;
+    }
+
+    std::unique_ptr<CudaKernels> kernels_;
+};
+
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, float tolerance) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(actual[i], expected[i], tolerance) << i;
+}
+
+TEST_P(CudaKernelsTest, UpdatesAsTheReference) {
+    constexpr Sgd kSgd{0.1, 0.9, 0.01};
+    constexpr int kCount = 1000;
+    const auto weights = random_values(kCount, 1), gradient = random_values(kCount, 2);
+    std::vector<float> momentum = random_values(kCount, 3), expected(kCount);
+    const auto bytes_of = [](auto& all) { return reinterpret_cast<std::byte*>(all.data()); };
+    const auto own_weights = block(weights), own_gradient = block(gradient), own_momentum = block(momentum);
+    const auto other = block({std::vector<float>(kCount)});
+    reference_kernels().update(kSgd, reinterpret_cast<const std::byte*>(weights.data()),
+                               reinterpret_cast<const std::byte*>(gradient.data()), bytes_of(momentum),
+                               bytes_of(expected), to_bytes(kCount));
+    const auto expect_updated = [&](const Memory& updated) {
+        const auto made = values<float>(updated.data(), kCount);
+        expect_near(made, expected, 1e-6f);
+        expect_near(values<float>(own_momentum->data(), kCount), momentum, 1e-6f);
+        if (!is_bf16())
+            return;
+        const auto shadows =
+            values<Bf16>(shadow(updated.data(), block_values(updated.size(), Precision::Bf16)), kCount);
+        for (std::size_t i = 0; i < made.size(); ++i)
+            ASSERT_EQ(__bfloat162float(shadows[i]), rounded_to_bf16(made[i])) << i;
+    };
+
+    kernels().update(kSgd, own_weights->data(), own_gradient->data(), own_momentum->data(), other->data(),
+                     other->size());
+    expect_updated(*other);
+    EXPECT_EQ(values<float>(own_weights->data(), kCount), weights);
+
+    put(random_values(kCount, 3), *own_momentum);
+    kernels().update(kSgd, own_weights->data(), own_gradient->data(), own_momentum->data(), own_weights->data(),
+                     own_weights->size());
+    expect_updated(*own_weights);
+}
+
+TEST_P(CudaKernelsTest, SumsSquaresInOneOrder) {
+    const auto sums = kernels().shared(2 * sizeof(double));
+    auto* sum = reinterpret_cast<double*>(sums->data());
+    for (const int count : {1, 31, 32, 33, 4096, 5000, 70'000, kLots}) {
+        const auto plain = random_values(count, static_cast<unsigned>(count));
+        const auto gradient = block(plain);
+        sum[0] = sum[1] = std::numeric_limits<double>::quiet_NaN();
+        kernels().sum_of_squares(gradient->data(), gradient->size(), sum);
+        kernels().sum_of_squares(gradient->data(), gradient->size(), sum + 1);
+        kernels().finish();
+        const double expected = std::accumulate(plain.begin(), plain.end(), 0.0, [](double total, float value) {
+            return total + double{value} * double{value};
+        });
+        EXPECT_NEAR(sum[0], expected, 1e-12 * expected) << count;
+        EXPECT_EQ(sum[0], sum[1]) << count;
+    }
+}
+
+TEST_P(CudaKernelsTest, AddsTensors) {
+    for (const int count : {32, 1056, 100'000}) {
+        const auto from = random_values(count, 1), to = random_values(count, 2);
+        const auto own_from = tensor(from), own_to = tensor(to);
+        kernels().add(own_from->data(), own_to->data(), own_to->size());
+        std::vector<float> expected;
+        for (std::size_t i = 0; i < from.size(); ++i)
+            expected.push_back(is_bf16() ? rounded_to_bf16(rounded_to_bf16(from[i]) + rounded_to_bf16(to[i]))
+                                         : from[i] + to[i]);
+        EXPECT_EQ(elements(own_to->data(), expected.size()), expected);
+    }
+}
+
+TEST_P(CudaKernelsTest, CopiesAndFills) {
+    const auto from = reserve(4096), to = reserve(4096);
+    kernels().fill(from->data(), 0x5a, 4096);
+    kernels().copy(from->data(), to->data() + 64, 1024);
+    kernels().copy(from->data(), to->data(), 0);
+    std::vector<unsigned char> expected(4096, 0);  // reserved memory is zeroed
+    std::fill_n(expected.begin() + 64, 1024, 0x5a);
+    EXPECT_EQ(values<unsigned char>(to->data(), 4096), expected);
+}
+
+TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
+    for (const Dims input : {Dims{3, 32, 32}, Dims{3, 45, 37}, Dims{3, 20, 64}, Dims{1, 28, 28}}) {
+        const Dataset data = Dataset::synthetic(input, 10, 5);
+        const auto notes = kernels().shared(3 * sizeof(int));
+        auto* places = reinterpret_cast<int*>(notes->data());
+        places[0] = 7, places[1] = data.samples() - 1, places[2] = 0;
+        const auto out = reserve(kernels().data_bytes(input, 3));
+        kernels().take_data(data);
+        kernels().load_data(data, {places, 3}, out->data());
+
+        const auto count = static_cast<std::size_t>(input.elements());
+        const auto made = elements(out->data(), 3 * count);
+        std::vector<float> image(count);
+        for (std::size_t n = 0; n < 3; ++n) {
+            data.read_at(places[n], image);
+            std::size_t plain = 0;
+            for (int c = 0; c < input.channels; ++c)
+                for (int pixel = 0; pixel < input.height * input.width; ++pixel, ++plain)
+                    ASSERT_NEAR(made[n * count + static_cast<std::size_t>(pixel * input.channels + c)], image[plain],
+                                is_bf16() ? 0.01 : 1e-6)
+                        << "sample " << n << " channel " << c << " pixel " << pixel;
+        }
+    }
+}
+
+TEST_P(CudaKernelsTest, SaysWhoCannotHaveHowMuchMemory) {
+    const Bytes wanted = 2 * memory_of(0).total;
+    try {
+        (void)kernels().reserve(wanted, "device 1 (stage 1)");
+        FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::RunFailed);
+        const std::string start = fmt::format("device 1 (stage 1): cannot reserve {} on GPU 0: ", print_bytes(wanted));
+        EXPECT_EQ(std::string(error.what()).substr(0, start.size()), start);
+        expect_says(error.what(), {" of " + print_bytes(memory_of(0).total) + " are free"});
+    }
+    const auto fits = reserve(100);  // the failure is over
+    EXPECT_GE(fits->size(), 100);
+    EXPECT_EQ(values<unsigned char>(fits->data(), 100), std::vector<unsigned char>(100, 0));
+}
+
+TEST_P(CudaKernelsTest, MarksMeasureTheTimeBetween) {
+    const auto from = reserve(1 << 20), to = reserve(1 << 20);
+    for (int round = 0; round < 2; ++round) {
+        const Mark start = kernels().mark();
+        EXPECT_EQ(start, 0);  // finish() forgot the others
+        kernels().copy(from->data(), to->data(), from->size());
+        const Mark middle = kernels().mark();
+        kernels().copy(from->data(), to->data(), from->size());
+        const Mark end = kernels().mark();
+        const Ns first = kernels().time_between(start, middle), second = kernels().time_between(middle, end);
+        EXPECT_GE(first, 0);
+        EXPECT_GE(second, 0);
+        EXPECT_NEAR(static_cast<double>(kernels().time_between(start, end)), static_cast<double>(first + second), 2000);
+        kernels().finish();
+    }
+}
+
+TEST_P(CudaKernelsTest, DevicesKnowTheirShare) {
+    const std::string name = kernels().device().name();
+    EXPECT_EQ(contains(name, "GPU 0, 16 of "), GetParam().shares) << name;
+    EXPECT_EQ(kernels().device().multiprocessors() == 16, GetParam().shares) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaKernelsTest,
+                         testing::Values(Case{"Fp32", Precision::Fp32, false}, Case{"Fp32Share", Precision::Fp32, true},
+                                         Case{"Tf32", Precision::Tf32, false}, Case{"Bf16", Precision::Bf16, false},
+                                         Case{"Bf16Share", Precision::Bf16, true}),
+                         [](const auto& tested) { return tested.param.name; });
+
+class CudaSeats : public testing::Test {
+protected:
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+        check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+        cudaDeviceProp properties{};
+        check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+        groups = properties.multiProcessorCount / kGroup;
+    }
+
+    int gpus = 0, groups = 0;
+};
+
+TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
+    const std::vector<Seat> seats = seats_of({}, gpus);
+    for (int device = 0; device < gpus; ++device) {
+        EXPECT_EQ(seats[static_cast<std::size_t>(device)].gpu, device);
+        EXPECT_EQ(seats[static_cast<std::size_t>(device)].groups, 0);
+    }
+}
+
+TEST_F(CudaSeats, EqualSharesOfOneGpuWhereThereAreNot) {
+    const int devices = gpus + 2;
+    int first = 0;
+    for (const Seat& seat : seats_of({}, devices)) {
+        EXPECT_EQ(seat.gpu, 0);
+        EXPECT_EQ(seat.first_group, first);
+        EXPECT_EQ(seat.groups, groups / devices);
+        first += seat.groups;
+    }
+}
+
+TEST_F(CudaSeats, SharesAsTheyAreGiven) {
+    Config config;
+    config.run.sms = {32, 8, 64};
+    const std::vector<Seat> seats = seats_of(config, 3);
+    EXPECT_EQ(seats[0].groups, 4);
+    EXPECT_EQ(seats[1].first_group, 4);
+    EXPECT_EQ(seats[1].groups, 1);
+    EXPECT_EQ(seats[2].first_group, 5);
+    EXPECT_EQ(seats[2].groups, 8);
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const Seat& seat : seats)
+        devices.push_back(std::make_unique<Device>(seat, Precision::Fp32, true));
+    EXPECT_EQ(devices[0]->multiprocessors(), 32);
+    EXPECT_EQ(devices[1]->multiprocessors(), 8);
+    EXPECT_EQ(devices[2]->multiprocessors(), 64);
+}
+
+TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
+    const auto refused = [](std::vector<int> shares, int devices) {
+        Config config;
+        config.run.sms = std::move(shares);
+        return refusal([&] { (void)seats_of(config, devices); });
+    };
+    expect_says(refused({64, 64}, 3), {"2 shares for 3 devices"});
+    expect_says(refused({64, 12}, 2), {"12 multiprocessors are no share", "multiples of 8"});
+    expect_says(refused({64, 0}, 2), {"0 multiprocessors are no share"});
+    expect_says(refused({kGroup * groups, 8}, 2), {fmt::format("add up to {} multiprocessors", kGroup * (groups + 1))});
+    expect_says(refused({}, std::max(gpus, groups) + 1), {"do not fit on GPU 0"});
+}
+
+TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
+    Config config;
+    config.run.precision = "bf16";
+    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 3 * 32 * 32 * 2);
+    config.run.precision = "fp16";
+    expect_says(refusal([&] { (void)open_cuda_kernels(config, 0, 1); }), {"no precision 'fp16'", "fp32, tf32 or bf16"});
+}
+
+}  // namespace
+}  // namespace pw::cuda

@@ -1,0 +1,410 @@
+// What every backend must keep: the cuda kernels in every precision against the reference kernels, layer by layer.
+// The same tests run on a GPU, and on the host stand-in of the toolkit.
+#include "exec/cuda/backend.h"
+#include "exec/cuda/cuda_kernels.h"
+#include "tests/layer_rig.h"
+
+#include <cuda_bf16.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+namespace pw {
+namespace {
+
+using cuda::CudaKernels;
+using cuda::Precision;
+
+float kept_by_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
+
+std::vector<float> random_for(Precision precision, std::int64_t count, unsigned seed) {
+    auto values = random_values(count, seed);
+    if (precision == Precision::Bf16)
+        std::ranges::transform(values, values.begin(), kept_by_bf16);
+    return values;
+}
+
+void fill(LayerRig& rig, Precision precision, unsigned seed) {
+    precision == Precision::Bf16 ? rig.fill(seed, kept_by_bf16) : rig.fill(seed);
+}
+
+double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference += std::pow(double{actual.at(i)} - double{expected[i]}, 2);
+        norm += std::pow(double{expected[i]}, 2);
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+double sum_of_squares(const std::vector<std::vector<float>>& all) {
+    double sum = 0;
+    for (const auto& values : all)
+        for (const float value : values)
+            sum += double{value} * double{value};
+    return sum;
+}
+
+struct Case {
+    std::string name;
+    Layer layer;
+    int samples;
+};
+
+std::string name_of(Precision precision) {
+    return precision == Precision::Fp32 ? "Fp32" : precision == Precision::Tf32 ? "Tf32" : "Bf16";
+}
+
+// Own kernels compute in fp32, and round what they write.
+double tolerance(const Layer& layer, Precision precision) {
+    const bool is_product = layer.kind == LayerKind::Convolution || layer.kind == LayerKind::Linear;
+    if (precision == Precision::Bf16)
+        return 1e-2;
+    return is_product && precision == Precision::Tf32 ? 1e-3 : 1e-5;
+}
+
+Case shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu = false, int samples = 3) {
+    return {fmt::format("{}{}{}x{}x{}b{}", kind_name, relu ? "Relu" : "", input.channels, input.height, input.width,
+                        samples),
+            make_layer(kind, input, input.channels, 1, 1, 0, relu), samples};
+}
+
+Case convolution(Dims input, int outputs, int kernel, int stride, int padding, int samples = 2) {
+    return {fmt::format("Convolution{}x{}x{}to{}k{}s{}p{}", input.channels, input.height, input.width, outputs, kernel,
+                        stride, padding),
+            make_layer(LayerKind::Convolution, input, outputs, kernel, stride, padding), samples};
+}
+
+Case linear(Dims input, int outputs, int samples) {
+    return {fmt::format("Linear{}x{}x{}to{}b{}", input.channels, input.height, input.width, outputs, samples),
+            make_layer(LayerKind::Linear, input, outputs), samples};
+}
+
+Case norm(Dims input, bool relu, int samples = 3) {
+    return shaped("BatchNorm", LayerKind::BatchNorm, input, relu, samples);
+}
+
+Case add(Dims input, bool relu) { return shaped("Add", LayerKind::Add, input, relu); }
+
+Case pool(Dims input, int kernel, int stride, int padding) {
+    return {fmt::format("MaxPool{}x{}x{}k{}s{}p{}", input.channels, input.height, input.width, kernel, stride, padding),
+            make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
+}
+
+// Widths of packs: 1, 4 and 8 channels; sums in one stage and in two; sizes that fill no pack, no line, no block of
+// threads.
+std::vector<Case> all_cases() {
+    return {norm({64, 32, 32}, true),
+            norm({64, 16, 16}, true, 1),
+            norm({256, 16, 16}, false),
+            norm({512, 8, 8}, true, 2),
+            norm({2048, 2, 2}, false),
+            norm({5, 4, 3}, true),
+            norm({5, 31, 9}, false),
+            norm({12, 7, 5}, true),
+            norm({16, 1, 1}, false),
+            norm({8, 1, 1}, true, 9),
+            norm({8, 64, 65}, true, 2),
+            norm({1, 40, 40}, false),
+            shaped("Relu", LayerKind::Relu, {7, 3, 5}),
+            shaped("Relu", LayerKind::Relu, {512, 1, 1}),
+            shaped("Relu", LayerKind::Relu, {24, 30, 31}),
+            add({3, 5, 7}, false),
+            add({3, 5, 7}, true),
+            add({32, 4, 4}, false),
+            add({256, 16, 16}, true),
+            pool({64, 32, 32}, 3, 2, 1),
+            pool({3, 8, 9}, 3, 2, 1),
+            pool({16, 6, 6}, 2, 2, 0),
+            pool({12, 7, 9}, 2, 2, 0),
+            pool({16, 7, 6}, 3, 1, 1),
+            pool({8, 9, 9}, 2, 3, 0),
+            pool({4, 11, 13}, 5, 3, 2),
+            pool({20, 16, 17}, 16, 1, 7),
+            Case{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3},
+            Case{"AveragePool12", make_layer(LayerKind::AveragePool, {12, 1, 1}, 12), 2},
+            Case{"AveragePool2048", make_layer(LayerKind::AveragePool, {2048, 7, 7}, 2048), 3},
+            Case{"CrossEntropy1000", make_layer(LayerKind::CrossEntropy, {1000, 1, 1}, 1), 4},
+            Case{"CrossEntropy10", make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 19},
+            Case{"CrossEntropy37", make_layer(LayerKind::CrossEntropy, {37, 1, 1}, 1), 300},
+            convolution({16, 9, 7}, 24, 1, 1, 0),
+            convolution({64, 8, 8}, 32, 1, 2, 0),
+            convolution({8, 10, 11}, 12, 3, 2, 1),
+            convolution({64, 6, 6}, 64, 3, 1, 1, 3),
+            convolution({3, 32, 30}, 16, 7, 2, 3),
+            convolution({5, 7, 9}, 3, 3, 1, 1, 1),
+            convolution({1, 5, 5}, 1, 3, 2, 0, 1),
+            linear({64, 1, 1}, 32, 4),
+            linear({37, 1, 1}, 5, 3),
+            linear({512, 1, 1}, 1000, 2),
+            linear({6, 3, 5}, 7, 4),
+            linear({1, 28, 28}, 10, 1)};
+}
+
+class CudaLayers : public testing::TestWithParam<std::tuple<Case, Precision>> {
+protected:
+    static constexpr unsigned kSeed = 5;
+
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+    }
+    static void TearDownTestSuite() { opened().clear(); }
+
+    static Precision precision() { return std::get<Precision>(GetParam()); }
+
+    static const CudaKernels& kernels() {
+        auto& kernels = opened()[precision()];
+        if (!kernels)
+            kernels = std::make_unique<CudaKernels>(cuda::Seat{}, precision(), true);
+        return *kernels;
+    }
+
+    LayerRig rig(const Kernels& of) const {
+        const auto& [name, layer, samples] = std::get<Case>(GetParam());
+        LayerRig made(of, layer, samples);
+        fill(made, precision(), kSeed);
+        made.fill_gradient(safe_gradient());
+        return made;
+    }
+
+    static void expect_close(const std::vector<float>& actual, const std::vector<float>& expected,
+                             const std::string& what) {
+        ASSERT_EQ(actual.size(), expected.size()) << what;
+        EXPECT_LE(relative_error(actual, expected), tolerance(std::get<Case>(GetParam()).layer, precision()))
+            << what;  // NaN fails too
+    }
+
+    static void expect_close(const std::vector<std::vector<float>>& actual,
+                             const std::vector<std::vector<float>>& expected, const std::string& what) {
+        ASSERT_EQ(actual.size(), expected.size()) << what;
+        for (std::size_t k = 0; k < expected.size(); ++k)
+            expect_close(actual[k], expected[k], what + " " + std::to_string(k));
+    }
+
+    // Over the whole block, what lies behind the parameters too.
+    static double sum_of_block(const Block& block) {
+        const auto sum = kernels().shared(sizeof(double));
+        kernels().sum_of_squares(block.get(), block.size(), reinterpret_cast<double*>(sum->data()));
+        kernels().finish();
+        return *reinterpret_cast<const double*>(sum->data());
+    }
+
+private:
+    static std::map<Precision, std::unique_ptr<CudaKernels>>& opened() {
+        static std::map<Precision, std::unique_ptr<CudaKernels>> kernels;
+        return kernels;
+    }
+
+    // Two backends may round a value near zero to either side of a ReLU: no gradient enters there.
+    static std::vector<float> safe_gradient() {
+        const auto& [name, layer, samples] = std::get<Case>(GetParam());
+        const std::int64_t count = layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
+        auto gradient = random_for(precision(), count, kSeed + 30);
+        if (!layer.relu)
+            return gradient;
+        Layer plain = layer;
+        plain.relu = false;
+        LayerRig rig(reference_kernels(), plain, samples);
+        fill(rig, precision(), kSeed);
+        rig.forward();
+        const auto values = rig.plain_output();
+        for (std::size_t i = 0; i < values.size(); ++i)
+            if (std::abs(values[i]) < 1e-4f)
+                gradient[i] = 0;
+        return gradient;
+    }
+};
+
+TEST_P(CudaLayers, ComputeWhatTheReferenceDoes) {
+    LayerRig tested = rig(kernels()), expected = rig(reference_kernels());
+    for (LayerRig* each : {&tested, &expected}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_NEAR(tested.loss(), expected.loss(), 1e-6 * std::abs(expected.loss()));
+    expect_close(tested.plain_output(), expected.plain_output(), "output");
+    for (std::size_t k = 0; k < tested.inputs.size(); ++k)
+        expect_close(tested.plain_input_gradient(k), expected.plain_input_gradient(k), "input gradient");
+    expect_close(tested.parameter_gradients(), expected.parameter_gradients(), "parameter gradient");
+    expect_close(tested.parameters(), expected.parameters(), "parameter");
+}
+
+TEST_P(CudaLayers, AddUpWeightGradients) {
+    LayerRig tested = rig(kernels());
+    tested.forward();
+    tested.backward();
+    auto doubled = tested.parameter_gradients();
+    tested.backward(true);
+    for (auto& values : doubled)
+        std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
+    expect_close(tested.parameter_gradients(), doubled, "parameter gradient");
+}
+
+TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
+    LayerRig saving = rig(kernels()), tested = rig(kernels());
+    const auto parameters = tested.parameters();
+    saving.forward(true);
+    LayerArgs args = tested.args();
+    args.saved = args.kept = nullptr;
+    tested.kernel->forward(args, false);
+    EXPECT_EQ(tested.parameters(), parameters);
+    EXPECT_EQ(tested.plain_output(), saving.plain_output());
+    EXPECT_EQ(tested.loss(), saving.loss());
+}
+
+TEST_P(CudaLayers, SkipInputGradientsThatNobodyWants) {
+    LayerRig tested = rig(kernels()), full = rig(kernels());
+    for (LayerRig* each : {&tested, &full})
+        each->forward();
+    full.backward();
+    for (std::size_t wanted = 0; wanted <= tested.inputs.size(); ++wanted) {
+        std::vector<std::byte*> gradients(tested.inputs.size(), nullptr);
+        if (wanted < gradients.size())
+            gradients[wanted] = tested.input_gradients[wanted].get();
+        LayerArgs args = tested.args();
+        args.input_gradients = gradients;
+        tested.kernel->backward_input(args);
+        tested.kernel->backward_weight(args);
+        if (wanted < gradients.size()) {
+            EXPECT_EQ(tested.plain_input_gradient(wanted), full.plain_input_gradient(wanted));
+        }
+        EXPECT_EQ(tested.parameter_gradients(), full.parameter_gradients());
+    }
+}
+
+TEST_P(CudaLayers, RoundTripExactly) {
+    LayerRig tested = rig(kernels()), expected = rig(reference_kernels());
+    EXPECT_EQ(tested.parameters(), expected.parameters());
+    const auto inputs = random_for(precision(), tested.samples * tested.layer.input.elements(), 3);
+    tested.kernel->fill_input(inputs, tested.inputs[0].get());
+    EXPECT_EQ(tested.kernel->read_input(tested.inputs[0].get()), inputs);
+    const auto outputs = random_for(precision(), tested.output_elements(), 4);
+    tested.kernel->fill_output(outputs, tested.output.get());
+    EXPECT_EQ(tested.plain_output(), outputs);
+}
+
+TEST_P(CudaLayers, HaveAlignedSizes) {
+    const LayerBytes sizes = rig(kernels()).sizes;
+    for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
+                       sizes.scratch})
+        EXPECT_EQ(size % 64, 0);
+}
+
+TEST_P(CudaLayers, RepeatTheirBits) {
+    LayerRig first = rig(kernels()), second = rig(kernels());
+    for (LayerRig* each : {&first, &second}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_EQ(first.loss(), second.loss());
+    EXPECT_EQ(first.plain_output(), second.plain_output());
+    for (std::size_t k = 0; k < first.inputs.size(); ++k)
+        EXPECT_EQ(first.plain_input_gradient(k), second.plain_input_gradient(k));
+    EXPECT_EQ(first.parameter_gradients(), second.parameter_gradients());
+    EXPECT_EQ(first.parameters(), second.parameters());
+}
+
+// Sums and updates run over whole blocks: nothing may lie there but the parameters and zeros.
+TEST_P(CudaLayers, ZeroWhatBlocksHoldBesideTheParameters) {
+    LayerRig tested = rig(kernels());
+    if (tested.sizes.weights == 0)
+        GTEST_SKIP() << "no parameters";
+    tested.forward();
+    tested.backward();
+    auto parameters = tested.parameters();
+    parameters.resize(tested.parameter_gradients().size());
+    EXPECT_NEAR(sum_of_block(tested.weights) / sum_of_squares(parameters), 1, 1e-5);
+    for (const bool accumulate : {false, true}) {
+        EXPECT_NEAR(sum_of_block(tested.weight_gradient) / sum_of_squares(tested.parameter_gradients()), 1, 1e-5);
+        if (!accumulate)
+            tested.backward(true);
+    }
+}
+
+// Two values, a step of bf16 apart, whose mean is a thousand times their deviation.
+TEST_P(CudaLayers, NormaliseFarFromZero) {
+    const auto& [name, layer, samples] = std::get<Case>(GetParam());
+    if (layer.kind != LayerKind::BatchNorm || samples * layer.input.height * layer.input.width < 100)
+        GTEST_SKIP() << "not a batch norm of many values";
+    LayerRig tested = rig(kernels()), expected = rig(reference_kernels_double());
+    auto values = random_values(samples * layer.input.elements(), 2);
+    std::ranges::transform(values, values.begin(), [](float v) { return v < -0.9f ? 1004.0f : 1000.0f; });
+    for (LayerRig* each : {&tested, &expected}) {
+        each->kernel->fill_input(values, each->inputs[0].get());
+        each->forward();
+    }
+    // The mean itself rounds to 3e-5 of the deviation.
+    EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()),
+              precision() == Precision::Bf16 ? 1e-2 : 2e-4);
+    expect_close(tested.parameters(), expected.parameters(), "parameter");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers,
+                         testing::Combine(testing::ValuesIn(all_cases()),
+                                          testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16)),
+                         [](const auto& tested) {
+                             return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
+                         });
+
+// What the first layer of a model does, and algorithms that were timed.
+class CudaProducts : public testing::TestWithParam<Precision> {
+protected:
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+    }
+
+    void expect_as_reference(bool deterministic, bool reads_data) const {
+        const CudaKernels kernels({}, GetParam(), deterministic);
+        for (const Case& of : {convolution({3, 17, 16}, 8, 7, 2, 3), linear({6, 3, 5}, 7, 4)}) {
+            LayerRig tested(kernels, of.layer, of.samples, reads_data);
+            LayerRig expected(reference_kernels(), of.layer, of.samples, reads_data);
+            for (LayerRig* each : {&tested, &expected}) {
+                fill(*each, GetParam(), 7);
+                each->forward();
+                LayerArgs args = each->args();
+                std::byte* const unwanted[] = {nullptr};
+                if (reads_data)
+                    args.input_gradients = unwanted;
+                each->kernel->backward_input(args);
+                each->kernel->backward_weight(args);
+            }
+            const double bound = tolerance(of.layer, GetParam());
+            EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()), bound) << of.name;
+            for (std::size_t k = 0; k < expected.parameter_gradients().size(); ++k)
+                EXPECT_LE(relative_error(tested.parameter_gradients()[k], expected.parameter_gradients()[k]), bound)
+                    << of.name;
+            if (!reads_data) {
+                EXPECT_LE(relative_error(tested.plain_input_gradient(0), expected.plain_input_gradient(0)), bound)
+                    << of.name;
+            }
+        }
+    }
+};
+
+TEST_P(CudaProducts, OfTheDataNeedNoInputGradient) { expect_as_reference(true, true); }
+
+TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, false); }
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+// A maximum that occurs twice sends its gradient to the first.
+TEST(CudaMaxPool, GivesATieToTheFirst) {
+    if (cuda_status() != "ready")
+        GTEST_SKIP() << cuda_status();
+    const CudaKernels kernels({}, Precision::Fp32, true);
+    LayerRig rig(kernels, make_layer(LayerKind::MaxPool, {1, 2, 2}, 1, 2, 2, 0), 1);
+    rig.kernel->fill_input({1, 2, 2, 2}, rig.inputs[0].get());
+    rig.fill_gradient({5});
+    rig.forward();
+    rig.backward();
+    EXPECT_EQ(rig.plain_output(), std::vector<float>{2});
+    EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0, 5, 0, 0}));
+}
+
+}  // namespace
+}  // namespace pw

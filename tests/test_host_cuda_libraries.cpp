@@ -1,0 +1,451 @@
+// The libraries of the stand-in of CUDA: convolutions and products against direct formulas, transfers between ranks.
+#include "tests/host_cuda/host_cuda.h"
+
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+#define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
+#define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
+
+// Memory of device 0 with its values on the host. Small integers are exact in both types.
+class Values {
+public:
+    Values(bool half, std::size_t count) : half_(half), count_(count) {
+        EXPECT_OK(cudaMalloc(&memory, count * (half ? 2 : 4)));
+    }
+    ~Values() { EXPECT_OK(cudaFree(memory)); }
+    Values(const Values&) = delete;
+    Values& operator=(const Values&) = delete;
+
+    void set(const std::vector<double>& values) {
+        for (std::size_t i = 0; i < count_; ++i)
+            if (half_)
+                static_cast<__nv_bfloat16*>(memory)[i] = __float2bfloat16_rn(static_cast<float>(values[i]));
+            else
+                static_cast<float*>(memory)[i] = static_cast<float>(values[i]);
+    }
+    std::vector<double> get() const {
+        std::vector<double> values(count_);
+        for (std::size_t i = 0; i < count_; ++i)
+            values[i] =
+                half_ ? __bfloat162float(static_cast<__nv_bfloat16*>(memory)[i]) : static_cast<float*>(memory)[i];
+        return values;
+    }
+
+    void* memory = nullptr;
+
+private:
+    const bool half_;
+    const std::size_t count_;
+};
+
+std::vector<double> digits(std::size_t count, unsigned seed) {
+    std::vector<double> values(count);
+    for (double& value : values)
+        value = static_cast<int>((seed = seed * 1664525 + 1013904223) >> 24) % 3 - 1;
+    return values;
+}
+
+// --- convolutions
+
+struct Shape4 {
+    int n, c, h, w;  // a filter's outputs are its n
+    std::size_t count() const { return static_cast<std::size_t>(n * c * h * w); }
+};
+
+struct ConvCase {
+    bool half, nhwc;
+    int stride, pad, dilation, filter;
+};
+
+class HostCudnn : public testing::TestWithParam<ConvCase> {
+protected:
+    HostCudnn() {
+        const ConvCase& p = GetParam();
+        const auto out = [&](int in) { return (in + 2 * p.pad - (p.filter - 1) * p.dilation - 1) / p.stride + 1; };
+        y_shape = {x_shape.n, 5, out(x_shape.h), out(x_shape.w)};
+        w_shape = {5, x_shape.c, p.filter, p.filter};
+    }
+
+    void SetUp() override {
+        const auto format = GetParam().nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+        const auto type = GetParam().half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+        ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        ASSERT_OK(cudnnCreate(&handle));
+        ASSERT_OK(cudnnSetStream(handle, stream));
+        ASSERT_OK(cudnnCreateTensorDescriptor(&x));
+        ASSERT_OK(cudnnCreateTensorDescriptor(&y));
+        ASSERT_OK(cudnnCreateFilterDescriptor(&w));
+        ASSERT_OK(cudnnCreateConvolutionDescriptor(&conv));
+        ASSERT_OK(cudnnSetTensor4dDescriptor(x, format, type, x_shape.n, x_shape.c, x_shape.h, x_shape.w));
+        ASSERT_OK(cudnnSetTensor4dDescriptor(y, format, type, y_shape.n, y_shape.c, y_shape.h, y_shape.w));
+        ASSERT_OK(cudnnSetFilter4dDescriptor(w, type, format, w_shape.n, w_shape.c, w_shape.h, w_shape.w));
+        const int pad = GetParam().pad, stride = GetParam().stride, dilation = GetParam().dilation;
+        ASSERT_OK(cudnnSetConvolution2dDescriptor(conv, pad, pad, stride, stride, dilation, dilation,
+                                                  CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+        ASSERT_OK(cudnnSetConvolutionMathType(conv, CUDNN_FMA_MATH));
+    }
+    void TearDown() override {
+        EXPECT_OK(cudnnDestroyConvolutionDescriptor(conv));
+        EXPECT_OK(cudnnDestroyFilterDescriptor(w));
+        EXPECT_OK(cudnnDestroyTensorDescriptor(y));
+        EXPECT_OK(cudnnDestroyTensorDescriptor(x));
+        EXPECT_OK(cudnnDestroy(handle));
+        EXPECT_OK(cudaStreamDestroy(stream));
+    }
+
+    std::size_t at(const Shape4& s, int n, int c, int h, int w_) const {
+        return static_cast<std::size_t>(GetParam().nhwc ? ((n * s.h + h) * s.w + w_) * s.c + c
+                                                        : ((n * s.c + c) * s.h + h) * s.w + w_);
+    }
+
+    // y = x * w, and the gradients of sum(dy y), straight from their definition.
+    void add_products(const std::vector<double>* xs, const std::vector<double>* ws, const std::vector<double>* ys,
+                      std::vector<double>& sum) const {
+        const ConvCase& p = GetParam();
+        for (int n = 0; n < y_shape.n; ++n)
+            for (int k = 0; k < y_shape.c; ++k)
+                for (int i = 0; i < y_shape.h; ++i)
+                    for (int j = 0; j < y_shape.w; ++j)
+                        for (int c = 0; c < x_shape.c; ++c)
+                            for (int h = 0; h < x_shape.h; ++h)
+                                for (int v = 0; v < x_shape.w; ++v) {
+                                    const int r = h + p.pad - i * p.stride, s = v + p.pad - j * p.stride;
+                                    if (r < 0 || r % p.dilation != 0 || r / p.dilation >= p.filter || s < 0 ||
+                                        s % p.dilation != 0 || s / p.dilation >= p.filter)
+                                        continue;
+                                    const auto xi = at(x_shape, n, c, h, v), yi = at(y_shape, n, k, i, j);
+                                    const auto wi = at(w_shape, k, c, r / p.dilation, s / p.dilation);
+                                    const auto to = !xs ? xi : !ws ? wi : yi;
+                                    sum[to] += (xs ? (*xs)[xi] : 1) * (ws ? (*ws)[wi] : 1) * (ys ? (*ys)[yi] : 1);
+                                }
+    }
+
+    // Runs `pass(beta, output, workspace)` with a fresh output and again on its own result.
+    template <class Pass>
+    void expect(const std::vector<double>& sums, std::size_t workspace_bytes, Pass pass) {
+        Values output(GetParam().half, sums.size()), workspace(false, workspace_bytes / 4);
+        std::vector<double> once(sums), twice(sums);
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+            once[i] = 0.5 * sums[i];
+            twice[i] = 0.5 * sums[i] + 2 * once[i];
+        }
+        ASSERT_OK(pass(0.f, output.memory, workspace.memory));
+        ASSERT_OK(cudaStreamSynchronize(stream));
+        EXPECT_EQ(output.get(), once);
+        ASSERT_OK(pass(2.f, output.memory, workspace.memory));
+        ASSERT_OK(cudaStreamSynchronize(stream));
+        EXPECT_EQ(output.get(), twice);
+        EXPECT_TRUE(std::isnan(workspace.get()[0]));
+    }
+
+    const Shape4 x_shape{2, 3, 7, 6};
+    Shape4 y_shape{}, w_shape{};
+    const float half_of_it = 0.5f;
+    cudaStream_t stream{};
+    cudnnHandle_t handle{};
+    cudnnTensorDescriptor_t x{}, y{};
+    cudnnFilterDescriptor_t w{};
+    cudnnConvolutionDescriptor_t conv{};
+};
+
+TEST_P(HostCudnn, ConvolvesByTheFormula) {
+    const bool half = GetParam().half;
+    const auto xs = digits(x_shape.count(), 1), ws = digits(w_shape.count(), 2), dys = digits(y_shape.count(), 3);
+    std::vector<double> ys(dys.size()), dxs(xs.size()), dws(ws.size());
+    add_products(&xs, &ws, nullptr, ys);
+    add_products(nullptr, &ws, &dys, dxs);
+    add_products(&xs, nullptr, &dys, dws);
+    Values x_memory(half, xs.size()), w_memory(half, ws.size()), dy_memory(half, dys.size());
+    x_memory.set(xs);
+    w_memory.set(ws);
+    dy_memory.set(dys);
+
+    std::size_t bytes = 0;
+    const auto forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    ASSERT_OK(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, conv, y, forward, &bytes));
+    expect(ys, bytes, [&](float beta, void* output, void* workspace) {
+        return cudnnConvolutionForward(handle, &half_of_it, x, x_memory.memory, w, w_memory.memory, conv, forward,
+                                       workspace, bytes, &beta, y, output);
+    });
+    const auto data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+    ASSERT_OK(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, conv, x, data, &bytes));
+    expect(dxs, bytes, [&](float beta, void* output, void* workspace) {
+        return cudnnConvolutionBackwardData(handle, &half_of_it, w, w_memory.memory, y, dy_memory.memory, conv, data,
+                                            workspace, bytes, &beta, x, output);
+    });
+    const auto filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+    ASSERT_OK(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, conv, w, filter, &bytes));
+    expect(dws, bytes, [&](float beta, void* output, void* workspace) {
+        return cudnnConvolutionBackwardFilter(handle, &half_of_it, x, x_memory.memory, y, dy_memory.memory, conv,
+                                              filter, workspace, bytes, &beta, w, output);
+    });
+}
+
+TEST_P(HostCudnn, SaysWhatItSupports) {
+    const bool half = GetParam().half;
+    Values xs(half, x_shape.count()), ws(half, w_shape.count()), ys(half, y_shape.count());
+    std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> found{};
+    int count = 0;
+    ASSERT_OK(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, conv, x, static_cast<int>(found.size()), &count,
+                                                          found.data()));
+    EXPECT_EQ(count, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT);
+    EXPECT_EQ(found[0].algo, half ? CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 : CUDNN_CONVOLUTION_BWD_DATA_ALGO_0);
+    EXPECT_EQ(found[0].determinism, half ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC);
+    EXPECT_EQ(found[2].status, CUDNN_STATUS_NOT_SUPPORTED);
+    xs.set(digits(x_shape.count(), 1));
+    ASSERT_OK(cudnnFindConvolutionBackwardDataAlgorithmEx(handle, w, ws.memory, y, ys.memory, conv, x, xs.memory, 1,
+                                                          &count, found.data(), nullptr, 0));
+    EXPECT_EQ(count, 1);
+    EXPECT_TRUE(std::isnan(xs.get()[0]));  // it overwrites the output
+    const float one = 1, zero = 0;
+    Values workspace(false, 1);
+    EXPECT_EQ(cudnnConvolutionBackwardData(handle, &one, w, ws.memory, y, ys.memory, conv,
+                                           CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, workspace.memory, 4, &zero, x, xs.memory),
+              CUDNN_STATUS_BAD_PARAM);
+    EXPECT_EQ(cudnnConvolutionBackwardData(handle, &one, w, ws.memory, y, ys.memory, conv,
+                                           CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, nullptr, 0, &zero, x, xs.memory),
+              CUDNN_STATUS_NOT_SUPPORTED);
+    ASSERT_OK(cudnnSetConvolution2dDescriptor(conv, 9, 9, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    std::size_t bytes = 0;
+    EXPECT_EQ(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, conv, y,
+                                                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, &bytes),
+              CUDNN_STATUS_BAD_PARAM);  // the shapes do not fit
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, HostCudnn,
+                         testing::Values(ConvCase{false, true, 1, 1, 1, 3}, ConvCase{false, true, 2, 3, 1, 5},
+                                         ConvCase{false, false, 2, 1, 1, 3}, ConvCase{false, true, 1, 2, 2, 3},
+                                         ConvCase{false, true, 2, 0, 1, 1}, ConvCase{true, true, 1, 1, 1, 3},
+                                         ConvCase{true, true, 2, 3, 1, 5}, ConvCase{true, true, 2, 0, 1, 1}));
+
+// --- matrix products
+
+class HostCublas : public testing::TestWithParam<std::tuple<int, bool, bool>> {};
+
+TEST_P(HostCublas, MultipliesByTheFormula) {
+    const auto [halves, transpose_a, transpose_b] = GetParam();
+    const bool half = halves > 0, half_out = halves > 1;
+    const int m = 4, n = 5, k = 7, lda = 9, ldb = 8, ldc = 6;
+    const auto as = digits(lda * 7, 4), bs = digits(ldb * 7, 5), cs = digits(ldc * n, 6);
+    Values a(half, as.size()), b(half, bs.size()), c(half_out, cs.size()), workspace(false, 64);
+    a.set(as);
+    b.set(bs);
+    c.set(cs);
+    std::vector<double> expected(cs);
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int l = 0; l < k; ++l)
+                sum += as[transpose_a ? i * lda + l : l * lda + i] * bs[transpose_b ? l * ldb + j : j * ldb + l];
+            expected[j * ldc + i] = 2 * sum - cs[j * ldc + i];
+        }
+    cudaStream_t stream{};
+    cublasHandle_t handle{};
+    ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ASSERT_OK(cublasCreate(&handle));
+    ASSERT_OK(cublasSetStream(handle, stream));
+    ASSERT_OK(cublasSetWorkspace(handle, workspace.memory, 256));
+    ASSERT_OK(cublasSetMathMode(handle, CUBLAS_PEDANTIC_MATH));
+    ASSERT_OK(cublasSetSmCountTarget(handle, 24));
+    const float two = 2, minus_one = -1;
+    const auto type = half ? CUDA_R_16BF : CUDA_R_32F, type_out = half_out ? CUDA_R_16BF : CUDA_R_32F;
+    const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    ASSERT_OK(cublasGemmEx(handle, op(transpose_a), op(transpose_b), m, n, k, &two, a.memory, type, lda, b.memory, type,
+                           ldb, &minus_one, c.memory, type_out, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    ASSERT_OK(cudaStreamSynchronize(stream));
+    EXPECT_EQ(c.get(), expected);
+    EXPECT_EQ(cublasGemmEx(handle, op(transpose_a), op(transpose_b), m, n, k, &two, a.memory, type, 3, b.memory, type,
+                           ldb, &minus_one, c.memory, type_out, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+              CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT_OK(cublasDestroy(handle));
+    EXPECT_OK(cudaStreamDestroy(stream));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transposes, HostCublas,
+                         testing::Combine(testing::Range(0, 3), testing::Bool(), testing::Bool()));
+
+// --- transfers
+
+constexpr int kBytes = 4096;
+
+// One communicator, two streams and four buffers of kBytes for each of two devices; buffers hold 10 * device + place.
+class HostNccl : public testing::Test {
+protected:
+    void SetUp() override {
+        host_cuda::set_devices(2);
+        for (int device = 0; device < 2; ++device) {
+            ASSERT_OK(cudaSetDevice(device));
+            for (cudaStream_t& stream : streams[device])
+                ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+            for (int place = 0; place < 4; ++place) {
+                ASSERT_OK(cudaMalloc(&buffers[device][place], kBytes));
+                ASSERT_OK(cudaMemsetAsync(buffers[device][place], 10 * device + place, kBytes, streams[device][0]));
+            }
+            ASSERT_OK(cudaDeviceSynchronize());
+        }
+        ASSERT_OK(ncclCommInitAll(comms, 2, nullptr));
+    }
+    void TearDown() override {
+        for (int device = 0; device < 2; ++device) {
+            EXPECT_OK(cudaSetDevice(device));
+            for (cudaStream_t stream : streams[device])
+                EXPECT_OK(cudaStreamDestroy(stream));
+            for (char* buffer : buffers[device])
+                EXPECT_OK(cudaFree(buffer));
+        }
+        EXPECT_OK(cudaSetDevice(0));
+        host_cuda::slow_streams(0);
+        host_cuda::set_devices(1);
+    }
+    ncclResult_t send(int device, int place, int lane = 0) {
+        return ncclSend(buffers[device][place], kBytes, ncclInt8, 1 - device, comms[device], streams[device][lane]);
+    }
+    ncclResult_t recv(int device, int place, int lane = 0) {
+        return ncclRecv(buffers[device][place], kBytes, ncclUint8, 1 - device, comms[device], streams[device][lane]);
+    }
+    void synchronize(int device, int lane = 0) { EXPECT_OK(cudaStreamSynchronize(streams[device][lane])); }
+    bool is_idle(int device, int lane = 0) { return cudaStreamQuery(streams[device][lane]) == cudaSuccess; }
+
+    cudaStream_t streams[2][2]{};
+    char* buffers[2][4]{};
+    ncclComm_t comms[2]{};
+};
+
+TEST_F(HostNccl, MatchesInOrderOfIssue) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        host_cuda::slow_streams(seed);
+        ASSERT_OK(send(0, 0, 0));
+        ASSERT_OK(send(0, 1, 1));  // another stream may come first
+        ASSERT_OK(recv(1, 2, 1));
+        ASSERT_OK(recv(1, 3, 0));
+        for (int device : {0, 1})
+            for (int lane : {0, 1})
+                synchronize(device, lane);
+        EXPECT_EQ(buffers[1][2][kBytes - 1], 0);
+        EXPECT_EQ(buffers[1][3][kBytes - 1], 1);
+    }
+}
+
+TEST_F(HostNccl, HoldsBothStreamsUntilTheyMeet) {
+    ASSERT_OK(send(0, 1));
+    ASSERT_OK(cudaMemsetAsync(buffers[0][1], 77, kBytes, streams[0][0]));  // only when the data has left
+    EXPECT_FALSE(is_idle(0));
+    ASSERT_OK(recv(1, 0));
+    synchronize(0);
+    synchronize(1);
+    EXPECT_EQ(buffers[1][0][0], 1);
+    EXPECT_EQ(buffers[0][1][0], 77);
+}
+
+TEST_F(HostNccl, ProgressesInAGroupIndependently) {
+    // Rank 0's group over two streams receives first, what rank 1 sends only after it has received.
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(recv(0, 2, 0));
+    ASSERT_OK(send(0, 0, 1));
+    EXPECT_TRUE(is_idle(0));
+    ASSERT_OK(ncclGroupEnd());
+    EXPECT_FALSE(is_idle(0));
+    EXPECT_FALSE(is_idle(0, 1));
+    ASSERT_OK(recv(1, 2));
+    ASSERT_OK(send(1, 3));
+    for (int lane : {0, 1})
+        synchronize(0, lane);
+    EXPECT_EQ(buffers[0][2][5], 13);
+    EXPECT_EQ(buffers[1][2][5], 0);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+}
+
+TEST_F(HostNccl, SendsToItselfInOneGroupOnly) {
+    const auto self = [&](bool receives) {
+        return receives ? ncclRecv(buffers[1][0], kBytes, ncclInt8, 1, comms[1], streams[1][0])
+                        : ncclSend(buffers[1][3], kBytes, ncclInt8, 1, comms[1], streams[1][0]);
+    };
+    EXPECT_EQ(self(false), ncclInvalidUsage);
+    ASSERT_OK(ncclGroupStart());
+    ASSERT_OK(self(false));
+    ASSERT_OK(self(true));
+    ASSERT_OK(ncclGroupEnd());
+    EXPECT_OK(ncclCommFinalize(comms[1]));
+    EXPECT_OK(ncclCommDestroy(comms[1]));
+    EXPECT_EQ(buffers[1][0][9], 13);
+    EXPECT_EQ(self(false), ncclInvalidArgument);
+}
+
+TEST_F(HostNccl, LetsGoWhenAborted) {
+    ASSERT_OK(recv(1, 0));
+    ASSERT_OK(send(0, 0));
+    ASSERT_OK(recv(1, 1));  // nobody sends this
+    synchronize(0);
+    EXPECT_FALSE(is_idle(1));
+    ASSERT_OK(ncclCommAbort(comms[1]));
+    synchronize(1);
+    EXPECT_EQ(buffers[1][0][0], 0);
+    EXPECT_EQ(buffers[1][1][0], 11);
+    ASSERT_OK(send(0, 0));  // nobody receives this
+    ASSERT_OK(ncclCommAbort(comms[0]));
+    synchronize(0);
+}
+
+TEST_F(HostNccl, NoticesOtherSizes) {
+    ASSERT_OK(send(0, 0));
+    ASSERT_OK(ncclRecv(buffers[1][0], kBytes / 2, ncclInt8, 0, comms[1], streams[1][0]));
+    synchronize(1);
+    ncclResult_t error = ncclSuccess;
+    EXPECT_OK(ncclCommGetAsyncError(comms[1], &error));
+    EXPECT_EQ(error, ncclInvalidUsage);
+}
+
+TEST_F(HostNccl, JoinsRanksOfOneId) {
+    ncclUniqueId id;
+    ASSERT_OK(ncclGetUniqueId(&id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclResult_t state = ncclSuccess;
+    ASSERT_OK(cudaSetDevice(0));
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[0], 2, id, 0, &config), ncclInProgress);
+    EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(state, ncclInProgress);
+    EXPECT_EQ(send(0, 0), ncclInvalidArgument);
+    std::thread other([&] {
+        ASSERT_OK(cudaSetDevice(1));
+        ASSERT_OK(ncclCommInitRankConfig(&comms[1], 2, id, 1, nullptr));
+        ASSERT_OK(recv(1, 1));
+        synchronize(1);
+    });
+    while (state == ncclInProgress)
+        ASSERT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(send(0, 3), ncclInProgress);  // does not block
+    other.join();
+    synchronize(0);
+    EXPECT_EQ(buffers[1][1][1], 3);
+    int ranks = 0, rank = 0;
+    EXPECT_OK(ncclCommCount(comms[1], &ranks));
+    EXPECT_OK(ncclCommUserRank(comms[1], &rank));
+    EXPECT_EQ(ranks, 2);
+    EXPECT_EQ(rank, 1);
+}
+
+TEST_F(HostNccl, RefusesTwoRanksOnOneDevice) {
+    const int devices[] = {1, 1};
+    ncclComm_t pair[2]{};
+    EXPECT_EQ(ncclCommInitAll(pair, 2, devices), ncclInvalidUsage);
+    EXPECT_STRNE(ncclGetLastError(nullptr), "");
+    EXPECT_EQ(ncclSend(buffers[1][0], 1, ncclInt8, 0, comms[1], streams[0][0]), ncclInvalidUsage);     // stream of 0
+    EXPECT_EQ(ncclSend(buffers[0][0], 1, ncclInt8, 0, comms[1], streams[1][0]), ncclInvalidArgument);  // memory of 0
+}
+
+}  // namespace
