@@ -31,17 +31,22 @@ struct Row {
     std::string_view name, summary;
     std::unique_ptr<HostWork> (*work)(const HostPlan& plan, const RunOptions& options);
     std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
+    HandOver (*hand_over)(const Config& config);
     std::string (*status)();
 };
 
 constexpr Row kBackends[] = {
-    {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, open_host<cpu_kernels>, ready},
-    {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, open_host<reference_kernels>, ready},
-    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr, ready},
+    {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, open_host<cpu_kernels>,
+     measure_host_hand_over, ready},
+    {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, open_host<reference_kernels>,
+     measure_host_hand_over, ready},
+    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr,
+     nullptr, ready},
 #ifdef PIPEWRIGHT_CUDA
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_work, open_cuda_kernels, cuda_status},
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_work, open_cuda_kernels,
+     measure_cuda_hand_over, cuda_status},
 #else
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, not_built},
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built},
 #endif
 };
 
@@ -80,6 +85,8 @@ std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, in
         fail("run.backend {} computes nothing: there are no kernels to measure; use cpu or reference", row.name);
     return row.open(config, device, devices);
 }
+
+HandOver measure_hand_over(const Config& config) { return row_named(config.run.backend).hand_over(config); }
 
 std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options) {
     return row_named(plan.job.config.run.backend).work(plan, options);

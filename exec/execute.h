@@ -75,6 +75,14 @@ struct BackendRow {
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
 
+// What a message between devices 0 and 1 costs on the backend and transport of `config`.
+struct HandOver {
+    Link link;
+    bool sent_copies = false;  // the sender keeps a copy
+};
+HandOver measure_hand_over(const Config& config);
+HandOver measure_host_hand_over(const Config& config);
+
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the
 // backend of `config`, at the given micro-batch sizes.
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,

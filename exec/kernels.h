@@ -93,6 +93,9 @@ public:
     // Read and written by the host and by kernels: small things, by the host only between steps.
     virtual std::unique_ptr<Memory> shared(Bytes bytes) const = 0;
 
+    // Whether devices of this kind slow each other down when all compute: they share memory bandwidth.
+    virtual bool has_neighbours() const = 0;
+
     virtual Mark mark() const = 0;                        // after what was called so far
     virtual Ns time_between(Mark from, Mark to) const = 0;  // waits until the device has passed both
     virtual void finish() const = 0;                      // waits until all is done; forgets the marks
@@ -108,6 +111,7 @@ public:
     void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
+    bool has_neighbours() const override { return true; }
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override { return to - from; }
     void finish() const override {}

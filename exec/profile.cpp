@@ -6,9 +6,10 @@
 #include "exec/host/stage_program.h"
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <ctime>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 namespace pw {
@@ -130,6 +131,14 @@ public:
         program_.initialise(config.training.seed, weights_, places_[0].statistics);
     }
 
+    // What slows others down while they are measured.
+    void run_until(const std::atomic<bool>& stop, std::atomic<int>& warm) {
+        one_mini_batch();
+        ++warm;
+        while (!stop)
+            one_mini_batch();
+    }
+
     void run() {
         one_mini_batch();
         watch_.forget();  // the first was the warm-up
@@ -140,6 +149,11 @@ public:
             if (repeat + 1 >= kLeastRepeats && clock_now() - start > kEnough)
                 break;
         }
+    }
+
+    void store_busy(Profile& profile) const {
+        for (std::size_t layer = 0; layer < bytes_.size(); ++layer)
+            profile.layers[layer].busy[samples_] = watch_.times(static_cast<int>(layer));
     }
 
     void store(Profile& profile) const {
@@ -231,50 +245,6 @@ private:
     std::vector<Ns> data_times_;
 };
 
-// Devices 0 and 1 hand `rounds` micro-batches to each other, there and back.
-Plan ping_pong(int rounds) {
-    Plan plan;
-    plan.shape.devices = plan.shape.stages = 2;
-    plan.shape.microbatches = rounds;
-    plan.order.resize(2);
-    for (int round = 0; round < rounds; ++round) {
-        for (const Task& task : {Task{Op::Forward, 0, round}, Task{Op::SendForward, 0, round, 0, 1},
-                                 Task{Op::RecvBackward, 0, round, 0, 1}})
-            plan.order[0].push_back(task);
-        for (const Task& task : {Task{Op::RecvForward, 1, round, 0, 0}, Task{Op::Forward, 1, round},
-                                 Task{Op::Backward, 1, round}, Task{Op::SendBackward, 1, round, 0, 0}})
-            plan.order[1].push_back(task);
-    }
-    return plan;
-}
-
-// One way of a hand-over between two pinned threads: half a round trip through the mailbox.
-Ns hand_over_time(const CorePlan& cores) {
-    constexpr int kRounds = 200;
-    const Plan plan = ping_pong(kRounds);
-    const PlanGraph graph(plan);
-    Mailbox::Options options;
-    options.mode.sent_copies = false;
-    options.spin = !cores.shared;
-    Mailbox mailbox(graph, options);
-    std::vector<Ns> trips;
-    std::thread other([&] {
-        pin_this_thread(cores.shared ? std::vector<int>{} : cores.cores[1]);
-        for (int round = 0; round < kRounds; ++round) {
-            mailbox.wait(graph.node(1, 4 * round));
-            mailbox.post(graph.node(1, 4 * round + 3));
-        }
-    });
-    for (int round = 0; round < kRounds; ++round) {
-        const Ns start = clock_now();
-        mailbox.post(graph.node(0, 3 * round + 1));
-        mailbox.wait(graph.node(0, 3 * round + 2));
-        trips.push_back((clock_now() - start) / 2);
-    }
-    other.join();
-    return summary(trips).median;
-}
-
 std::string today() {
     const std::time_t now = std::time(nullptr);
     char text[16] = {};
@@ -284,13 +254,50 @@ std::string today() {
     return text;
 }
 
-Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
-                const std::function<void(int, int)>& progress) {
-    const CorePlan cores = plan_cores(2, config.run.threads_per_device);
-    pin_this_thread(cores.cores[0]);
-    const std::shared_ptr<const Kernels> kernels =
-        open_kernels(config, 0, static_cast<int>(config.cluster.devices.size()));
-    const Dataset data = open_dataset(config, model);
+// Devices 1, 2, .. computing on threads of their own until this goes.
+class Neighbours {
+public:
+    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples) {
+        const int devices = static_cast<int>(cores.cores.size());
+        for (int device = 1; device < devices; ++device)
+            threads_.emplace_back([&, this, device, devices, samples] {
+                try {
+                    pin_this_thread(cores.cores[device]);
+                    const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, devices);
+                    Bench(config, model, data, *kernels, samples).run_until(stop_, warm_);
+                } catch (...) {
+                    const std::lock_guard lock(mutex_);
+                    failure_ = std::current_exception();
+                    ++warm_;
+                }
+            });
+        while (warm_ + 1 < devices)
+            std::this_thread::yield();
+        if (failure_) {
+            end();
+            std::rethrow_exception(failure_);
+        }
+    }
+    ~Neighbours() { end(); }
+    Neighbours(const Neighbours&) = delete;
+    Neighbours& operator=(const Neighbours&) = delete;
+
+private:
+    void end() {
+        stop_ = true;
+        for (std::thread& thread : threads_)
+            if (thread.joinable())
+                thread.join();
+    }
+
+    std::atomic<bool> stop_{false};
+    std::atomic<int> warm_{0};
+    std::mutex mutex_;
+    std::exception_ptr failure_;
+    std::vector<std::thread> threads_;
+};
+
+Profile described(const Config& config, const Model& model) {
     Profile profile;
     profile.model = model.name;
     profile.backend = config.run.backend;
@@ -299,15 +306,33 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     profile.input = model.input;
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
-    profile.link = {hand_over_time(cores), std::numeric_limits<double>::infinity()};
+    const HandOver hand_over = measure_hand_over(config);
+    profile.link = hand_over.link;
+    profile.sent_copies = hand_over.sent_copies;
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
-        profile.layers.push_back({model.layers[layer].name, {}, {}, {}});
+        profile.layers.push_back({.name = model.layers[layer].name});
+    return profile;
+}
+
+Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
+                const std::function<void(int, int)>& progress) {
+    const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
+    const CorePlan cores = plan_cores(devices, config.run.threads_per_device);
+    pin_this_thread(cores.cores[0]);
+    const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
+    const Dataset data = open_dataset(config, model);
+    Profile profile = described(config, model);
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));
         Bench bench(config, model, data, *kernels, samples[size]);
         bench.run();
         bench.store(profile);
+        if (devices == 1 || cores.shared || !kernels->has_neighbours())
+            continue;
+        const Neighbours busy(config, model, data, cores, samples[size]);
+        bench.run();
+        bench.store_busy(profile);
     }
     return profile;
 }

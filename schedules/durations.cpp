@@ -29,17 +29,16 @@ Ns time_of(Op op, const StageCost& cost) {
     }
 }
 
-}  // namespace
-
-std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    std::vector<Ns> durations(static_cast<std::size_t>(graph.size()), 0);
+std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                          const std::vector<StageCost>& stages) {
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<bool> begun(static_cast<std::size_t>(plan.shape.stages), false);
         for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
             const Task& task = plan.order[device][position];
             if (is_transfer(task.op))
                 continue;
-            const StageCost& cost = costs.stage[task.stage];
+            const StageCost& cost = stages[task.stage];
             Ns time = time_of(task.op, cost);
             if (task.op == Op::Update)
                 begun[task.stage] = false;
@@ -49,10 +48,20 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
             }
             if (!costs.speed.empty() && costs.speed[device] != 1)
                 time = std::llround(static_cast<double>(time) / costs.speed[device]);
-            durations[graph.node(device, position)] = time + costs.dispatch;
+            all[graph.node(device, position)] = time + costs.dispatch;
         }
     }
-    return durations;
+    return all;
+}
+
+}  // namespace
+
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
+    return durations(plan, graph, costs, costs.stage);
+}
+
+std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
+    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy);
 }
 
 Ns occupation_of(const Task& transfer, const Costs& costs) {

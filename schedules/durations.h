@@ -12,6 +12,8 @@ namespace pw {
 // By node, the device's speed and the dispatch included; 0 for transfers. All gradients of a
 // mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
+// The same while all other devices compute; empty when the costs do not know it.
+std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
 
 // Time for which a transfer occupies its link: bytes / bandwidth.
 Ns occupation_of(const Task& transfer, const Costs& costs);

@@ -4,6 +4,8 @@
 #include "schedules/versions.h"
 #include "workloads/error.h"
 
+#include <algorithm>
+#include <cmath>
 #include <queue>
 #include <utility>
 
@@ -21,6 +23,17 @@ struct Event {
     auto operator<=>(const Event&) const = default;
 };
 
+// Devices that compute beside each other share something, memory bandwidth above all. A task that takes `alone` by
+// itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
+// them: a line between the two that were measured.
+struct Progress {
+    int node = -1;   // none: the device does not compute
+    double left = 1;  // of the task
+    double rate = 0;  // per nanosecond
+    Ns since = 0;
+    std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+};
+
 class Simulation {
 public:
     Simulation(const Plan& plan, const Costs& costs, TransferMode mode)
@@ -30,14 +43,15 @@ public:
           versions_(versions_of(plan)),
           lanes_(graph_, mode),
           early_receive_(mode.early_receive),
-          duration_(durations_of(plan, graph_, costs)) {
+          duration_(durations_of(plan, graph_, costs)),
+          busy_duration_(busy_durations_of(plan, graph_, costs)),
+          progress_(plan.order.size()) {
         const auto size = static_cast<std::size_t>(graph_.size());
         waits_.resize(size);
         readers_.resize(size);
         start_.assign(size, 0);
         end_.assign(size, -1);
         next_.assign(plan.order.size(), 0);
-        busy_.assign(plan.order.size(), false);
         for (int node = 0; node < graph_.size(); ++node) {
             waits_[node] = static_cast<int>(graph_.inputs(node).size());
             for (int input : graph_.inputs(node))
@@ -64,11 +78,16 @@ private:
     void handle(const Event& event) {
         const int node = event.node;
         switch (event.what) {
-            case What::ComputeEnds:
-                busy_[graph_.device_of(node)] = false;
+            case What::ComputeEnds: {
+                const int device = graph_.device_of(node);
+                if (progress_[device].end != event.seq)
+                    return;  // its rate has changed
+                progress_[device] = {};
                 finish(node, event.time);
-                advance(graph_.device_of(node), event.time);
+                advance(device, event.time);
+                change_rates(event.time);
                 break;
+            }
             case What::LinkFree:
                 finish(node, event.time);
                 lanes_.leave(node);
@@ -109,7 +128,7 @@ private:
     // Posts the transfers that the device's list has reached and starts its next task when it can.
     void advance(int device, Ns now) {
         const int length = static_cast<int>(plan_.order[device].size());
-        while (!busy_[device] && next_[device] < length) {
+        while (progress_[device].node < 0 && next_[device] < length) {
             const int node = graph_.node(device, next_[device]);
             if (is_transfer(graph_.task(node).op)) {
                 if (!lanes_.may_post(node))
@@ -121,10 +140,32 @@ private:
             }
             if (waits_[node] > 0)
                 return;
-            busy_[device] = true;
             ++next_[device];
             start_[node] = now;
+            progress_[device] = {.node = node, .since = now, .end = seq_};
             push(now + duration_[node], What::ComputeEnds, node);
+            change_rates(now);
+        }
+    }
+
+    // After a task has begun or ended: all others go on at another rate.
+    void change_rates(Ns now) {
+        if (busy_duration_.empty() || progress_.size() < 2)
+            return;
+        const auto computing = std::count_if(progress_.begin(), progress_.end(),
+                                             [](const Progress& progress) { return progress.node >= 0; });
+        const double crowd = static_cast<double>(computing - 1) / static_cast<double>(progress_.size() - 1);
+        for (Progress& progress : progress_) {
+            if (progress.node < 0)
+                continue;
+            const auto alone = static_cast<double>(duration_[progress.node]);
+            const auto busy = static_cast<double>(busy_duration_[progress.node]);
+            const double time = alone + (busy - alone) * crowd;
+            progress.left -= progress.rate * static_cast<double>(now - progress.since);
+            progress.since = now;
+            progress.rate = time > 0 ? 1 / time : 0;
+            progress.end = seq_;
+            push(now + std::llround(std::max(0.0, progress.left) * time), What::ComputeEnds, progress.node);
         }
     }
 
@@ -144,11 +185,11 @@ private:
     VersionTable versions_;
     Lanes lanes_;
     const bool early_receive_;
-    std::vector<Ns> duration_;
+    std::vector<Ns> duration_, busy_duration_;
+    std::vector<Progress> progress_;  // by device
     std::vector<int> waits_;
     std::vector<std::vector<int>> readers_;
     std::vector<Ns> start_, end_;
-    std::vector<bool> busy_;
     std::vector<int> next_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
     std::int64_t seq_ = 0;

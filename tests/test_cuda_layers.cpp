@@ -71,6 +71,17 @@ Case shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu 
             make_layer(kind, input, input.channels, 1, 1, 0, relu), samples};
 }
 
+Case convolution(Dims input, int outputs, int kernel, int stride, int padding, int samples = 2) {
+    return {fmt::format("Convolution{}x{}x{}to{}k{}s{}p{}", input.channels, input.height, input.width, outputs, kernel,
+                        stride, padding),
+            make_layer(LayerKind::Convolution, input, outputs, kernel, stride, padding), samples};
+}
+
+Case linear(Dims input, int outputs, int samples) {
+    return {fmt::format("Linear{}x{}x{}to{}b{}", input.channels, input.height, input.width, outputs, samples),
+            make_layer(LayerKind::Linear, input, outputs), samples};
+}
+
 Case norm(Dims input, bool relu, int samples = 3) {
     return shaped("BatchNorm", LayerKind::BatchNorm, input, relu, samples);
 }
@@ -117,7 +128,19 @@ std::vector<Case> all_cases() {
             Case{"AveragePool2048", make_layer(LayerKind::AveragePool, {2048, 7, 7}, 2048), 3},
             Case{"CrossEntropy1000", make_layer(LayerKind::CrossEntropy, {1000, 1, 1}, 1), 4},
             Case{"CrossEntropy10", make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 19},
-            Case{"CrossEntropy37", make_layer(LayerKind::CrossEntropy, {37, 1, 1}, 1), 300}};
+            Case{"CrossEntropy37", make_layer(LayerKind::CrossEntropy, {37, 1, 1}, 1), 300},
+            convolution({16, 9, 7}, 24, 1, 1, 0),
+            convolution({64, 8, 8}, 32, 1, 2, 0),
+            convolution({8, 10, 11}, 12, 3, 2, 1),
+            convolution({64, 6, 6}, 64, 3, 1, 1, 3),
+            convolution({3, 32, 30}, 16, 7, 2, 3),
+            convolution({5, 7, 9}, 3, 3, 1, 1, 1),
+            convolution({1, 5, 5}, 1, 3, 2, 0, 1),
+            linear({64, 1, 1}, 32, 4),
+            linear({37, 1, 1}, 5, 3),
+            linear({512, 1, 1}, 1000, 2),
+            linear({6, 3, 5}, 7, 4),
+            linear({1, 28, 28}, 10, 1)};
 }
 
 class CudaLayers : public testing::TestWithParam<std::tuple<Case, Precision>> {
@@ -352,6 +375,49 @@ bool averages_many(const Case& tested) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)), case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)), case_name);
+
+// What the first layer of a model does, and algorithms that were timed.
+class CudaProducts : public testing::TestWithParam<Precision> {
+protected:
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+    }
+
+    void expect_as_reference(bool deterministic, bool reads_data) const {
+        const CudaKernels kernels({}, GetParam(), deterministic);
+        for (const Case& of : {convolution({3, 17, 16}, 8, 7, 2, 3), linear({6, 3, 5}, 7, 4)}) {
+            LayerRig tested(kernels, of.layer, of.samples, reads_data);
+            LayerRig expected(reference_kernels(), of.layer, of.samples, reads_data);
+            for (LayerRig* each : {&tested, &expected}) {
+                fill(*each, GetParam(), 7);
+                each->forward();
+                LayerArgs args = each->args();
+                std::byte* const unwanted[] = {nullptr};
+                if (reads_data)
+                    args.input_gradients = unwanted;
+                each->kernel->backward_input(args);
+                each->kernel->backward_weight(args);
+            }
+            const double bound = tolerance(of.layer, GetParam());
+            EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()), bound) << of.name;
+            for (std::size_t k = 0; k < expected.parameter_gradients().size(); ++k)
+                EXPECT_LE(relative_error(tested.parameter_gradients()[k], expected.parameter_gradients()[k]), bound)
+                    << of.name;
+            if (!reads_data) {
+                EXPECT_LE(relative_error(tested.plain_input_gradient(0), expected.plain_input_gradient(0)), bound)
+                    << of.name;
+            }
+        }
+    }
+};
+
+TEST_P(CudaProducts, OfTheDataNeedNoInputGradient) { expect_as_reference(true, true); }
+
+TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, false); }
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
+                         [](const auto& tested) { return name_of(tested.param); });
 
 // A maximum that occurs twice sends its gradient to the first.
 TEST(CudaMaxPool, GivesATieToTheFirst) {

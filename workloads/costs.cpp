@@ -96,29 +96,38 @@ void check_profile(const Model& model, const Profile& profile) {
         fail("the profile has no costs of the input data; {}", kWayOut);
 }
 
-void add_layer_cost(StageCost& cost, const LayerProfile& layer, int samples) {
+using Times = std::map<int, LayerTimes> LayerProfile::*;  // alone or with busy neighbours
+
+void add_layer_cost(StageCost& cost, const LayerProfile& layer, Times which, int samples) {
+    const std::map<int, LayerTimes>& measured = layer.*which;
     const auto median = [&](Measured LayerTimes::*pass) {
-        return at_size(layer.times, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
+        return at_size(measured, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
     };
     cost.forward += median(&LayerTimes::forward);
-    cost.backward += at_size(layer.times, samples, backward_of);
+    cost.backward += at_size(measured, samples, backward_of);
     cost.backward_input += median(&LayerTimes::backward_input);
     cost.backward_weight += median(&LayerTimes::backward_weight);
-    cost.recompute += at_size(layer.times, samples, recompute_of);
+    cost.recompute += at_size(measured, samples, recompute_of);
     cost.update += layer.update.median;
     cost.accumulate += median(&LayerTimes::accumulate);
 }
 
-StageCost stage_cost(const LayerGraph& graph, const std::vector<int>& layers, const Profile& profile, int samples) {
+StageCost stage_cost(const LayerGraph& graph, const std::vector<int>& layers, const Profile& profile, Times which,
+                     int samples) {
     StageCost cost;
     bool reads_data = false;
     for (const int layer : layers) {
-        add_layer_cost(cost, profile.layers[layer], samples);
+        add_layer_cost(cost, profile.layers[layer], which, samples);
         reads_data = reads_data || in_degree(layer, graph) == 0;
     }
     if (reads_data)
         cost.forward += at_size(profile.data, samples, [](const Measured& data) { return data.median; });
     return cost;
+}
+
+bool knows_neighbours(const Profile& profile) {
+    return std::none_of(profile.layers.begin(), profile.layers.end(),
+                        [](const LayerProfile& layer) { return layer.busy.empty(); });
 }
 
 }  // namespace
@@ -200,7 +209,10 @@ Costs costs_of(const Model& model, const StageSplit& split, const Profile& profi
     costs.interpolated = costs.interpolated || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
     const Bytes data = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
     for (int stage = 0; stage < split.stages(); ++stage) {
-        costs.stage.push_back(stage_cost(model.layers, split.layers[stage], profile, samples));
+        const std::vector<int>& layers = split.layers[stage];
+        costs.stage.push_back(stage_cost(model.layers, layers, profile, &LayerProfile::times, samples));
+        if (knows_neighbours(profile))
+            costs.busy.push_back(stage_cost(model.layers, layers, profile, &LayerProfile::busy, samples));
         costs.bytes.push_back(stage_bytes(layout_stage(model.layers, split, stage, bytes, data), split_backward));
     }
     costs.edges = edge_bytes(model.layers, split, bytes);

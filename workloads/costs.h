@@ -28,9 +28,10 @@ struct LayerTimes {
 
 struct LayerProfile {
     std::string name;
-    std::map<int, LayerTimes> times;  // by micro-batch size
-    std::map<int, LayerBytes> bytes;
-    Measured update;  // optimizer, per step
+    std::map<int, LayerTimes> times = {};  // by micro-batch size
+    std::map<int, LayerTimes> busy = {};   // with all other devices computing; empty: they do not matter
+    std::map<int, LayerBytes> bytes = {};
+    Measured update = {};  // optimizer, per step
     bool operator==(const LayerProfile&) const = default;
 };
 
@@ -72,6 +73,7 @@ struct StageCost {
 // Costs beside a plan: the simulator's second argument.
 struct Costs {
     std::vector<StageCost> stage;
+    std::vector<StageCost> busy;    // the same while all other devices compute; empty: no slower
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
     std::vector<double> speed;      // per device, relative; empty: 1

@@ -99,9 +99,10 @@ std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
 }
 
 LayerProfile read_layer(const Yaml& map) {
-    map.allow({"name", "update", "times", "bytes"});
+    map.allow({"name", "update", "times", "busy", "bytes"});
     return {.name = required(map, "name").text(),
             .times = by_size(required(map, "times"), read_times),
+            .busy = map["busy"].present() ? by_size(map["busy"], read_times) : std::map<int, LayerTimes>{},
             .bytes = by_size(required(map, "bytes"), read_bytes),
             .update = read_measured(required(map, "update"))};
 }
@@ -197,10 +198,9 @@ std::string print_header(const Profile& profile) {
     return text;
 }
 
-std::string print_layer(const LayerProfile& layer) {
-    std::string text = fmt::format("  - name: {}\n    update: {{{}}}\n", quoted(layer.name), print(layer.update));
-    text += "    times:\n";
-    for (const auto& [samples, times] : layer.times) {
+std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {
+    std::string text = by_size.empty() ? "" : fmt::format("    {}:\n", key);
+    for (const auto& [samples, times] : by_size) {
         text += fmt::format("      - samples: {}\n", samples);
         text += fmt::format("        forward: {{{}}}\n", print(times.forward));
         text += fmt::format("        backward_input: {{{}}}\n", print(times.backward_input));
@@ -209,6 +209,12 @@ std::string print_layer(const LayerProfile& layer) {
         text += fmt::format("        accumulate: {{{}}}\n", print(times.accumulate));
         text += fmt::format("        recompute: {{{}}}\n", print(times.recompute));
     }
+    return text;
+}
+
+std::string print_layer(const LayerProfile& layer) {
+    std::string text = fmt::format("  - name: {}\n    update: {{{}}}\n", quoted(layer.name), print(layer.update));
+    text += print_times("times", layer.times) + print_times("busy", layer.busy);
     text += "    bytes:\n";
     for (const auto& [samples, bytes] : layer.bytes)
         text += fmt::format(

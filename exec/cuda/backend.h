@@ -13,6 +13,7 @@ std::string cuda_status();
 std::string nccl_status();
 
 std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options);
+HandOver measure_cuda_hand_over(const Config& config);
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);
 
 }  // namespace pw

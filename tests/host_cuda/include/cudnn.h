@@ -87,6 +87,7 @@ HOST_CUDA_PERF(cudnnConvolutionBwdFilterAlgoPerf, cudnnConvolutionBwdFilterAlgo_
 extern "C" {
 size_t cudnnGetVersion(void);
 const char* cudnnGetErrorString(cudnnStatus_t status);
+void cudnnGetLastErrorString(char* message, size_t max_size);
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId);

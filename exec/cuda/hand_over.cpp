@@ -1,0 +1,89 @@
+// What a message between two CUDA devices costs: a line through the times of small and large ones.
+#include "exec/cuda/backend.h"
+#include "exec/cuda/device.h"
+#include "exec/cuda/events.h"
+#include "exec/cuda/transport.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pw {
+
+namespace cuda {
+
+namespace {
+
+constexpr Bytes kSmall = 4096, kLarge = Bytes{64} << 20;
+
+class Block {
+public:
+    explicit Block(int gpu) {
+        const CurrentGpu current(gpu);
+        check(cudaMalloc(&data_, kLarge), "cudaMalloc");
+    }
+    ~Block() { (void)cudaFree(data_); }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+private:
+    void* data_ = nullptr;
+};
+
+Device open(const Config& config, int number) {
+    const std::vector<Seat> seats = seats_of(config, std::max<int>(2, static_cast<int>(config.cluster.devices.size())));
+    return Device(seats[static_cast<std::size_t>(number)], precision_of(config), config.run.deterministic);
+}
+
+// Median from the moment the sender's stream is there to the moment it knows that the receiver's may go on:
+// clocks of two GPUs are not compared.
+Ns time_of(const Parcel& parcel, int receiver_gpu, Transport& transport) {
+    constexpr int kRepeats = 20;
+    const Event start(Event::Kind::Timed), left(Event::Kind::Untimed), end(Event::Kind::Timed);
+    const CurrentGpu current(receiver_gpu);
+    const Event arrived(Event::Kind::Untimed);
+    std::vector<Ns> times;
+    for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+        start.record(parcel.out);
+        start.block(parcel.in);
+        transport.move(parcel);
+        left.record(parcel.out);
+        left.block(parcel.in);
+        arrived.record(parcel.in);
+        arrived.block(parcel.out);
+        end.record(parcel.out);
+        check(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
+        if (repeat > 0)  // the first makes connections
+            times.push_back(elapsed(start.get(), end.get()));
+    }
+    std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
+    return times[kRepeats / 2];
+}
+
+}  // namespace
+
+}  // namespace cuda
+
+HandOver measure_cuda_hand_over(const Config& config) {
+    using namespace cuda;
+    Device sender = open(config, 0), receiver = open(config, 1);
+    const Block from(sender.gpu()), to(receiver.gpu());
+    const std::vector<Device*> devices = {&sender, &receiver};
+    const std::vector<Route> routes = {{0, 1, true}};
+    const std::unique_ptr<Transport> transport = config.run.transport == "nccl"
+                                                     ? make_nccl(devices, routes, config.run.timeout)
+                                                     : make_copies(devices, routes);
+    sender.make_current();
+    const auto time = [&](Bytes bytes) {
+        return time_of({0, 1, true, from.data(), to.data(), bytes, sender.stream(), receiver.stream()}, receiver.gpu(),
+                       *transport);
+    };
+    const Ns small = time(kSmall), large = std::max(time(kLarge), small + 1);
+    HandOver result;
+    result.link.bandwidth = static_cast<double>(kLarge - kSmall) / (static_cast<double>(large - small) * 1e-9);
+    result.link.latency = small;
+    result.sent_copies = true;
+    return result;
+}
+
+}  // namespace pw

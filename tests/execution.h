@@ -1,0 +1,61 @@
+// A configuration, ready to run: what the tests of the executors drive.
+#pragma once
+
+#include "exec/execute.h"
+#include "schedules/schedule.h"
+#include "tests/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+inline constexpr const char* kResNet = R"(
+workload: {model: resnet50, image_size: 32, classes: 10}
+pipeline: {schedule: naive, micro_batches: 8, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.001, seed: 3}
+)";
+
+inline constexpr const char* kMlp = R"(
+workload: {model: mlp, image_size: 8}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 3}
+training: {steps: 3, seed: 3}
+run: {backend: reference}
+)";
+
+class Execution {
+public:
+    Execution(const char* yaml, const std::vector<std::string>& set)
+        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
+
+    Job job() const {
+        const Profile profile = analytic_profile(model_, config_.pipeline.micro_batch_size, {});
+        Job job{config_, &model_, make_split(config_, model_, profile), {}, {}, 1};
+        std::vector<Edge> edges;
+        for (const Boundary& boundary : boundaries_of(model_.layers, job.split))
+            edges.push_back({boundary.from, boundary.to});
+        job.plan = make_plan(config_, edges, config_.training.steps);
+        job.versions = versions_of(job.plan);
+        job.costs = costs_of(model_, job.split, profile, config_.pipeline.micro_batch_size, splits_backward(job.plan));
+        job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
+        return job;
+    }
+
+    RunResult run() const { return pw::run(job(), {}); }
+    RunResult oracle() const { return pw::run(oracle_of(job()), {}); }
+
+private:
+    TemporaryFolder folder_;
+    Config config_;
+    Model model_;
+};
+
+inline void expect_equal(const RunResult& a, const RunResult& b, const std::string& what) {
+    EXPECT_EQ(a.weights_hash, b.weights_hash) << what;
+    EXPECT_EQ(a.losses, b.losses) << what;
+    EXPECT_EQ(a.gradient_norms, b.gradient_norms) << what;
+}
+
+}  // namespace pw

@@ -1,0 +1,177 @@
+// What an execution on CUDA devices guarantees: every schedule, transport and lane mode equals its oracle
+// bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
+// stand-in of the toolkit.
+#include "tests/execution.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+namespace pw {
+namespace {
+
+const std::vector<std::string> kOnCuda = {"run.backend=cuda", "cluster.devices=2"};
+
+std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
+    set.insert(set.end(), more.begin(), more.end());
+    return set;
+}
+
+std::string said_by(const Execution& execution, ExitCode code) {
+    try {
+        (void)execution.run();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code) << error.what();
+        return error.what();
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return "";
+}
+
+class Precisions : public testing::TestWithParam<const char*> {
+protected:
+    std::vector<std::string> set(const std::vector<std::string>& more) const {
+        return with(with(kOnCuda, {std::string("run.precision=") + GetParam()}), more);
+    }
+};
+
+TEST_P(Precisions, EverySchedule) {
+    for (const Schedule& schedule : schedules()) {
+        const Execution execution(
+            kMlp, set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even"}));
+        expect_equal(execution.run(), execution.oracle(), std::string(schedule.name));
+    }
+}
+
+TEST_P(Precisions, ResNet50CutInTheMiddleOfABlock) {
+    const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1"};
+    const RunResult whole = Execution(kResNet, with(set(small), {"cluster.devices=1"})).run();
+    for (const char* schedule : {"gpipe", "zb-h1"})
+        expect_equal(Execution(kResNet, with(set(small), {"pipeline.split=[layer2.1.conv2]",
+                                                          std::string("pipeline.schedule=") + schedule}))
+                         .run(),
+                     whole, schedule);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Precisions, testing::Values("fp32", "tf32", "bf16"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST(CudaRun, EveryTransportAndLaneMode) {
+    const RunResult whole = Execution(kMlp, with(kOnCuda, {"cluster.devices=1"})).run();
+    for (const char* transport : {"threads", "nccl"})
+        for (const char* communicator : {"edge", "direction", "one"})
+            for (const char* receive : {"early", "deferred"})
+                for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-v"}) {
+                    const std::vector<std::string> more = {
+                        "cluster.devices=3", std::string("run.transport=") + transport,
+                        std::string("transfer.communicator=") + communicator,
+                        std::string("transfer.receive=") + receive, std::string("pipeline.schedule=") + schedule,
+                        "pipeline.split=even"};
+                    const bool chunks = schedule_named(schedule).chunks > 1;  // 6 stages would be more than layers
+                    const Execution execution(kMlp, with(kOnCuda, chunks ? with(more, {"cluster.devices=2"}) : more));
+                    expect_equal(execution.run(), whole,
+                                 fmt::format("{} {} {} {}", transport, communicator, receive, schedule));
+                }
+}
+
+TEST(CudaRun, EveryWeightPolicy) {
+    for (const char* policy : {"stash", "vertical_sync", "latest"}) {
+        const Execution execution(kMlp, with(kOnCuda, {"pipeline.schedule=pipedream", "cluster.devices=3",
+                                                       std::string("pipeline.weights=") + policy}));
+        expect_equal(execution.run(), execution.oracle(), policy);
+    }
+}
+
+// Another backend's numbers, up to rounding.
+TEST(CudaRun, LossesAreTheReferences) {
+    const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
+    for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
+        const std::vector<double> losses =
+            Execution(kMlp, with(kOnCuda, {"run.precision=" + precision})).run().losses;
+        ASSERT_EQ(losses.size(), expected.size());
+        for (std::size_t step = 0; step < losses.size(); ++step)
+            EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;
+    }
+}
+
+TEST(CudaRun, TasksFollowTheListAndTheirInputs) {
+    const Execution execution(kMlp, with(kOnCuda, {"cluster.devices=3", "pipeline.schedule=1f1b"}));
+    const Job job = execution.job();
+    const PlanGraph graph(job.plan);
+    const RunResult run = execution.run();
+    std::map<int, std::vector<TraceEvent>> by_step;
+    for (const TraceEvent& event : run.trace.events)
+        by_step[event.step].push_back(event);
+    for (const auto& [step, events] : by_step) {
+        ASSERT_EQ(static_cast<int>(events.size()), graph.size());
+        for (int node = 0; node < graph.size(); ++node) {
+            const TraceEvent& event = events[static_cast<std::size_t>(node)];  // by device, then in list order
+            EXPECT_EQ(event.task, graph.task(node));
+            EXPECT_LE(event.start, event.end);
+            if (is_recv(event.task.op))  // it starts with its SEND
+                continue;
+            for (const int input : graph.inputs(node))
+                EXPECT_LE(events[static_cast<std::size_t>(input)].end, event.start)
+                    << print(event.task) << " after " << print(graph.task(input));
+        }
+    }
+}
+
+TEST(CudaRun, CountedPeakIsThePredictedOne) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda", "cluster.devices=1"});
+    const Profile profile = measure_profile(config, build_model(config), {3}, {});
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
+        for (const char* receive : {"early", "deferred"}) {
+            const Execution execution(kMlp, with(kOnCuda, {std::string("pipeline.schedule=") + schedule,
+                                                           std::string("transfer.receive=") + receive}));
+            const Job job = execution.job();
+            const Costs costs = costs_of(*job.model, job.split, profile, 3, splits_backward(job.plan));
+            const auto memory = memory_of(
+                job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.receive == "early"));
+            const RunResult run = pw::run(job, {});
+            for (int device = 0; device < 2; ++device)
+                EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive;
+        }
+}
+
+TEST(CudaRun, ProfileHasATimeForEveryLayer) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), kOnCuda);
+    const Model model = build_model(config);
+    const Profile profile = measure_profile(config, model, {2, 3}, {});
+    EXPECT_EQ(profile.backend, "cuda");
+    EXPECT_TRUE(profile.sent_copies);
+    EXPECT_GT(profile.link.bandwidth, 0);
+    for (const LayerProfile& layer : profile.layers)
+        for (const int samples : {2, 3})
+            EXPECT_GT(layer.times.at(samples).forward.median, 0) << layer.name;
+}
+
+TEST(CudaRun, MemoryThatIsNotThereIsNamed) {
+    const Execution execution(
+        kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=64",
+                                "pipeline.micro_batch_size=256", "pipeline.split=[layer3.0]", "training.steps=1"}));
+    const std::string said = said_by(execution, ExitCode::RunFailed);
+    EXPECT_NE(said.find("(stage "), std::string::npos) << said;
+    EXPECT_NE(said.find("cannot reserve"), std::string::npos) << said;
+    EXPECT_NE(said.find("are free"), std::string::npos) << said;
+}
+
+TEST(CudaRun, SharesThatDoNotFitAreRefused) {
+    const std::string said =
+        said_by(Execution(kMlp, with(kOnCuda, {"run.sms=[1024, 64]"})), ExitCode::BadInput);
+    EXPECT_NE(said.find("run.sms"), std::string::npos) << said;
+    EXPECT_NE(said.find("1024"), std::string::npos) << said;
+}
+
+TEST(CudaRun, NotesNameTheDevices) {
+    const RunResult run = Execution(kMlp, kOnCuda).run();
+    ASSERT_GE(run.notes.size(), 3u);  // two devices, a GPU or two
+    EXPECT_NE(run.notes.front().find("device 0: "), std::string::npos) << run.notes.front();
+}
+
+}  // namespace
+}  // namespace pw
