@@ -108,6 +108,9 @@ public:
             labels()[n] = (3 * n + 1) % layer.input.channels;
     }
 
+    LayerRig(LayerRig&&) = default;
+    ~LayerRig() { kernels_->finish(); }  // what is queued works on the buffers
+
     // Random inputs, parameters and output gradient, the same for every backend; in values that `rounded` keeps.
     void fill(
         unsigned seed, float (*rounded)(float) = [](float value) { return value; }) {
