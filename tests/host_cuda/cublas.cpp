@@ -1,4 +1,5 @@
 // The matrix product by plain loops in double.
+#include "tests/host_cuda/products.h"
 #include "tests/host_cuda/streams.h"
 
 #include <cublas_v2.h>
@@ -34,6 +35,15 @@ struct Matrix {
                                   : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[place]);
     }
 };
+
+// Row after row, or column after column.
+std::vector<double> dense(const Matrix& from, int rows, int columns, bool by_row) {
+    std::vector<double> values(std::size_t(rows) * columns);
+    for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < columns; ++j)
+            values[by_row ? std::size_t(i) * columns + j : std::size_t(j) * rows + i] = from.get(i, j);
+    return values;
+}
 
 void put(const Matrix& to, void* memory, int row, int column, double value) {
     if (to.type == CUDA_R_32F)
@@ -76,7 +86,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
-    cudaDeviceSynchronize();  // as the real one does
+    wait_for_streams(handle->device);
     delete handle;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -129,12 +139,11 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
     const float by = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
     const auto work = [=] {
         spoil();
-        for (int column = 0; column < n; ++column)
-            for (int row = 0; row < m; ++row) {
-                double sum = 0;
-                for (int i = 0; i < k; ++i)
-                    sum += a.get(row, i) * b.get(i, column);
-                put(c, C, row, column, by * sum + (old == 0 ? 0 : old * c.get(row, column)));
+        const std::vector<double> rows = dense(a, m, k, true), columns = dense(b, k, n, false);
+        for (int j = 0; j < n; ++j)
+            for (int i = 0; i < m; ++i) {
+                const double sum = dot(rows.data() + std::size_t(i) * k, columns.data() + std::size_t(j) * k, k);
+                put(c, C, i, j, by * sum + (old == 0 ? 0 : old * c.get(i, j)));
             }
         spoil();
     };

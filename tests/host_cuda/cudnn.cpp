@@ -1,4 +1,5 @@
 // Convolutions by plain loops in double, one number of the result after the other.
+#include "tests/host_cuda/products.h"
 #include "tests/host_cuda/streams.h"
 
 #include <cuda_bf16.h>
@@ -41,6 +42,10 @@ struct Convolution {
     cudnnConvolutionStruct how;
     int algorithm;
 };
+
+const cudnnTensorStruct& output_of(const Convolution& c) {
+    return c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w;
+}
 
 bool fits(const Convolution& c) {
     const auto out = [](int in, int pad, int filter, int stride, int dilation) {
@@ -118,23 +123,16 @@ std::vector<double> compute(const Convolution& c, const void* first, const void*
     const std::vector<double> a = load(c.pass == Pass::Data ? c.w : c.x, first);
     const std::vector<double> b = load(c.pass == Pass::Forward ? c.w : c.y, second);
     const std::size_t channels = c.x.c;
-    std::vector<double> out((c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w).count());
-    for_each_meeting(c, [&](std::size_t x, std::size_t w, std::size_t y) {
-        if (c.pass == Pass::Forward)
-            for (std::size_t i = 0; i < channels; ++i)
-                out[y] += a[x + i] * b[w + i];
-        else if (c.pass == Pass::Data)
-            for (std::size_t i = 0; i < channels; ++i)
-                out[x + i] += a[w + i] * b[y];
+    std::vector<double> out(output_of(c).count());
+    for_each_meeting(c, [=, pass = c.pass, a = a.data(), b = b.data(), out = out.data()](auto x, auto w, auto y) {
+        if (pass == Pass::Forward)
+            out[y] += dot(a + x, b + w, channels);
+        else if (pass == Pass::Data)
+            add_multiple(out + x, b[y], a + w, channels);
         else
-            for (std::size_t i = 0; i < channels; ++i)
-                out[w + i] += a[x + i] * b[y];
+            add_multiple(out + w, b[y], a + x, channels);
     });
     return out;
-}
-
-const cudnnTensorStruct& output_of(const Convolution& c) {
-    return c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w;
 }
 
 struct Workspace {
@@ -264,7 +262,10 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
     *handle = new cudnnContext{current_device()};
     return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    wait_for_streams(handle->device);
+    return destroy(handle);
+}
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
     if (streamId != nullptr && streamId->device != handle->device)
         return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;

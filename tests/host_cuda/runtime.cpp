@@ -64,7 +64,7 @@ cudaError_t allocate(int home, std::size_t bytes, std::size_t alignment, void** 
     return cudaSuccess;
 }
 
-// At the start of an allocation of `home`, that is; else null.
+// The allocation that starts there, of a device or pinned; else null.
 Allocation* find_start(const void* pointer, bool pinned) {
     Allocation* found = find(pointer);
     return found != nullptr && found->begin == pointer && (found->home == kPinned) == pinned ? found : nullptr;

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <forward_list>
 
@@ -53,7 +55,6 @@ void shake(int stream, int item) {
 }  // namespace
 
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
-bool runs_backwards() { return is_backwards; }
 
 // The system call itself: the sanitizer sees no order in it.
 void sleep_while(const std::atomic<int>& word, int seen) {
@@ -188,6 +189,10 @@ bool CUstream_st::push(std::function<void()> work, Signal* then) {
 }
 
 void CUstream_st::synchronize() {
+    if (is_stream_thread) {
+        std::fputs("host_cuda: a host function waits for a stream\n", stderr);
+        std::abort();
+    }
     Signal done;
     if (push([] {}, &done))
         done.wait();

@@ -46,7 +46,6 @@ void wait_for_streams(int device);
 
 // Appends work to a stream; `then` is set when the stream counts it as finished.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);
-bool runs_backwards();  // for the item of the stream whose thread this is
 
 int current_device();  // -1 without devices
 bool is_device(int device);
