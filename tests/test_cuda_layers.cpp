@@ -351,7 +351,7 @@ auto in_all_precisions(const std::vector<Case>& cases) {
                             testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16));
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
+std::string case_name(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
     return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
 }
 
@@ -361,11 +361,9 @@ bool averages_many(const Case& tested) {
     return layer.kind == LayerKind::BatchNorm && tested.samples * layer.input.height * layer.input.width >= 100;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), [](const auto& t) { return name_of(t); });
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)),
-                         [](const auto& t) { return name_of(t); });
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)),
-                         [](const auto& t) { return name_of(t); });
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)), case_name);
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)), case_name);
 
 // What the first layer of a model does, and algorithms that were timed.
 class CudaProducts : public testing::TestWithParam<Precision> {
