@@ -5,6 +5,7 @@
 #include "exec/cuda/layers.h"
 #include "tests/layer_rig.h"
 #include "tests/refusal.h"
+#include "workloads/config.h"
 
 #include <cmath>
 #include <cstring>

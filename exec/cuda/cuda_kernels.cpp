@@ -3,6 +3,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
+#include "workloads/config.h"
 #include "workloads/error.h"
 
 #include <algorithm>

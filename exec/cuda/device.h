@@ -4,11 +4,15 @@
 
 #include "exec/cuda/check.h"
 #include "exec/cuda/owned.h"
-#include "workloads/config.h"
+#include "workloads/units.h"
 
 #include <cstddef>
 #include <string>
 #include <vector>
+
+namespace pw {
+struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
+}
 
 namespace pw::cuda {
 

@@ -1,0 +1,106 @@
+// Machines that only the host stand-in can be: without a GPU, with several, with little memory.
+#include "exec/cuda/backend.h"
+#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/layers.h"
+#include "tests/host_cuda/host_cuda.h"
+#include "tests/layer_rig.h"
+#include "workloads/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace pw::cuda {
+namespace {
+
+class CudaMachines : public testing::Test {
+protected:
+    void SetUp() override { host_cuda::set_devices(3); }
+    void TearDown() override {
+        host_cuda::set_memory(std::size_t{1} << 30);
+        host_cuda::set_devices(1);
+        (void)cudaSetDevice(0);
+        (void)cudaGetLastError();
+    }
+};
+
+TEST_F(CudaMachines, WithoutAGpuSaySo) {
+    host_cuda::set_devices(0);
+    EXPECT_EQ(cuda_status(), "no GPU");
+    EXPECT_EQ(nccl_status(), "no GPU");
+    host_cuda::set_devices(1);
+    EXPECT_EQ(cuda_status(), "ready");
+}
+
+TEST_F(CudaMachines, AllowStreamsSideBySide) {
+    (void)cuda_status();
+    EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
+// Layers and streams of a device are on its GPU whatever GPU the calling thread has had.
+TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
+    Config config;
+    const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
+    std::vector<std::vector<float>> outputs;
+    for (int device = 0; device < 3; ++device)
+        std::thread([&] {
+            const auto opened = open_cuda_kernels(config, device, 3);
+            const auto& kernels = dynamic_cast<const CudaKernels&>(*opened);
+            EXPECT_EQ(kernels.device().gpu(), device);
+            LayerRig rig(kernels, layer, 2);
+            rig.fill(1);
+            rig.forward();
+            rig.backward();
+            std::thread([&] { outputs.push_back(rig.plain_output()); }).join();  // as when a run ends
+            const auto to = kernels.reserve(rig.output.size(), "test");
+            cudaStream_t stream = nullptr;
+            std::thread([&] { stream = kernels.device().add_stream(); }).join();
+            EXPECT_EQ(cudaMemcpyAsync(to->data(), rig.output.get(), static_cast<std::size_t>(to->size()),
+                                      cudaMemcpyDeviceToDevice, stream),
+                      cudaSuccess);
+            EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+            const Event event(Event::Kind::Timed);
+            EXPECT_NO_THROW(event.record(stream));  // refused when the stream is another GPU's
+        }).join();
+    EXPECT_EQ(outputs[0], outputs[1]);
+    EXPECT_EQ(outputs[0], outputs[2]);
+}
+
+TEST_F(CudaMachines, GetAllMemoryBack) {
+    const auto before = host_cuda::allocated(0);
+    for (const bool deterministic : {true, false}) {
+        const CudaKernels kernels({.groups = 2}, Precision::Bf16, deterministic);
+        LayerRig rig(kernels, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+        kernels.take_data(Dataset::synthetic({3, 32, 32}, 10, 1));
+        EXPECT_GT(host_cuda::allocated(0), before);
+    }
+    EXPECT_EQ(host_cuda::allocated(0), before);
+}
+
+TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
+    constexpr Bytes kMiB = 1 << 20;
+    const CudaKernels kernels({.gpu = 1}, Precision::Fp32, true);
+    host_cuda::set_memory(static_cast<std::size_t>(64 * kMiB));
+    const Bytes free = memory_of(1).free;
+    try {
+        (void)kernels.reserve(48 * kMiB, "device 1 (stage 1)");
+        FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  fmt::format("device 1 (stage 1): cannot reserve 48.00 MiB on GPU 1: {} of 64.00 MiB are free",
+                              print_bytes(free)));
+    }
+}
+
+// A layer that does not fit throws what it could not do, and keeps nothing.
+TEST_F(CudaMachines, CannotTimeAlgorithmsWithoutMemory) {
+    const CudaKernels kernels({}, Precision::Fp32, false);
+    const auto before = host_cuda::allocated(0);
+    host_cuda::set_memory(static_cast<std::size_t>(128 << 20));
+    EXPECT_THROW((void)kernels.make(make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2, false), Error);
+    EXPECT_EQ(host_cuda::allocated(0), before);
+}
+
+}  // namespace
+}  // namespace pw::cuda
