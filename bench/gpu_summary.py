@@ -9,7 +9,7 @@ GROUPS = ["environment", "tests", "losses", "identity", "tools", "throughput", "
 
 
 def text_of(path):
-    return path.read_text(errors="replace").strip() if path.exists() else ""
+    return path.read_text(errors="replace").strip("\n") if path.exists() else ""
 
 
 def json_of(path):
@@ -30,8 +30,8 @@ def block(text):
 
 
 def environment(out):
-    parts = [text_of(out / "environment" / name) for name in
-             ("system.txt", "versions.txt", "pytorch.txt", "backends.txt", "transports.txt", "missing-libraries.txt")]
+    names = ["bundle", "system", "versions", "pytorch", "backends", "transports", "missing-libraries"]
+    parts = [text_of(out / "environment" / f"{name}.txt") for name in names]
     return block("\n".join(filter(None, parts)))
 
 
@@ -43,11 +43,12 @@ def tests(out):
         passed = len(re.findall(r"^\[ +OK \]", text, re.M)) or len(re.findall(r" Passed +[\d.]+ sec$", text, re.M))
         begun = len(re.findall(r"^\[ RUN +\]", text, re.M)) or len(re.findall(r"^ *\d+/\d+ Test", text, re.M))
         rows.append([path.stem, begun, passed])
-        failed += sorted(set(re.findall(r"^\[ +FAILED +\] ([^ ,]+)", text, re.M) +
-                             re.findall(r"Test +#\d+: (\S+) .*\*\*\*", text)))
+        cut_off = set(re.findall(r"^\[ RUN +\] ([^\s,]+)", text, re.M)) - set(
+            re.findall(r"^\[ +(?:OK|SKIPPED) +\] ([^\s,]+)", text, re.M))
+        failed += sorted(cut_off.union(re.findall(r"Test +#\d+: (\S+) .*\*\*\*", text)))
     if not rows:
         return ""
-    names = "\n\nNot passed: " + ", ".join(f"`{name}`" for name in failed if not name.isdigit()) if failed else ""
+    names = "\n\nNot passed: " + ", ".join(f"`{name}`" for name in failed) if failed else ""
     return table(["", "begun", "passed"], rows) + names
 
 
@@ -73,8 +74,9 @@ def identity(out):
         cells = []
         for transport in ("threads", "nccl"):
             got = json_of(path.with_name(f"{name}-{transport}.json"))
-            same = got and all(got.get(key) == expected.get(key) for key in ("weights_hash", "losses"))
-            cells.append(f"{got.get('weights_hash', '-')} {'equal' if same else 'NOT EQUAL' if got else ''}")
+            same = all(got.get(key) == expected.get(key) for key in ("weights_hash", "losses"))
+            verdict = "" if not (got and expected) else " equal" if same else " NOT EQUAL"
+            cells.append(got.get("weights_hash", "-") + verdict)
         rows.append([name, expected.get("weights_hash", "-"), *cells])
     return table(["", "reference", "threads", "nccl"], rows) if rows else ""
 
@@ -104,6 +106,11 @@ def pipelines(out):
     return table(header, rows) if rows else ""
 
 
+def reason(out, file, status):
+    lines = text_of(out / f"{file}.log").splitlines()
+    return f": {lines[-1][-160:]}" if lines and status.startswith("failed") else ""
+
+
 def section(out, group):
     """A group whose files cannot be read is told, and costs no other group its place."""
     steps = [line.split("\t") for line in text_of(out / group / "steps.tsv").splitlines()]
@@ -114,8 +121,8 @@ def section(out, group):
     except Exception as error:  # files of a run that was cut off
         numbers = f"No table: {error!r}"
     ran = table(["file", "status", "seconds", "command"],
-                [[file, status, seconds, f"`{command}`"] for file, status, seconds, command in
-                 (step for step in steps if len(step) == 4)])
+                [[file, status + reason(out, file, status), seconds, f"`{command}`"]
+                 for file, status, seconds, command in (step for step in steps if len(step) == 4)])
     return f"## {group.capitalize()}\n\n" + (numbers + "\n\n" if numbers else "") + ran + "\n"
 
 
