@@ -76,6 +76,22 @@ void check_names(const ConfigArguments& arguments, const std::vector<std::string
     }
 }
 
+// What is known so far: a later schedule that fails takes nothing along.
+void write_points(const std::filesystem::path& root, const std::string& text, const Json& points) {
+    write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
+    write_file((root / "table.txt").string(), text);
+}
+
+// Pages in place of pictures, and the traces, to be drawn where gnuplot is.
+void draw(const Sides& sides, const std::filesystem::path& root, const std::string& schedule, bool pictures) {
+    const std::string stem = (root / schedule).string();
+    plot_sides(sides, stem + (pictures ? ".svg" : ".html"));
+    if (pictures)
+        return;
+    write_trace(sides.predicted.trace, stem + ".predicted.json");
+    write_trace(sides.measured.trace, stem + ".measured.json");
+}
+
 }  // namespace
 
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
@@ -90,11 +106,18 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     std::string title;
     std::optional<Profile> profile;
     bool emulated = false;
+    const bool pictures = has_gnuplot();
+    if (!pictures)
+        print_note(
+            "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
+            "pipewright compare S.predicted.json S.measured.json --plot S.svg");
     for (const std::string& schedule : schedules) {
         const Pipeline pipeline = pipeline_with(arguments, schedule, profile ? &*profile : nullptr);
         refuse_over_memory(pipeline);
-        if (pipeline.measured)
+        if (pipeline.measured && !profile) {
             profile = pipeline.profile;
+            write_profile(*profile, (root / "profile.yaml").string());
+        }
         print_note(summary_of(pipeline));
         const Sides sides = both_sides(pipeline);
         const Comparison comparison = comparison_of(sides.predicted, sides.measured);
@@ -102,19 +125,16 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         Json point = json_of(sides, comparison);
         point["name"] = schedule;
         points.push_back(std::move(point));
-        plot_sides(sides, (root / (schedule + ".svg")).string());
+        draw(sides, root, schedule, pictures);
         add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
         title = fmt::format("{}, {} micro-batches of {}, {} backend, {}\n", pipeline.config.workload.model,
                             pipeline.config.pipeline.micro_batches, pipeline.config.pipeline.micro_batch_size,
                             pipeline.config.run.backend, sides.measured.trace.machine);
+        write_points(root, title + table.print(), points);
     }
-    if (profile)
-        write_profile(*profile, (root / "profile.yaml").string());
-    write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
-    write_file((root / "table.txt").string(), title + table.print());
     if (!emulated)  // which learns nothing
-        plot_curves(losses, "mini-batch", "loss", (root / "losses.svg").string());
+        plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
     fmt::print("{}{}", title, table.print());
 }
 

@@ -48,12 +48,7 @@ void run_config(const RunArguments& arguments) {
                    print(report), print_learning(result));
 }
 
-}  // namespace
-
-RunResult execute(const Job& job, const std::string& dump) {
-    const WorkloadConfig& workload = job.config.workload;
-    if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
-        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
+RunResult run_with_progress(const Job& job, const std::string& dump) {
     ProgressLine line;
     RunOptions options;
     options.dump = dump;
@@ -62,6 +57,18 @@ RunResult execute(const Job& job, const std::string& dump) {
                               print_time(progress.step_time)));
     };
     return run(job, options);
+}
+
+}  // namespace
+
+RunResult execute(const Job& job, const std::string& dump) {
+    const WorkloadConfig& workload = job.config.workload;
+    if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
+        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
+    RunResult result = run_with_progress(job, dump);
+    for (const std::string& note : result.notes)
+        print_note(note);
+    return result;
 }
 
 Job job_of(const Pipeline& pipeline) {

@@ -325,6 +325,18 @@ TEST_F(Cli, CompareMeasuresWhatItNeeds) {
     EXPECT_EQ(run("compare mlp.yaml --max-error 0.000001%").code, 4);
 }
 
+TEST_F(Cli, ComparesSchedulesWithoutGnuplot) {
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", file("nowhere").c_str(), 1);
+    const Said said = run_well("compare mlp.yaml --schedules naive,pipedream -o study");
+    setenv("PATH", path.c_str(), 1);
+    EXPECT_TRUE(contains(said.err, "gnuplot not found")) << said.err;
+    for (const char* kept : {"table.txt", "profile.yaml", "losses.html", "naive.html", "pipedream.html"})
+        EXPECT_TRUE(std::filesystem::exists(file("study") / kept)) << kept;
+    run_well("compare study/pipedream.predicted.json study/pipedream.measured.json --plot later.txt");
+    EXPECT_EQ(run_well("validate study --json").json()["points"].size(), 2u);
+}
+
 TEST_F(Cli, ProfilesAreMeasuredAndUsed) {
     const Said said = run_well("profile mlp.yaml -o profile.yaml --sizes 1,2");
     EXPECT_TRUE(contains(said.out, "micro-batches of 1\n"));

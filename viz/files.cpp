@@ -1,4 +1,5 @@
 #include "viz/files.h"
+#include "viz/plot.h"
 
 #include "workloads/error.h"
 
@@ -11,9 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 
 extern char** environ;
 
@@ -80,6 +83,15 @@ Outcome run_script(const std::string& folder, const std::string& script) {
 }
 
 }  // namespace
+
+bool has_gnuplot() {
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (access((fs::path(folder) / "gnuplot").c_str(), X_OK) == 0)
+            return true;
+    return false;
+}
 
 Format format_of(const std::string& file) {
     const std::string suffix = fs::path(file).extension().string();

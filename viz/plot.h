@@ -19,6 +19,9 @@ struct Panel {
 // memory curves at the bottom. Writes FILE, and for gnuplot FILE.gp and FILE.dat beside it.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
+// svg, png and pdf need it.
+bool has_gnuplot();
+
 // What plot() writes to a .txt file: a grid for the terminal.
 std::string text_of(const std::vector<Panel>& panels);
 
