@@ -24,6 +24,7 @@ public:
     virtual void begin_step(int step) = 0;
     // `position` in the device's list. `after`: tickets of this device's tasks that must be done first.
     virtual Ticket launch(const Task& task, int position, std::span<const Ticket> after) = 0;
+    virtual void all_launched() {}  // of this step
     virtual Interval finish(Ticket ticket) = 0;
 };
 

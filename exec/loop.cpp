@@ -14,6 +14,7 @@ std::vector<Interval> run_list(const Plan& plan, const PlanGraph& graph, int dev
                 after.push_back(launched[graph.position_of(input)]);
         launched.push_back(backend.launch(order[position], position, after));
     }
+    backend.all_launched();
     std::vector<Interval> intervals;
     for (const Ticket ticket : launched)
         intervals.push_back(backend.finish(ticket));

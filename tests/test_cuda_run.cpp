@@ -84,6 +84,36 @@ TEST(CudaRun, EveryWeightPolicy) {
     }
 }
 
+TEST(CudaRun, StepsAsGraphs) {
+    const RunResult whole = Execution(kMlp, with(kOnCuda, {"cluster.devices=1", "training.steps=4"})).run();
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
+        for (const char* communicator : {"edge", "one"}) {
+            const Execution execution(kMlp, with(kOnCuda, {"run.graph=true", "training.steps=4", "pipeline.split=even",
+                                                           std::string("pipeline.schedule=") + schedule,
+                                                           std::string("transfer.communicator=") + communicator}));
+            const RunResult run = execution.run();
+            expect_equal(run, whole, fmt::format("{} {}", schedule, communicator));
+            std::map<int, Ns> first;  // by step
+            for (const TraceEvent& event : run.trace.events) {
+                EXPECT_LE(event.start, event.end) << print(event.task);
+                const auto [found, fresh] = first.try_emplace(event.step, event.start);
+                found->second = std::min(found->second, event.start);
+            }
+            for (int step = 1; step < 4; ++step)
+                EXPECT_GT(first.at(step), first.at(step - 1)) << schedule;
+        }
+}
+
+TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
+    EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})),
+                      ExitCode::BadInput)
+                  .find("run.graph"),
+              std::string::npos);
+    EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "run.transport=nccl"})), ExitCode::BadInput)
+                  .find("transport nccl"),
+              std::string::npos);
+}
+
 // Another backend's numbers, up to rounding.
 TEST(CudaRun, LossesAreTheReferences) {
     const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
@@ -148,6 +178,9 @@ TEST(CudaRun, ProfileHasATimeForEveryLayer) {
     for (const LayerProfile& layer : profile.layers)
         for (const int samples : {2, 3})
             EXPECT_GT(layer.times.at(samples).forward.median, 0) << layer.name;
+    const bool shared = Execution(kMlp, kOnCuda).run().notes.front().find(" of ") != std::string::npos;
+    for (const LayerProfile& layer : profile.layers)  // beside each other on one GPU they were measured busy too
+        EXPECT_EQ(layer.busy.size(), shared ? 2u : 0u) << layer.name;
 }
 
 TEST(CudaRun, MemoryThatIsNotThereIsNamed) {

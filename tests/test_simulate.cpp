@@ -135,6 +135,25 @@ TEST(Simulate, ScalesWithTheTimes) {
 }
 
 // Bandwidth occupies the link, latency does not: two messages back to back.
+// Tasks that take twice as long while all other devices compute; stage 1's are longer by `factor`.
+Ns crowded(const char* schedule, int p, int m, Ns factor = 1) {
+    Costs costs = uniform(p, 10, 10, 10);
+    costs.stage[1].forward *= factor;
+    costs.busy = costs.stage;
+    for (StageCost& cost : costs.busy)
+        for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
+            *time *= 2;
+    return metrics_of(simulate(plan_of(schedule, p, m), costs)).makespan;
+}
+
+TEST(Simulate, BusyNeighboursSlowATaskDown) {
+    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);               // nobody computes beside another
+    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);  // alone, then side by side, then alone
+    EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
+    // The second stage has done half of its task beside the first's, when it is alone again.
+    EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);
+}
+
 TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
     Costs costs = uniform(2, 10, 0, 0);
     costs.stage[1] = {};

@@ -86,12 +86,13 @@ TrainingConfig read_training(const Yaml& at) {
 void read_cuda(const Yaml& at, RunConfig& run) {
     run.precision = at["precision"].choice(run.precision, {"fp32", "tf32", "bf16"});
     run.deterministic = at["deterministic"].boolean(run.deterministic);
+    run.graph = at["graph"].boolean(run.graph);
     if (at["sms"].present())
         for (const Yaml& share : at["sms"].items())
             run.sms.push_back(static_cast<int>(share.integer(8, 8, 1 << 16)));
     if (run.backend == "cuda")
         return;
-    for (const char* key : {"precision", "deterministic", "sms"})
+    for (const char* key : {"precision", "deterministic", "sms", "graph"})
         if (at[key].present())
             at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, run.backend),
                              "remove the key, or set run.backend: cuda");
@@ -102,7 +103,7 @@ void read_cuda(const Yaml& at, RunConfig& run) {
 
 RunConfig read_run(const Yaml& at) {
     at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "precision", "deterministic",
-              "sms"});
+              "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
     run.transport = at["transport"].choice(run.transport, {"threads", "mpi", "nccl"});

@@ -73,9 +73,11 @@ struct RunConfig {
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     std::string gradient_order = "plan";  // plan | micro_batch
-    std::string precision = "fp32";  // cuda: fp32 | tf32 | bf16
-    bool deterministic = true;   // cuda: algorithms by shape; else by timing
-    std::vector<int> sms;  // cuda on one GPU: multiprocessors per device; empty: equal shares
+    // cuda
+    std::string precision = "fp32";  // fp32 | tf32 | bf16
+    bool deterministic = true;       // algorithms by shape; else by timing
+    std::vector<int> sms;            // on one GPU: multiprocessors per device; empty: equal shares
+    bool graph = false;              // a step is launched as one CUDA graph
 };
 
 struct TransferConfig {

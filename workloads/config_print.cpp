@@ -118,8 +118,8 @@ std::string print_config(const Config& config) {
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",
         run.backend, run.transport, run.threads_per_device, exact_time(run.timeout), run.gradient_order);
     if (run.backend == "cuda")
-        out += fmt::format("  precision: {}\n  deterministic: {}\n  sms: [{}]\n", run.precision, run.deterministic,
-                           fmt::join(run.sms, ", "));
+        out += fmt::format("  precision: {}\n  deterministic: {}\n  sms: [{}]\n  graph: {}\n", run.precision,
+                           run.deterministic, fmt::join(run.sms, ", "), run.graph);
     const TransferConfig& transfer = config.transfer;
     out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", transfer.communicator,
                        transfer.receive, transfer.protocol);

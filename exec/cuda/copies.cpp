@@ -18,10 +18,13 @@ public:
     void move(const Parcel& parcel) override {
         if (parcel.bytes == 0)
             return;
-        check(cudaMemcpyPeerAsync(parcel.to, devices_[parcel.to_device]->gpu(), parcel.from,
-                                  devices_[parcel.from_device]->gpu(), static_cast<std::size_t>(parcel.bytes),
-                                  parcel.out),
-              "cudaMemcpyPeerAsync");
+        const int from = devices_[parcel.from_device]->gpu(), to = devices_[parcel.to_device]->gpu();
+        const auto bytes = static_cast<std::size_t>(parcel.bytes);
+        if (from == to)
+            check(cudaMemcpyAsync(parcel.to, parcel.from, bytes, cudaMemcpyDeviceToDevice, parcel.out),
+                  "cudaMemcpyAsync");
+        else
+            check(cudaMemcpyPeerAsync(parcel.to, to, parcel.from, from, bytes, parcel.out), "cudaMemcpyPeerAsync");
     }
 
 private:

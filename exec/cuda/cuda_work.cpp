@@ -45,33 +45,58 @@ void CudaDevice::begin() {
         own.end.emplace(Event::Kind::Timed);
         if (is_transfer(graph.task(node).op))
             own.posted.emplace(Event::Kind::Untimed);
+        if (work_.job.config.run.graph)
+            own.done.emplace(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
 }
 
 void CudaDevice::run(const Task& task, int node) {
+    if (!work_.queues())
+        return;
     const Range range(work_.names[node]);
     const cudaStream_t stream = device().stream();
-    work_.events[node].start->record(stream);
+    work_.events[node].begin_on(stream);
     KernelDevice::run(task, node);
-    work_.events[node].end->record(stream);
+    work_.events[node].end_on(stream);
 }
 
-void CudaDevice::wait_for_received(int recv) { work_.events[recv].end->block(device().stream()); }
+void CudaDevice::wait_for_received(int recv) {
+    if (work_.queues())
+        work_.events[recv].awaited().block(device().stream());
+}
 
 void CudaDevice::about_to_post(int transfer, int earlier) {
+    if (!work_.queues())
+        return;
     const cudaStream_t stream = device().stream();
     if (earlier >= 0)
-        work_.events[earlier].end->block(stream);
+        work_.events[earlier].awaited().block(stream);
     work_.events[transfer].posted->record(stream);
 }
+
+void CudaDevice::all_queued() { work_.device_has_queued(); }
 
 Interval CudaDevice::finish(int node, Interval by_host) {
     const Op op = work_.plan.graph.task(node).op;
     if (op == Op::SumGradients)  // one holder has nothing to sum
         return by_host;
-    work_.wait(*work_.events[node].end, node);
+    work_.wait(node);
     return work_.interval(node);
+}
+
+void CudaWork::NodeEvents::begin_on(cudaStream_t stream) const {
+    if (done)
+        start->record_each_launch(stream);
+    else
+        start->record(stream);
+}
+
+void CudaWork::NodeEvents::end_on(cudaStream_t stream) const {
+    if (!done)
+        return end->record(stream);
+    end->record_each_launch(stream);
+    done->record(stream);
 }
 
 CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
@@ -83,6 +108,17 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
       lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
+    if (!job.config.run.graph)
+        return;
+    const auto refuse = [&](const std::string& why) {
+        job.config.fail_at("run.graph", "a step cannot be a graph: " + why, "set run.graph: false");
+    };
+    if (job.plan.asynchronous)
+        refuse(fmt::format("{} has no steps that repeat", job.plan.schedule));
+    if (job.config.run.transport != "threads")
+        refuse("transport " + job.config.run.transport);
+    if (std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) { return seat.gpu != seats.front().gpu; }))
+        refuse("the devices are on several GPUs");
 }
 
 void CudaWork::abort() {
@@ -119,7 +155,28 @@ void CudaWork::make_lanes() {
                                                     : make_copies(devices, all);
 }
 
-void CudaWork::begin_step(int) {
+// The first step is queued as ever: libraries load their code, and plans are made.
+void CudaWork::make_graph() {
+    std::vector<cudaStream_t> all;
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        all.push_back(cuda_device(device).device().stream());
+    all.insert(all.end(), streams_.begin(), streams_.end());
+    const CurrentGpu current(seats.front().gpu);
+    graph_ = std::make_unique<StepGraph>(std::move(all));
+    graph_->begin();
+}
+
+void CudaWork::device_has_queued() {
+    if (!graph_ || ++queued_ < job.plan.shape.devices)
+        return;
+    const CurrentGpu current(seats.front().gpu);
+    if (!graph_->is_made())
+        graph_->end();
+    graph_->launch();
+    all_launched_ = true;
+}
+
+void CudaWork::begin_step(int step) {
     std::set<int> done;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();
@@ -128,11 +185,17 @@ void CudaWork::begin_step(int) {
         const CurrentGpu current(on.gpu());
         clocks_.try_emplace(on.gpu()).first->second.calibrate(on.stream());
     }
+    if (job.config.run.graph && step == 1)
+        make_graph();
+    queued_ = 0;
+    all_launched_ = graph_ == nullptr;
 }
 
 // Queued by whichever thread brought the message's turn. It starts when the tensor is made, when both lanes
 // are through with what came before, and, with deferred receives, when the receiver's list is there.
 void CudaWork::leave(int send) {
+    if (!queues())
+        return;
     const int recv = lanes_.partner(send);
     const NodeEvents &sent = events[send], &received = events[recv];
     const Task& task = plan.graph.task(send);
@@ -155,18 +218,19 @@ void CudaWork::leave(int send) {
         received.posted->block(parcel.in);
     received.start->record(parcel.in);
     received.start->block(parcel.out);
-    sent.start->record(parcel.out);
+    sent.begin_on(parcel.out);
     transport_->move(parcel);
-    sent.end->record(parcel.out);
-    sent.end->block(parcel.in);
-    received.end->record(parcel.in);
+    sent.end_on(parcel.out);
+    sent.awaited().block(parcel.in);
+    received.end_on(parcel.in);
 }
 
-void CudaWork::wait(const Event& event, int node) {
+void CudaWork::wait(int node) {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
+    const Event& event = graph_ ? graph_->finished() : *events[node].end;
     const Ns start = clock_now();
-    while (!event.passed()) {
+    while (!all_launched_ || !event.passed()) {
         const Ns waited = clock_now() - start;
         if (waited > job.config.run.timeout)
             fail_with(ExitCode::PeerSilent, "device {} waits for {} since {}", plan.graph.device_of(node), names[node],

@@ -1,13 +1,16 @@
 // Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device,
 // messages on a stream per lane, and events between them. Which thread may queue what, and in which
-// order lanes take their messages, is the mailbox's business, as for devices on the host.
+// order lanes take their messages, is the mailbox's business, as for devices on the host. With run.graph the
+// second step is queued into a graph, which runs it and all later ones.
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/events.h"
+#include "exec/cuda/step_graph.h"
 #include "exec/cuda/transport.h"
 #include "exec/host/kernel_work.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +29,7 @@ public:
     void run(const Task& task, int node) override;
     void wait_for_received(int recv) override;
     void about_to_post(int transfer, int earlier) override;
+    void all_queued() override;
     Interval finish(int node, Interval by_host) override;
 
     Device& device() const { return kernels_->device(); }
@@ -50,14 +54,20 @@ public:
     void finish(RunResult& result) override;
     void abort() override;
 
-    // Waits for an event of the run. Throws Error (PeerSilent) after run.timeout, (RunFailed) when a peer is lost.
-    void wait(const Event& event, int node);
+    // Waits for a node of this step. Throws Error (PeerSilent) after run.timeout, (RunFailed) when a peer is lost.
+    void wait(int node);
     Interval interval(int node) const;
+    bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
+    void device_has_queued();
 
     const std::vector<Seat> seats;
-    // By node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list.
+    // By node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list. What may
+    // follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
-        std::optional<Event> start, end, posted;
+        std::optional<Event> start, end, posted, done;
+        void begin_on(cudaStream_t stream) const;
+        void end_on(cudaStream_t stream) const;
+        const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;
     std::vector<std::string> names;  // by node, for profilers
@@ -65,12 +75,16 @@ public:
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
     void make_lanes();
+    void make_graph();
 
     const bool early_;
     Lanes lanes_;                        // asked for lanes and partners; it does not run
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
+    std::unique_ptr<StepGraph> graph_;
+    std::atomic<int> queued_{0};           // devices, of this step
+    std::atomic<bool> all_launched_{true};  // false while a graph waits for them
 };
 
 }  // namespace pw::cuda

@@ -27,6 +27,10 @@ Event& Event::operator=(Event&& other) noexcept {
 
 void Event::record(cudaStream_t stream) const { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
 
+void Event::record_each_launch(cudaStream_t stream) const {
+    check(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "cudaEventRecordWithFlags");
+}
+
 void Event::block(cudaStream_t stream) const { check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
 
 bool Event::passed() const {

@@ -19,6 +19,7 @@ public:
 
     void begin_step(int step) override;
     Ticket launch(const Task& task, int position, std::span<const Ticket> after) override;
+    void all_launched() override { work_.all_queued(); }
     Interval finish(Ticket ticket) override;
 
     const Arena& arena() const { return *arena_; }

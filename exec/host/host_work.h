@@ -65,6 +65,7 @@ public:
     // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
     // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
     virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
+    virtual void all_queued() {}  // the whole list of this step
     // Waits for a node; when it ran. `by_host` is when it was called, or handed over.
     virtual Interval finish(int /*node*/, Interval by_host) { return by_host; }
 };
