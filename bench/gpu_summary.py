@@ -36,16 +36,16 @@ def environment(out):
 
 
 def tests(out):
-    """By executable: the counts of GoogleTest, or ctest's own summary."""
+    """Cases that began and passed, by executable or of ctest -V."""
     rows, failed = [], []
     for path in sorted((out / "tests").glob("*.txt")):
         text = text_of(path)
-        passed = len(re.findall(r"^\[ +OK \]", text, re.M)) or len(re.findall(r" Passed +[\d.]+ sec$", text, re.M))
-        begun = len(re.findall(r"^\[ RUN +\]", text, re.M)) or len(re.findall(r"^ *\d+/\d+ Test", text, re.M))
+        passed = len(re.findall(r"^(?:\d+: )?\[ +OK \]", text, re.M))
+        begun = len(re.findall(r"^(?:\d+: )?\[ RUN +\]", text, re.M))
         rows.append([path.stem, begun, passed])
-        cut_off = set(re.findall(r"^\[ RUN +\] ([^\s,]+)", text, re.M)) - set(
-            re.findall(r"^\[ +(?:OK|SKIPPED) +\] ([^\s,]+)", text, re.M))
-        failed += sorted(cut_off.union(re.findall(r"Test +#\d+: (\S+) .*\*\*\*", text)))
+        not_passed = set(re.findall(r"^(?:\d+: )?\[ RUN +\] ([^\s,]+)", text, re.M)) - set(
+            re.findall(r"^(?:\d+: )?\[ +(?:OK|SKIPPED) +\] ([^\s,]+)", text, re.M))
+        failed += sorted(not_passed)
     if not rows:
         return ""
     names = "\n\nNot passed: " + ", ".join(f"`{name}`" for name in failed) if failed else ""
@@ -72,13 +72,13 @@ def identity(out):
         name = path.stem.removesuffix("-reference")
         expected = json_of(path)
         cells = []
-        for transport in ("threads", "nccl"):
+        for transport in ("threads", "nccl", "graph"):
             got = json_of(path.with_name(f"{name}-{transport}.json"))
             same = all(got.get(key) == expected.get(key) for key in ("weights_hash", "losses"))
             verdict = "" if not (got and expected) else " equal" if same else " NOT EQUAL"
             cells.append(got.get("weights_hash", "-") + verdict)
         rows.append([name, expected.get("weights_hash", "-"), *cells])
-    return table(["", "reference", "threads", "nccl"], rows) if rows else ""
+    return table(["", "reference", "threads", "nccl", "graph"], rows) if rows else ""
 
 
 def tools(out):
