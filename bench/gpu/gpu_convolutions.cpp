@@ -11,6 +11,7 @@
 #include "exec/host/mailbox.h"
 #include "tests/layer_rig.h"
 #include "workloads/error.h"
+#include "workloads/config.h"
 
 #include <fmt/format.h>
 

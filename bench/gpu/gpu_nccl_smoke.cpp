@@ -9,6 +9,7 @@
 #include "exec/cuda/nccl.h"
 #include "exec/host/mailbox.h"
 #include "tests/temporary_folder.h"
+#include "workloads/config.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
