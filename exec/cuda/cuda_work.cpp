@@ -56,9 +56,9 @@ void CudaDevice::run(const Task& task, int node) {
         return;
     const Range range(work_.names[node]);
     const cudaStream_t stream = device().stream();
-    work_.events[node].begin_on(stream);
+    work_.record_start(node, stream);
     KernelDevice::run(task, node);
-    work_.events[node].end_on(stream);
+    work_.record_end(node, stream);
 }
 
 void CudaDevice::wait_for_received(int recv) {
@@ -85,18 +85,22 @@ Interval CudaDevice::finish(int node, Interval by_host) {
     return work_.interval(node);
 }
 
-void CudaWork::NodeEvents::begin_on(cudaStream_t stream) const {
-    if (done)
-        start->record_each_launch(stream);
+void CudaWork::record_start(int node, cudaStream_t stream) const {
+    const Event& start = *events[node].start;
+    if (graph_)
+        start.record_each_launch(stream);
     else
-        start->record(stream);
+        start.record(stream);
 }
 
-void CudaWork::NodeEvents::end_on(cudaStream_t stream) const {
-    if (!done)
-        return end->record(stream);
-    end->record_each_launch(stream);
-    done->record(stream);
+void CudaWork::record_end(int node, cudaStream_t stream) const {
+    const NodeEvents& own = events[node];
+    if (graph_)
+        own.end->record_each_launch(stream);
+    else
+        own.end->record(stream);
+    if (own.done)
+        own.done->record(stream);
 }
 
 CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
@@ -218,11 +222,11 @@ void CudaWork::leave(int send) {
         received.posted->block(parcel.in);
     received.start->record(parcel.in);
     received.start->block(parcel.out);
-    sent.begin_on(parcel.out);
+    record_start(send, parcel.out);
     transport_->move(parcel);
-    sent.end_on(parcel.out);
+    record_end(send, parcel.out);
     sent.awaited().block(parcel.in);
-    received.end_on(parcel.in);
+    record_end(recv, parcel.in);
 }
 
 void CudaWork::wait(int node) {

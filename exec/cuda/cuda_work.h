@@ -59,14 +59,15 @@ public:
     Interval interval(int node) const;
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
     void device_has_queued();
+    // Of a task or transfer, on the stream that runs it.
+    void record_start(int node, cudaStream_t stream) const;
+    void record_end(int node, cudaStream_t stream) const;
 
     const std::vector<Seat> seats;
     // By node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list. What may
     // follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
-        void begin_on(cudaStream_t stream) const;
-        void end_on(cudaStream_t stream) const;
         const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;

@@ -15,8 +15,7 @@ public:
     Event& operator=(Event&& other) noexcept;
 
     void record(cudaStream_t stream) const;
-    // Also when the stream's work becomes a graph: then each launch records it, and nothing in the graph may
-    // wait for it.
+    // While the stream's work becomes a graph: each launch records it. Nothing in the graph may wait for it.
     void record_each_launch(cudaStream_t stream) const;
     void block(cudaStream_t stream) const;  // what follows there waits for what was recorded last
     bool passed() const;
