@@ -7,11 +7,18 @@
 // cannot reach, streams and events of another device. Where CUDA leaves a choice, the stand-in takes the less
 // convenient one.
 //
+// Streams capture: kernels, copies, fills, host functions, cuDNN, cuBLAS and events, across streams and threads. A
+// launched graph runs on threads of its own, one for each stream that took part, with only the captured order. What
+// a capture does not permit ends it, and so do allocations and the like unless it is relaxed. An event recorded there
+// with cudaEventRecordExternal is recorded by each launch, as if cudaGraphLaunch itself recorded it. NCCL, graphs in
+// graphs, copies of memory that is not pinned and waits for work outside are refused in a capture.
+//
 // It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
 // other, up or down), pointers inside of structs that kernels take, the shared memory and the attributes of launches,
-// blocking streams and what the default stream waits for (streams must be non-blocking), capture, priorities, the SMs
-// of a green context (they are counted only), TF32 and other lower precision, NCCL between processes or its
-// connections (the first transfer of a pair does not wait for the other end to issue it), faults after launch.
+// blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are built or
+// changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower precision,
+// NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to issue
+// it), faults after launch.
 #pragma once
 
 #include <cstddef>

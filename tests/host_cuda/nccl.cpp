@@ -192,6 +192,8 @@ ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t t
         return fail(ncclInvalidArgument, "no such peer or type");
     if (found == nullptr || found->device != comm->device)
         return fail(ncclInvalidUsage, "the stream is of another device than the communicator");
+    if (found->capture_status() != cudaStreamCaptureStatusNone)
+        return fail(ncclInvalidUsage, "transfers are not captured here");
     if (!reaches(comm->device, memory))
         return fail(ncclInvalidArgument, "the device cannot reach the buffer");
     ncclGroupStart();

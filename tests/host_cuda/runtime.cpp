@@ -94,11 +94,23 @@ constexpr ErrorText kErrors[] = {
     HOST_CUDA_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
     HOST_CUDA_ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
     HOST_CUDA_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    HOST_CUDA_ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
     HOST_CUDA_ERROR(cudaErrorNotReady, "device not ready"),
     HOST_CUDA_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     HOST_CUDA_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
     HOST_CUDA_ERROR(cudaErrorNotPermitted, "operation not permitted"),
     HOST_CUDA_ERROR(cudaErrorNotSupported, "operation not supported"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureImplicit,
+                    "operation would make the legacy stream depend on a capturing blocking stream"),
+    HOST_CUDA_ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+    HOST_CUDA_ERROR(cudaErrorStreamCaptureWrongThread,
+                    "attempt to terminate a thread-local capture sequence from another thread"),
     HOST_CUDA_ERROR(cudaErrorUnknown, "unknown error"),
 };
 #undef HOST_CUDA_ERROR
@@ -210,8 +222,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
 cudaError_t cudaDeviceSynchronize(void) {
     if (current_device() < 0)
         return result(cudaErrorNoDevice);
-    wait_for_streams(current_device());
-    return result(cudaSuccess);
+    const cudaError_t error = refuse_capture_on(current_device());
+    if (error == cudaSuccess)
+        wait_for_streams(current_device());
+    return result(error);
 }
 
 // Ends the device's streams and frees its memory; handles and pointers must not be used any more.
@@ -231,6 +245,8 @@ cudaError_t cudaDeviceReset(void) {
 cudaError_t cudaMalloc(void** devPtr, size_t size) {
     if (current_device() < 0)
         return result(cudaErrorNoDevice);
+    if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess)
+        return result(error);
     Device& device = devices[current_device()];
     std::lock_guard lock(device.mutex);
     if (size > memory_per_device - device.allocated)
@@ -245,6 +261,8 @@ cudaError_t cudaFree(void* devPtr) {
         return result(cudaErrorNoDevice);
     if (devPtr == nullptr)
         return result(cudaSuccess);
+    if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess)
+        return result(error);
     Allocation* found = find_start(devPtr, false);
     if (found == nullptr)
         return result(cudaErrorInvalidValue);
@@ -260,12 +278,16 @@ cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned int flags) {
         return result(cudaErrorNoDevice);
     if ((flags & ~(cudaHostAllocPortable | cudaHostAllocMapped)) != 0)
         return result(cudaErrorInvalidValue);
+    if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess)
+        return result(error);
     return result(allocate(kPinned, size, 4096, pHost));
 }
 
 cudaError_t cudaFreeHost(void* ptr) {
     if (ptr == nullptr)
         return result(cudaSuccess);
+    if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess)
+        return result(error);
     Allocation* found = find_start(ptr, true);
     if (found == nullptr)
         return result(cudaErrorInvalidValue);
@@ -294,9 +316,11 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, enum cudaM
 }
 
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, enum cudaMemcpyKind kind) {
-    const cudaError_t error = cudaMemcpyAsync(dst, src, count, kind, nullptr);
+    cudaError_t error = check_unsafe_call();
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(dst, src, count, kind, nullptr);
     if (error != cudaSuccess || (home_of(dst) >= 0 && home_of(src) >= 0))  // does not wait between devices
-        return error;
+        return result(error);
     return cudaStreamSynchronize(nullptr);
 }
 

@@ -8,11 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <forward_list>
 
 namespace host_cuda {
 namespace {
@@ -32,9 +30,19 @@ Streams& streams_of(int device) {
 }
 
 std::shared_ptr<CUstream_st> add_stream(Streams& streams, int device) {
-    static std::atomic<int> numbers{0};
-    streams.all.push_back(std::make_shared<CUstream_st>(device, ++numbers));
+    streams.all.push_back(std::make_shared<CUstream_st>(device));
     return streams.all.back();
+}
+
+std::vector<std::shared_ptr<CUstream_st>> all_of(int device) {
+    Streams& streams = streams_of(device);
+    std::lock_guard lock(streams.mutex);
+    return streams.all;
+}
+
+int next_number() {
+    static std::atomic<int> numbers{0};
+    return ++numbers;
 }
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
@@ -85,12 +93,16 @@ cudaError_t make_stream(int device, cudaStream_t* stream) {
 }
 
 void wait_for_streams(int device) {
-    Streams& streams = streams_of(device);
-    streams.mutex.lock();
-    const auto all = streams.all;
-    streams.mutex.unlock();
-    for (const auto& stream : all)
+    for (const auto& stream : all_of(device))
         stream->synchronize();
+}
+
+cudaError_t refuse_capture_on(int device) {
+    cudaError_t error = cudaSuccess;
+    for (const auto& stream : all_of(device))
+        if (stream->refuse_capture() != cudaSuccess)
+            error = cudaErrorStreamCaptureUnsupported;
+    return error;
 }
 
 void destroy_streams(int device) {
@@ -108,7 +120,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* the
     CUstream_st* target = find_stream(stream);
     if (target == nullptr)
         return cudaErrorNoDevice;
-    return target->push(std::move(work), then) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+    return target->push_or_capture(std::move(work), then);
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
@@ -150,8 +162,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const
 
 using namespace host_cuda;
 
-CUstream_st::CUstream_st(int device_number, int stream_number)
-    : device(device_number), number_(stream_number), last_(new Item) {
+CUstream_st::CUstream_st(int device_number) : device(device_number), number_(next_number()), last_(new Item) {
     last_->finished.set();
     thread_ = std::thread([this, first = last_] { run(first); });
 }
@@ -203,28 +214,21 @@ bool CUstream_st::is_idle() {
     return closed_ || last_->finished.is_set();
 }
 
+void CUstream_st::finish() {
+    std::lock_guard lock(pushing_);
+    closed_ = true;
+    append(new Item{});
+}
+
 void CUstream_st::close() {
-    {
-        std::lock_guard lock(pushing_);
-        closed_ = true;
-        append(new Item{});
-    }
+    finish();
     thread_.join();
 }
 
-// Recordings are kept as long as the process: who waits for one need not own it, and counting its users would order
-// them. Nor does a lock guard the newest: CUDA leaves it to the caller to record on one thread before waiting on
-// another, and without an order the sanitizer reports just that.
-struct Recording {
-    Signal done;
-    std::chrono::steady_clock::time_point time;
-};
-
-struct CUevent_st {
-    const int device;
-    const unsigned flags;
-    std::forward_list<Recording> recordings;  // newest first
-};
+void CUstream_st::retire() {
+    finish();
+    thread_.detach();
+}
 
 extern "C" {
 
@@ -247,6 +251,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::shared_ptr<CUstream_st> keep = std::move(*it);  // another thread may be synchronising with it
     streams.all.erase(it);
     lock.unlock();
+    keep->leave_capture();
     keep->close();
     return result(cudaSuccess);
 }
@@ -257,14 +262,18 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     CUstream_st* found = find_stream(stream);
     if (found == nullptr)
         return result(cudaErrorNoDevice);
-    found->synchronize();
-    return result(cudaSuccess);
+    const cudaError_t error = found->refuse_capture();
+    if (error == cudaSuccess)
+        found->synchronize();
+    return result(error);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     CUstream_st* found = find_stream(stream);
     if (found == nullptr)
         return result(cudaErrorNoDevice);
+    if (const cudaError_t error = found->refuse_capture(); error != cudaSuccess)
+        return result(error);
     return result(found->is_idle() ? cudaSuccess : cudaErrorNotReady);
 }
 
@@ -273,9 +282,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return result(cudaErrorInvalidResourceHandle);
     if (flags != 0)
         return result(cudaErrorInvalidValue);
-    if (event->recordings.empty())
-        return result(cudaSuccess);
-    return result(enqueue(stream, [&newest = event->recordings.front()] { newest.done.wait(); }));
+    CUstream_st* target = find_stream(stream);
+    if (target == nullptr)
+        return result(cudaErrorNoDevice);
+    if (stream == nullptr && event->graph != nullptr)
+        return result(cudaErrorStreamCaptureImplicit);
+    return result(target->wait_for(*event));
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
@@ -287,7 +299,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
         return result(cudaErrorNoDevice);
     if ((flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) != 0)
         return result(cudaErrorInvalidValue);
-    *event = new CUevent_st{current_device(), flags, {}};
+    *event = new CUevent_st{current_device(), flags};
     return result(cudaSuccess);
 }
 
@@ -303,11 +315,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
-    const CUstream_st* target = find_stream(stream);
+    CUstream_st* target = find_stream(stream);
     if (event == nullptr || target == nullptr || event->device != target->device)
         return result(cudaErrorInvalidResourceHandle);
     if (flags > cudaEventRecordExternal)
         return result(cudaErrorInvalidValue);
+    if (target->capture_status() != cudaStreamCaptureStatusNone)
+        return result(target->capture_record(*event, flags == cudaEventRecordExternal));
+    if (flags == cudaEventRecordExternal)
+        return result(cudaErrorInvalidValue);
+    event->graph = nullptr;
     Recording& recording = event->recordings.emplace_front();
     const auto record = [&recording] { recording.time = std::chrono::steady_clock::now(); };
     return result(enqueue(stream, record, &recording.done));
@@ -320,6 +337,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event == nullptr)
         return result(cudaErrorInvalidResourceHandle);
+    cudaError_t error = refuse_captured(*event);
+    if (error == cudaSuccess)
+        error = check_unsafe_call();
+    if (error != cudaSuccess)
+        return result(error);
     const bool done = event->recordings.empty() || event->recordings.front().done.is_set();
     return result(done ? cudaSuccess : cudaErrorNotReady);
 }
@@ -327,15 +349,22 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (event == nullptr)
         return result(cudaErrorInvalidResourceHandle);
+    if (const cudaError_t error = refuse_captured(*event); error != cudaSuccess)
+        return result(error);
     if (!event->recordings.empty())
         event->recordings.front().done.wait();
     return result(cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-    for (const cudaEvent_t event : {start, end})
-        if (event == nullptr || (event->flags & cudaEventDisableTiming) != 0 || event->recordings.empty())
+    for (const cudaEvent_t event : {start, end}) {
+        if (event == nullptr || (event->flags & cudaEventDisableTiming) != 0)
             return result(cudaErrorInvalidResourceHandle);
+        if (const cudaError_t error = refuse_captured(*event); error != cudaSuccess)
+            return result(error);
+        if (event->recordings.empty())
+            return result(cudaErrorInvalidResourceHandle);
+    }
     if (start->device != end->device)
         return result(cudaErrorInvalidResourceHandle);
     const Recording &from = start->recordings.front(), &to = end->recordings.front();

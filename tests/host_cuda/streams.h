@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
+#include <forward_list>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -44,8 +46,23 @@ cudaError_t make_stream(int device, cudaStream_t* stream);
 void destroy_streams(int device);
 void wait_for_streams(int device);
 
-// Appends work to a stream; `then` is set when the stream counts it as finished.
+// Appends work to a stream, or to what it captures; `then` is set when the stream counts it as finished.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);
+
+// Recordings are kept as long as the process: who waits for one need not own it, and counting its users would order
+// them. Nor does a lock guard the newest: CUDA leaves it to the caller to record on one thread before waiting on
+// another, and without an order the sanitizer reports just that.
+struct Recording {
+    Signal done;
+    std::chrono::steady_clock::time_point time;
+};
+
+// Captures. What is not permitted in one ends it: only cudaStreamEndCapture is left, and fails.
+struct Node;
+struct Lane;
+cudaError_t refuse_capture_on(int device);             // where all its streams are waited for
+cudaError_t refuse_captured(const CUevent_st& event);  // where it is asked whether it has happened
+cudaError_t check_unsafe_call();                       // forbidden while a capture is not relaxed
 
 int current_device();  // -1 without devices
 bool is_device(int device);
@@ -60,12 +77,22 @@ cudaError_t result(cudaError_t error);  // what the thread's last error becomes
 }  // namespace host_cuda
 
 struct CUstream_st {
-    CUstream_st(int device_number, int stream_number);
+    explicit CUstream_st(int device_number);
 
     bool push(std::function<void()> work, host_cuda::Signal* then = nullptr);  // false: it has been closed
     void synchronize();
     bool is_idle();
-    void close();  // when its work is done
+    void close();   // when its work is done
+    void retire();  // the same without waiting; the stream must outlive its work
+
+    cudaError_t push_or_capture(std::function<void()> work, host_cuda::Signal* then);
+    cudaError_t wait_for(const CUevent_st& event);  // recorded before
+    cudaError_t begin_capture(cudaStreamCaptureMode mode);
+    cudaError_t end_capture(cudaGraph_t* graph);
+    cudaError_t capture_record(CUevent_st& event, bool external);
+    cudaStreamCaptureStatus capture_status();
+    cudaError_t refuse_capture();
+    void leave_capture();  // as a stream does that is destroyed
 
     const int device;
 
@@ -79,10 +106,20 @@ private:
     };
     void run(Item* item);
     void append(Item* item);
+    void finish();
 
     const int number_;
     std::mutex pushing_;
     bool closed_ = false;
+    host_cuda::Lane* lane_ = nullptr;  // while it captures
     Item* last_;
     std::thread thread_;
+};
+
+struct CUevent_st {
+    const int device;
+    const unsigned flags;
+    std::forward_list<host_cuda::Recording> recordings{};  // newest first
+    CUgraph_st* graph = nullptr;                           // where it was captured, if that came last
+    std::vector<const host_cuda::Node*> after{};           // what it stands for there
 };
