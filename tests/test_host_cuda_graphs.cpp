@@ -358,6 +358,11 @@ TEST_F(HostCudaGraphs, MayBeGivenUp) {
     ASSERT_OK(follow(brief, events[0], streams[0]));
     ASSERT_OK(cudaStreamDestroy(brief));
     EXPECT_EQ(cudaStreamEndCapture(streams[0], &graph), cudaErrorStreamCaptureInvalidated);
+    ASSERT_OK(cudaStreamCreateWithFlags(&brief, cudaStreamNonBlocking));
+    ASSERT_OK(cudaStreamBeginCapture(brief, cudaStreamCaptureModeGlobal));
+    ASSERT_OK(follow(streams[0], events[0], brief));
+    ASSERT_OK(cudaStreamDestroy(brief));
+    EXPECT_OK(cudaStreamSynchronize(streams[0]));
 }
 
 }  // namespace

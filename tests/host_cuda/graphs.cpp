@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace host_cuda {
 
@@ -23,7 +24,7 @@ struct Lane {
     CUstream_st* stream;  // null: it has been destroyed
     int device;
     std::deque<Node> nodes{};
-    std::vector<const Node*> after{};  // what comes next is
+    std::vector<const Node*> after{};  // what the next node comes after
 };
 
 }  // namespace host_cuda
@@ -200,6 +201,15 @@ cudaError_t CUstream_st::begin_capture(cudaStreamCaptureMode mode) {
     return cudaSuccess;
 }
 
+void CUstream_st::release(CUgraph_st& graph) {
+    registry().strict -= graph.mode != cudaStreamCaptureModeRelaxed;
+    for (const Lane& lane : graph.lanes)
+        if (lane.stream != nullptr) {
+            std::lock_guard lock(lane.stream->pushing_);
+            lane.stream->lane_ = nullptr;
+        }
+}
+
 cudaError_t CUstream_st::end_capture(cudaGraph_t* graph) {
     std::unique_lock lock(pushing_);
     Lane* lane = lane_;
@@ -212,14 +222,9 @@ cudaError_t CUstream_st::end_capture(cudaGraph_t* graph) {
         return cudaErrorStreamCaptureUnmatched;
     if (ended.mode != cudaStreamCaptureModeRelaxed && ended.thread != std::this_thread::get_id())
         return cudaErrorStreamCaptureWrongThread;
-    registry().strict -= ended.mode != cudaStreamCaptureModeRelaxed;
     const bool is_valid = ended.state() == CUgraph_st::kCaptures, is_joined = close_graph(ended);
+    release(ended);
     ended.become(is_valid && is_joined ? CUgraph_st::kEnded : CUgraph_st::kDestroyed);
-    for (const Lane& each : ended.lanes)
-        if (each.stream != nullptr) {
-            std::lock_guard stream_lock(each.stream->pushing_);
-            each.stream->lane_ = nullptr;
-        }
     if (!is_valid || !is_joined)
         return is_valid ? cudaErrorStreamCaptureUnjoined : cudaErrorStreamCaptureInvalidated;
     *graph = &ended;
@@ -251,12 +256,18 @@ cudaError_t CUstream_st::refuse_capture() {
 }
 
 void CUstream_st::leave_capture() {
-    std::lock_guard lock(pushing_);
-    if (lane_ == nullptr)
+    std::unique_lock lock(pushing_);
+    Lane* lane = std::exchange(lane_, nullptr);
+    lock.unlock();
+    if (lane == nullptr)
         return;
-    lane_->graph->invalidate();
-    lane_->stream = nullptr;
-    lane_ = nullptr;
+    CUgraph_st& graph = *lane->graph;
+    lane->stream = nullptr;
+    graph.invalidate();
+    if (lane == &graph.lanes.front()) {  // nobody else can end it
+        release(graph);
+        graph.become(CUgraph_st::kDestroyed);
+    }
 }
 
 extern "C" {

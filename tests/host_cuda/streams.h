@@ -107,6 +107,7 @@ private:
     void run(Item* item);
     void append(Item* item);
     void finish();
+    static void release(CUgraph_st& graph);  // its streams
 
     const int number_;
     std::mutex pushing_;
