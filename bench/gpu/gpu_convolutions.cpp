@@ -10,8 +10,8 @@
 #include "exec/cuda/linear_loops.h"
 #include "exec/host/mailbox.h"
 #include "tests/layer_rig.h"
-#include "workloads/error.h"
 #include "workloads/config.h"
+#include "workloads/error.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 //     gpu_shares
 #include "bench/gpu/measuring.h"
 #include "bench/gpu/spin.h"
-#include "workloads/config.h"
 #include "exec/cuda/device.h"
+#include "workloads/config.h"
 
 #include <fmt/format.h>
 
