@@ -93,6 +93,7 @@ public:
     // Read and written by the host and by kernels: small things, by the host only between steps.
     virtual std::unique_ptr<Memory> shared(Bytes bytes) const = 0;
 
+    virtual std::string machine() const = 0;  // for people: what it runs on
     // Whether devices of this kind slow each other down when all compute: they share memory bandwidth.
     virtual bool has_neighbours() const = 0;
 
@@ -111,6 +112,7 @@ public:
     void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
+    std::string machine() const override;
     // Two cores of the machines this was tried on did not: the difference drowned in their drift.
     bool has_neighbours() const override { return false; }
     Mark mark() const override;

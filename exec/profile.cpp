@@ -297,11 +297,11 @@ private:
     std::vector<std::thread> threads_;
 };
 
-Profile described(const Config& config, const Model& model) {
+Profile described(const Config& config, const Model& model, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
     profile.backend = config.run.backend;
-    profile.machine = machine_name();
+    profile.machine = kernels.machine();
     profile.date = today();
     profile.input = model.input;
     profile.classes = model.classes;
@@ -321,7 +321,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
-    Profile profile = described(config, model);
+    Profile profile = described(config, model, *kernels);
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));

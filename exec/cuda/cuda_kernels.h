@@ -31,6 +31,7 @@ public:
                 std::byte* new_weights, Bytes bytes) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
+    std::string machine() const override { return device_->name(); }
     bool has_neighbours() const override { return device_->seat().groups > 0; }
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override;

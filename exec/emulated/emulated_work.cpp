@@ -220,6 +220,8 @@ std::uint64_t EmulatedWork::read(bool is_forward, int edge, const Task& reader) 
     return tag;
 }
 
+std::string EmulatedWork::machine() const { return machine_name(); }
+
 void EmulatedWork::leave(int send) {
     const Ends ends = ends_of(plan.graph.task(send));
     std::copy_n(ends.start, ends.length, letters_[send].start.begin());

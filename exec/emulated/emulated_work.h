@@ -54,6 +54,7 @@ public:
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override { return job.costs; }
     bool computes() const override { return false; }
+    std::string machine() const override;
     void leave(int send) override;
     void arrive(int recv) override;
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }

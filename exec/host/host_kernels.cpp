@@ -1,6 +1,7 @@
 // What all backends that compute on host threads share.
 #include "exec/host/arena.h"
 #include "exec/host/mailbox.h"
+#include "exec/host/pin.h"
 #include "exec/kernels.h"
 
 #include <cstring>
@@ -38,6 +39,8 @@ std::unique_ptr<Memory> HostKernels::reserve(Bytes bytes, const std::string& who
 }
 
 std::unique_ptr<Memory> HostKernels::shared(Bytes bytes) const { return host_memory(bytes, "notes", true); }
+
+std::string HostKernels::machine() const { return machine_name(); }
 
 Mark HostKernels::mark() const { return clock_now(); }
 

@@ -163,7 +163,7 @@ private:
         trace.plan_hash = hash_of(job_.plan);
         trace.schedule = job_.plan.schedule;
         trace.config = job_.config.yaml;
-        trace.machine = machine_name();
+        trace.machine = work_->machine();
         trace.devices = job_.plan.shape.devices;
         trace.stages = job_.plan.shape.stages;
         trace.micro_batches = job_.config.pipeline.micro_batches;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace pw {
@@ -77,7 +78,8 @@ public:
     virtual Costs costs() = 0;
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
-    virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices'
+    virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
+    virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
 
     // On the main thread, after a step: sum over the samples of a micro-batch.
     virtual double loss(int step, int microbatch) const = 0;

@@ -72,6 +72,7 @@ public:
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override;
     bool computes() const override { return true; }
+    std::string machine() const override { return devices_.front()->kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
