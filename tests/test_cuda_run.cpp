@@ -1,6 +1,7 @@
 // What an execution on CUDA devices guarantees: every schedule, transport and lane mode equals its oracle
 // bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
 // stand-in of the toolkit.
+#include "exec/cuda/nccl.h"
 #include "tests/execution.h"
 #include "workloads/error.h"
 
@@ -198,6 +199,22 @@ TEST(CudaRun, SharesThatDoNotFitAreRefused) {
         said_by(Execution(kMlp, with(kOnCuda, {"run.sms=[1024, 64]"})), ExitCode::BadInput);
     EXPECT_NE(said.find("run.sms"), std::string::npos) << said;
     EXPECT_NE(said.find("1024"), std::string::npos) << said;
+}
+
+TEST(CudaRun, APeerThatNeverComesIsMissedInTime) {
+    const cuda::CurrentGpu first(0);
+    const cuda::Communicator lonely(cuda::new_id(), 2, 0, "lonely");
+    try {
+        lonely.wait(300'000'000);
+        FAIL() << "connected to nobody";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::PeerSilent) << error.what();
+    }
+}
+
+TEST(CudaRun, UnequalSharesEqualTheirOracle) {
+    const Execution execution(kMlp, with(kOnCuda, {"run.sms=[16, 64]", "pipeline.schedule=1f1b"}));
+    expect_equal(execution.run(), execution.oracle(), "shares");
 }
 
 TEST(CudaRun, NotesNameTheDevices) {

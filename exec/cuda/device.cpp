@@ -125,7 +125,8 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     std::vector<Seat> seats(static_cast<std::size_t>(devices));
     const std::vector<int>& shares = config.run.sms;
-    if (shares.empty() && devices <= gpus) {
+    const bool is_alone = devices == 1 && shares.size() > 1;  // the oracle of a plan with shares
+    if ((shares.empty() && devices <= gpus) || is_alone) {
         for (int device = 0; device < devices; ++device)
             seats[static_cast<std::size_t>(device)].gpu = device;
         return seats;
@@ -204,7 +205,7 @@ void Device::make_libraries() {
                               : precision_ == Precision::Tf32 ? CUBLAS_TF32_TENSOR_OP_MATH
                                                               : CUBLAS_DEFAULT_MATH;
     check(cublasSetMathMode(cublas, math), "cublasSetMathMode");
-    if (context_)
+    if (context_ && !deterministic_)  // else a share, its size and the whole GPU would round differently
         check(cublasSetSmCountTarget(cublas, multiprocessors_), "cublasSetSmCountTarget");
 }
 
