@@ -1,6 +1,6 @@
 // What every backend must keep: the cpu kernels against the reference kernels, layer by layer.
 #include "exec/cpu/layers.h"
-#include "tests/layer_rig.h"
+#include "tests/layer_laws.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,45 +11,6 @@ namespace pw {
 namespace {
 
 constexpr double kTolerance = 1e-5;
-
-double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        difference += std::pow(double{actual.at(i)} - double{expected[i]}, 2);
-        norm += std::pow(double{expected[i]}, 2);
-    }
-    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
-}
-
-void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
-    ASSERT_EQ(actual.size(), expected.size()) << what;
-    EXPECT_LE(relative_error(actual, expected), kTolerance) << what;  // NaN fails too
-}
-
-void expect_close(const std::vector<std::vector<float>>& actual, const std::vector<std::vector<float>>& expected,
-                  const std::string& what) {
-    ASSERT_EQ(actual.size(), expected.size()) << what;
-    for (std::size_t k = 0; k < expected.size(); ++k)
-        expect_close(actual[k], expected[k], what + " " + std::to_string(k));
-}
-
-// Two backends may round a value near zero to either side of a ReLU: no gradient enters there.
-std::vector<float> safe_gradient(const Layer& layer, int samples, unsigned seed) {
-    auto gradient =
-        random_values(layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements(), seed + 30);
-    if (!layer.relu)
-        return gradient;
-    Layer plain = layer;
-    plain.relu = false;
-    LayerRig rig(reference_kernels(), plain, samples);
-    rig.fill(seed);
-    rig.forward();
-    const auto values = rig.plain_output();
-    for (std::size_t i = 0; i < values.size(); ++i)
-        if (std::abs(values[i]) < 1e-4f)
-            gradient[i] = 0;
-    return gradient;
-}
 
 struct Case {
     std::string name;
@@ -180,7 +141,9 @@ protected:
         const auto& [name, layer, samples, per_block] = GetParam();
         LayerRig made(kernels, layer, samples, kernel(kernels));
         made.fill(kSeed);
-        made.fill_gradient(safe_gradient(layer, samples, kSeed));
+        const std::int64_t count = layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
+        made.fill_gradient(safe_gradient(random_values(count, kSeed + 30), layer, samples,
+                                         [](LayerRig& plain) { plain.fill(kSeed); }));
         return made;
     }
 
@@ -195,29 +158,10 @@ private:
 };
 
 TEST_P(CpuLayers, ComputeWhatTheReferenceDoes) {
-    LayerRig cpu = rig(cpu_kernels()), expected = rig(reference_kernels());
-    for (LayerRig* each : {&cpu, &expected}) {
-        each->forward();
-        each->backward();
-    }
-    EXPECT_NEAR(cpu.loss(), expected.loss(), 1e-6 * std::abs(expected.loss()));
-    expect_close(cpu.plain_output(), expected.plain_output(), "output");
-    for (std::size_t k = 0; k < cpu.inputs.size(); ++k)
-        expect_close(cpu.plain_input_gradient(k), expected.plain_input_gradient(k), "input gradient");
-    expect_close(cpu.parameter_gradients(), expected.parameter_gradients(), "parameter gradient");
-    expect_close(cpu.parameters(), expected.parameters(), "parameter");
+    compute_what_the_reference_does(rig(cpu_kernels()), rig(reference_kernels()), kTolerance);
 }
 
-TEST_P(CpuLayers, AddUpWeightGradients) {
-    LayerRig tested = rig(cpu_kernels());
-    tested.forward();
-    tested.backward();
-    auto doubled = tested.parameter_gradients();
-    tested.backward(true);
-    for (auto& values : doubled)
-        std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
-    expect_close(tested.parameter_gradients(), doubled, "parameter gradient");
-}
+TEST_P(CpuLayers, AddUpWeightGradients) { add_up_weight_gradients(rig(cpu_kernels()), kTolerance); }
 
 TEST_P(CpuLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = rig(cpu_kernels()), tested = rig(cpu_kernels());
@@ -244,33 +188,15 @@ TEST_P(CpuLayers, SkipInputGradientsThatNobodyWants) {
 }
 
 TEST_P(CpuLayers, RoundTripExactly) {
-    LayerRig tested = rig(cpu_kernels()), expected = rig(reference_kernels());
-    EXPECT_EQ(tested.parameters(), expected.parameters());
-    const auto inputs = random_values(tested.samples * tested.layer.input.elements(), 3);
-    tested.kernel->fill_input(inputs, tested.inputs[0].get());
-    EXPECT_EQ(tested.kernel->read_input(tested.inputs[0].get()), inputs);
-    const auto outputs = random_values(tested.output_elements(), 4);
-    tested.kernel->fill_output(outputs, tested.output.get());
-    EXPECT_EQ(tested.plain_output(), outputs);
+    const LayerRig tested = rig(cpu_kernels());
+    round_trip_exactly(tested, rig(reference_kernels()),
+                       random_values(tested.samples * tested.layer.input.elements(), 3),
+                       random_values(tested.output_elements(), 4));
 }
 
-TEST_P(CpuLayers, HaveAlignedSizes) {
-    const LayerBytes sizes = rig(cpu_kernels()).sizes;
-    for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
-                       sizes.scratch})
-        EXPECT_EQ(size % 64, 0);
-}
+TEST_P(CpuLayers, HaveAlignedSizes) { have_aligned_sizes(rig(cpu_kernels()).sizes); }
 
-TEST_P(CpuLayers, RepeatTheirBits) {
-    LayerRig first = rig(cpu_kernels()), second = rig(cpu_kernels());
-    for (LayerRig* each : {&first, &second}) {
-        each->forward();
-        each->backward();
-    }
-    EXPECT_EQ(first.plain_output(), second.plain_output());
-    EXPECT_EQ(first.plain_input_gradient(0), second.plain_input_gradient(0));
-    EXPECT_EQ(first.parameter_gradients(), second.parameter_gradients());
-}
+TEST_P(CpuLayers, RepeatTheirBits) { repeat_their_bits(rig(cpu_kernels()), rig(cpu_kernels())); }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayers, testing::ValuesIn(all_cases()),
                          [](const auto& tested) { return tested.param.name; });
@@ -291,8 +217,8 @@ TEST(CpuKernels, UpdateLikeTheReference) {
             results.emplace_back(data, data + 1024);
         }
     }
-    expect_close(results[0], results[2], "momentum");
-    expect_close(results[1], results[3], "weights");
+    expect_close(results[0], results[2], kTolerance, "momentum");
+    expect_close(results[1], results[3], kTolerance, "weights");
 }
 
 // The number of threads divides the work and nothing else, where own loops do it.

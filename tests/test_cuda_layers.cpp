@@ -2,7 +2,7 @@
 // The same tests run on a GPU, and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
-#include "tests/layer_rig.h"
+#include "tests/layer_laws.h"
 
 #include <cuda_bf16.h>
 #include <fmt/format.h>
@@ -28,15 +28,6 @@ std::vector<float> random_for(Precision precision, std::int64_t count, unsigned 
 
 void fill(LayerRig& rig, Precision precision, unsigned seed) {
     precision == Precision::Bf16 ? rig.fill(seed, kept_by_bf16) : rig.fill(seed);
-}
-
-double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        difference += std::pow(double{actual.at(i)} - double{expected[i]}, 2);
-        norm += std::pow(double{expected[i]}, 2);
-    }
-    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
 double sum_of_squares(const std::vector<std::vector<float>>& all) {
@@ -166,23 +157,13 @@ protected:
         const auto& [name, layer, samples] = std::get<Case>(GetParam());
         LayerRig made(of, layer, samples);
         fill(made, precision(), kSeed);
-        made.fill_gradient(safe_gradient());
+        const std::int64_t count = layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
+        made.fill_gradient(safe_gradient(random_for(precision(), count, kSeed + 30), layer, samples,
+                                         [](LayerRig& plain) { fill(plain, precision(), kSeed); }));
         return made;
     }
 
-    static void expect_close(const std::vector<float>& actual, const std::vector<float>& expected,
-                             const std::string& what) {
-        ASSERT_EQ(actual.size(), expected.size()) << what;
-        EXPECT_LE(relative_error(actual, expected), tolerance(std::get<Case>(GetParam()).layer, precision()))
-            << what;  // NaN fails too
-    }
-
-    static void expect_close(const std::vector<std::vector<float>>& actual,
-                             const std::vector<std::vector<float>>& expected, const std::string& what) {
-        ASSERT_EQ(actual.size(), expected.size()) << what;
-        for (std::size_t k = 0; k < expected.size(); ++k)
-            expect_close(actual[k], expected[k], what + " " + std::to_string(k));
-    }
+    static double tolerance() { return pw::tolerance(std::get<Case>(GetParam()).layer, precision()); }
 
     static std::vector<std::byte> copy_of(const Block& block) {
         const auto copy = kernels().shared(block.size());
@@ -204,51 +185,13 @@ private:
         static std::map<Precision, std::unique_ptr<CudaKernels>> kernels;
         return kernels;
     }
-
-    // Two backends may round a value near zero to either side of a ReLU: no gradient enters there.
-    static std::vector<float> safe_gradient() {
-        const auto& [name, layer, samples] = std::get<Case>(GetParam());
-        const std::int64_t count = layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
-        auto gradient = random_for(precision(), count, kSeed + 30);
-        if (!layer.relu)
-            return gradient;
-        Layer plain = layer;
-        plain.relu = false;
-        LayerRig rig(reference_kernels(), plain, samples);
-        fill(rig, precision(), kSeed);
-        rig.forward();
-        const auto values = rig.plain_output();
-        for (std::size_t i = 0; i < values.size(); ++i)
-            if (std::abs(values[i]) < 1e-4f)
-                gradient[i] = 0;
-        return gradient;
-    }
 };
 
 TEST_P(CudaLayers, ComputeWhatTheReferenceDoes) {
-    LayerRig tested = rig(kernels()), expected = rig(reference_kernels());
-    for (LayerRig* each : {&tested, &expected}) {
-        each->forward();
-        each->backward();
-    }
-    EXPECT_NEAR(tested.loss(), expected.loss(), 1e-6 * std::abs(expected.loss()));
-    expect_close(tested.plain_output(), expected.plain_output(), "output");
-    for (std::size_t k = 0; k < tested.inputs.size(); ++k)
-        expect_close(tested.plain_input_gradient(k), expected.plain_input_gradient(k), "input gradient");
-    expect_close(tested.parameter_gradients(), expected.parameter_gradients(), "parameter gradient");
-    expect_close(tested.parameters(), expected.parameters(), "parameter");
+    compute_what_the_reference_does(rig(kernels()), rig(reference_kernels()), tolerance());
 }
 
-TEST_P(CudaLayers, AddUpWeightGradients) {
-    LayerRig tested = rig(kernels());
-    tested.forward();
-    tested.backward();
-    auto doubled = tested.parameter_gradients();
-    tested.backward(true);
-    for (auto& values : doubled)
-        std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
-    expect_close(tested.parameter_gradients(), doubled, "parameter gradient");
-}
+TEST_P(CudaLayers, AddUpWeightGradients) { add_up_weight_gradients(rig(kernels()), tolerance()); }
 
 TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = rig(kernels()), tested = rig(kernels());
@@ -287,36 +230,15 @@ TEST_P(CudaLayers, SkipInputGradientsThatNobodyWants) {
 }
 
 TEST_P(CudaLayers, RoundTripExactly) {
-    LayerRig tested = rig(kernels()), expected = rig(reference_kernels());
-    EXPECT_EQ(tested.parameters(), expected.parameters());
-    const auto inputs = random_for(precision(), tested.samples * tested.layer.input.elements(), 3);
-    tested.kernel->fill_input(inputs, tested.inputs[0].get());
-    EXPECT_EQ(tested.kernel->read_input(tested.inputs[0].get()), inputs);
-    const auto outputs = random_for(precision(), tested.output_elements(), 4);
-    tested.kernel->fill_output(outputs, tested.output.get());
-    EXPECT_EQ(tested.plain_output(), outputs);
+    const LayerRig tested = rig(kernels());
+    round_trip_exactly(tested, rig(reference_kernels()),
+                       random_for(precision(), tested.samples * tested.layer.input.elements(), 3),
+                       random_for(precision(), tested.output_elements(), 4));
 }
 
-TEST_P(CudaLayers, HaveAlignedSizes) {
-    const LayerBytes sizes = rig(kernels()).sizes;
-    for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
-                       sizes.scratch})
-        EXPECT_EQ(size % 64, 0);
-}
+TEST_P(CudaLayers, HaveAlignedSizes) { have_aligned_sizes(rig(kernels()).sizes); }
 
-TEST_P(CudaLayers, RepeatTheirBits) {
-    LayerRig first = rig(kernels()), second = rig(kernels());
-    for (LayerRig* each : {&first, &second}) {
-        each->forward();
-        each->backward();
-    }
-    EXPECT_EQ(first.loss(), second.loss());
-    EXPECT_EQ(first.plain_output(), second.plain_output());
-    for (std::size_t k = 0; k < first.inputs.size(); ++k)
-        EXPECT_EQ(first.plain_input_gradient(k), second.plain_input_gradient(k));
-    EXPECT_EQ(first.parameter_gradients(), second.parameter_gradients());
-    EXPECT_EQ(first.parameters(), second.parameters());
-}
+TEST_P(CudaLayers, RepeatTheirBits) { repeat_their_bits(rig(kernels()), rig(kernels())); }
 
 // Those with parameters.
 class CudaBlocks : public CudaLayers {};
@@ -348,7 +270,7 @@ TEST_P(CudaNorms, KeepTheVarianceFarFromZero) {
     // The mean itself rounds to 3e-5 of the deviation.
     EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()),
               precision() == Precision::Bf16 ? 1e-2 : 2e-4);
-    expect_close(tested.parameters(), expected.parameters(), "parameter");
+    expect_close(tested.parameters(), expected.parameters(), tolerance(), "parameter");
 }
 
 std::vector<Case> cases_that(bool (*fit)(const Case&)) {

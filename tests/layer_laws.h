@@ -1,0 +1,108 @@
+// What the kernels of every backend keep, layer by layer, beside the reference kernels.
+#pragma once
+
+#include "tests/layer_rig.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+inline double relative_error(const std::vector<float>& actual, const std::vector<float>& expected) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference += std::pow(double{actual.at(i)} - double{expected[i]}, 2);
+        norm += std::pow(double{expected[i]}, 2);
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+inline void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, double tolerance,
+                         const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    EXPECT_LE(relative_error(actual, expected), tolerance) << what;  // NaN fails too
+}
+
+inline void expect_close(const std::vector<std::vector<float>>& actual, const std::vector<std::vector<float>>& expected,
+                         double tolerance, const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    for (std::size_t k = 0; k < expected.size(); ++k)
+        expect_close(actual[k], expected[k], tolerance, what + " " + std::to_string(k));
+}
+
+// Two backends may round a value near zero to either side of a ReLU: no gradient enters there. `fill` fills
+// a rig as the tested one is.
+template <class Fill>
+std::vector<float> safe_gradient(std::vector<float> gradient, const Layer& layer, int samples, Fill fill) {
+    if (!layer.relu)
+        return gradient;
+    Layer plain = layer;
+    plain.relu = false;
+    LayerRig rig(reference_kernels(), plain, samples);
+    fill(rig);
+    rig.forward();
+    const auto values = rig.plain_output();
+    for (std::size_t i = 0; i < values.size(); ++i)
+        if (std::abs(values[i]) < 1e-4f)
+            gradient[i] = 0;
+    return gradient;
+}
+
+inline void compute_what_the_reference_does(LayerRig tested, LayerRig expected, double tolerance) {
+    for (LayerRig* each : {&tested, &expected}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_NEAR(tested.loss(), expected.loss(), 1e-6 * std::abs(expected.loss()));
+    expect_close(tested.plain_output(), expected.plain_output(), tolerance, "output");
+    for (std::size_t k = 0; k < tested.inputs.size(); ++k)
+        expect_close(tested.plain_input_gradient(k), expected.plain_input_gradient(k), tolerance, "input gradient");
+    expect_close(tested.parameter_gradients(), expected.parameter_gradients(), tolerance, "parameter gradient");
+    expect_close(tested.parameters(), expected.parameters(), tolerance, "parameter");
+}
+
+inline void add_up_weight_gradients(LayerRig tested, double tolerance) {
+    tested.forward();
+    tested.backward();
+    auto doubled = tested.parameter_gradients();
+    tested.backward(true);
+    for (auto& values : doubled)
+        std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
+    expect_close(tested.parameter_gradients(), doubled, tolerance, "parameter gradient");
+}
+
+// `inputs` and `outputs` are values that the backend's tensors can hold.
+inline void round_trip_exactly(const LayerRig& tested, const LayerRig& expected, const std::vector<float>& inputs,
+                               const std::vector<float>& outputs) {
+    EXPECT_EQ(tested.parameters(), expected.parameters());
+    tested.kernel->fill_input(inputs, tested.inputs[0].get());
+    EXPECT_EQ(tested.kernel->read_input(tested.inputs[0].get()), inputs);
+    tested.kernel->fill_output(outputs, tested.output.get());
+    EXPECT_EQ(tested.plain_output(), outputs);
+}
+
+inline void have_aligned_sizes(const LayerBytes& sizes) {
+    for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
+                       sizes.scratch})
+        EXPECT_EQ(size % 64, 0);
+}
+
+// Of two rigs filled alike.
+inline void repeat_their_bits(LayerRig first, LayerRig second) {
+    for (LayerRig* each : {&first, &second}) {
+        each->forward();
+        each->backward();
+    }
+    EXPECT_EQ(first.loss(), second.loss());
+    EXPECT_EQ(first.plain_output(), second.plain_output());
+    for (std::size_t k = 0; k < first.inputs.size(); ++k)
+        EXPECT_EQ(first.plain_input_gradient(k), second.plain_input_gradient(k));
+    EXPECT_EQ(first.parameter_gradients(), second.parameter_gradients());
+    EXPECT_EQ(first.parameters(), second.parameters());
+}
+
+}  // namespace pw
