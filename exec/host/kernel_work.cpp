@@ -122,6 +122,8 @@ void KernelDevice::begin_step(int step) {
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
+    if (sample_places_ == nullptr && labels_ == nullptr)
+        return;
     const int samples = run_.job.config.pipeline.micro_batch_size;
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         for (int k = 0; k < samples; ++k) {
