@@ -133,7 +133,7 @@ public:
     void forward(const LayerArgs& args, bool) override {
         const float one = 1, none = 0;
         check(cudnnConvolutionForward(device_.cudnn(), &one, x_.get(), args.inputs[0], w_.get(),
-                                      read_by_products(args.weights), forward_.convolution.get(), forward_.algorithm,
+                                      read_by_products<T>(args.weights, values_), forward_.convolution.get(), forward_.algorithm,
                                       args.scratch, forward_.workspace, &none, y_.get(), args.output),
               "cudnnConvolutionForward");
     }
@@ -142,7 +142,7 @@ public:
         if (!args.input_gradients[0])
             return;
         const float one = 1, none = 0;
-        check(cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), read_by_products(args.weights), y_.get(),
+        check(cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), read_by_products<T>(args.weights, values_), y_.get(),
                                            args.output_gradient, input_.convolution.get(), input_.algorithm,
                                            args.scratch, input_.workspace, &none, x_.get(), args.input_gradients[0]),
               "cudnnConvolutionBackwardData");
@@ -251,13 +251,6 @@ private:
                                              args.output_gradient, weight_.convolution.get(), weight_.algorithm,
                                              args.scratch, weight_.workspace, &beta, w_.get(), made),
               "cudnnConvolutionBackwardFilter");
-    }
-
-    const void* read_by_products(const std::byte* weights) const {
-        if constexpr (std::is_same_v<T, Bf16>)
-            return shadow(weights, values_);
-        else
-            return weights;
     }
 
     // Calls visit(place in OIHW, place in KRSC) for every weight.

@@ -45,16 +45,16 @@ EventClock::EventClock() : base_(Event::Kind::Timed), spare_(Event::Kind::Timed)
 
 void EventClock::calibrate(cudaStream_t idle_stream) {
     constexpr int kTrips = 16;
-    uncertainty_ = std::numeric_limits<Ns>::max();
+    Ns tightest = std::numeric_limits<Ns>::max();
     for (int trip = 0; trip < kTrips; ++trip) {
         const Ns before = clock_now();
         spare_.record(idle_stream);
         check(cudaEventSynchronize(spare_.get()), "cudaEventSynchronize");
         const Ns after = clock_now();
-        if ((after - before) / 2 >= uncertainty_)
+        if (after - before >= tightest)
             continue;
-        uncertainty_ = (after - before) / 2;
-        at_base_ = before + uncertainty_;
+        tightest = after - before;
+        at_base_ = before + tightest / 2;
         std::swap(base_, spare_);
     }
 }

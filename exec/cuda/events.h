@@ -32,11 +32,10 @@ public:
     EventClock();  // on the current GPU
     void calibrate(cudaStream_t idle_stream);
     Ns time_of(const Event& event) const;  // on the host's clock; the event has been passed
-    Ns uncertainty() const { return uncertainty_; }  // half of the round trip
 
 private:
     Event base_, spare_;
-    Ns at_base_ = 0, uncertainty_ = 0;
+    Ns at_base_ = 0;
 };
 
 Ns elapsed(cudaEvent_t from, cudaEvent_t to);

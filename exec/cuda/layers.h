@@ -11,6 +11,7 @@
 #include <cuda_bf16.h>
 
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace pw::cuda {
@@ -30,6 +31,15 @@ inline const float* floats(const std::byte* data) { return reinterpret_cast<cons
 inline Bf16* shadow(std::byte* block, std::int64_t values) { return reinterpret_cast<Bf16*>(floats(block) + values); }
 inline const Bf16* shadow(const std::byte* block, std::int64_t values) {
     return reinterpret_cast<const Bf16*>(floats(block) + values);
+}
+
+// What products read of a block of weights with `values` values: `T` is float or Bf16.
+template <class T>
+const void* read_by_products(const std::byte* weights, std::int64_t values) {
+    if constexpr (std::is_same_v<T, Bf16>)
+        return shadow(weights, values);
+    else
+        return weights;
 }
 
 // What all layers of this backend share. Reading and filling wait for the device's stream: for set-up,

@@ -3,7 +3,6 @@
 #include "exec/cuda/linear_loops.h"
 
 #include <algorithm>
-#include <type_traits>
 
 namespace pw::cuda {
 
@@ -30,14 +29,14 @@ public:
     }
 
     void forward(const LayerArgs& args, bool) override {
-        multiply<T>({CUBLAS_OP_T, out_, samples_, in_}, {read_by_products(args.weights), in_}, {args.inputs[0], in_},
+        multiply<T>({CUBLAS_OP_T, out_, samples_, in_}, {read_by_products<T>(args.weights, values_), in_}, {args.inputs[0], in_},
                     {args.output, out_});
         add_bias(device_.stream(), floats(args.weights) + bias_, reinterpret_cast<T*>(args.output), samples_, out_);
     }
 
     void backward_input(const LayerArgs& args) override {
         if (args.input_gradients[0])
-            multiply<T>({CUBLAS_OP_N, in_, samples_, out_}, {read_by_products(args.weights), in_},
+            multiply<T>({CUBLAS_OP_N, in_, samples_, out_}, {read_by_products<T>(args.weights, values_), in_},
                         {args.output_gradient, out_}, {args.input_gradients[0], in_});
     }
 
@@ -93,13 +92,6 @@ private:
                            whole(right.column), &beta, result.data, kType<Out>, whole(result.column),
                            CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
               "cublasGemmEx");
-    }
-
-    const void* read_by_products(const std::byte* weights) const {
-        if constexpr (std::is_same_v<T, Bf16>)
-            return shadow(weights, values_);
-        else
-            return weights;
     }
 
     // Calls visit(place in {out, NCHW}, place in {out, NHWC}) for every weight.
