@@ -1,0 +1,36 @@
+// What every partitioner answers: the layers of each stage, and how good that is.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace pw {
+
+struct PlannedStage {
+    std::vector<int> layers;  // numbers in the instance, ascending
+    int replicas = 1;         // devices that hold the stage (data parallel)
+    int tensor_degree = 1;    // devices that share each of its layers
+    std::vector<int> recomputed = {};  // of its layers, ascending
+    bool on_cpu = false;
+    double time = 0;  // what the objective takes the maximum of, in the instance's unit
+    Bytes memory = 0;
+};
+
+// Why no partition exists: the stage that needs more than there is in the best try.
+struct Shortage {
+    int stage = 0;
+    Bytes needs = 0, has = 0;
+};
+
+struct Partition {
+    std::vector<PlannedStage> stages;  // in the order of the data; empty: there is none
+    double objective = 0;              // in the instance's unit
+    double lower_bound = 0;            // equals the objective when the search was complete
+    std::optional<Shortage> shortage;  // of an infeasible instance
+    std::int64_t candidates = 0;       // stages that were evaluated
+};
+
+}  // namespace pw
