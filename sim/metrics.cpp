@@ -58,7 +58,6 @@ std::vector<Ns> updates_of_last_stage(const Trace& trace) {
             if (event.device == device)
                 ends.push_back(event.end);
         }
-    std::sort(ends.begin(), ends.end());
     return ends;
 }
 
@@ -76,17 +75,12 @@ double samples_per_update(const Trace& trace, const Events& events) {
     return trace.asynchronous && !updates.empty() ? samples / static_cast<double>(updates.size()) : samples;
 }
 
-// Median distance of updates without the first and last `stages`, where the pipeline fills and drains.
-Ns asynchronous_step_time(const Trace& trace, Ns makespan) {
-    std::vector<Ns> times = step_times(trace);
-    if (times.empty())
-        return makespan;
-    const auto edge = static_cast<std::ptrdiff_t>(trace.stages);
-    if (std::ssize(times) > 2 * edge) {
-        times.erase(times.end() - edge, times.end());
-        times.erase(times.begin(), times.begin() + edge);
-    }
-    return lower_median(times);
+std::vector<Ns> distances_of(std::vector<Ns> updates) {
+    std::sort(updates.begin(), updates.end());
+    std::vector<Ns> distances;
+    for (std::size_t k = 1; k < updates.size(); ++k)
+        distances.push_back(updates[k] - updates[k - 1]);
+    return distances;
 }
 
 using Pair = std::pair<int, int>;  // stage, micro-batch
@@ -251,14 +245,22 @@ Events events_of_metrics(const Trace& trace, int& step) {
 
 }  // namespace
 
-std::vector<Ns> step_times(const Trace& trace) {
-    std::vector<Ns> times;
-    if (trace.asynchronous) {
-        const std::vector<Ns> ends = updates_of_last_stage(trace);
-        for (std::size_t k = 1; k < ends.size(); ++k)
-            times.push_back(ends[k] - ends[k - 1]);
-        return times;
+Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan) {
+    std::vector<Ns> times = distances_of(std::move(updates));
+    if (times.empty())
+        return makespan;
+    const auto edge = static_cast<std::ptrdiff_t>(stages);
+    if (std::ssize(times) > 2 * edge) {
+        times.erase(times.end() - edge, times.end());
+        times.erase(times.begin(), times.begin() + edge);
     }
+    return lower_median(times);
+}
+
+std::vector<Ns> step_times(const Trace& trace) {
+    if (trace.asynchronous)
+        return distances_of(updates_of_last_stage(trace));
+    std::vector<Ns> times;
     for (const auto& [step, events] : by_step(trace))
         times.push_back(makespan_of(events));
     return times;
@@ -273,7 +275,9 @@ Metrics metrics_of(const Trace& trace) {
 
     metrics.tasks = static_cast<int>(events.size());
     metrics.makespan = makespan_of(events);
-    metrics.step_time = trace.asynchronous ? asynchronous_step_time(trace, metrics.makespan) : metrics.makespan;
+    metrics.step_time = trace.asynchronous
+                            ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, metrics.makespan)
+                            : metrics.makespan;
     double busy = 0;
     for (const Events& own : of_device) {
         metrics.span = std::max(metrics.span, extent_of(own, is_compute));

@@ -8,8 +8,8 @@
 namespace pw {
 
 struct DeviceMetrics {
-    Ns busy = 0;    // F B I W R
-    Ns idle = 0;    // makespan - busy
+    Ns busy = 0;                   // F B I W R
+    Ns idle = 0;                   // makespan - busy
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;
@@ -19,10 +19,10 @@ struct DeviceMetrics {
 };
 
 struct Metrics {
-    Ns makespan = 0;   // last end - first start over all devices, transfers left out
-    Ns span = 0;       // max over devices of own last end - own first start, F B I W R only
+    Ns makespan = 0;  // last end - first start over all devices, transfers left out
+    Ns span = 0;      // max over devices of own last end - own first start, F B I W R only
     Ns step_time = 0;
-    Ns ideal = 0;      // mean over devices of compute time
+    Ns ideal = 0;                 // mean over devices of compute time
     double bubble_rate = 0;       // (makespan - ideal) / makespan
     double bubble_ratio = 0;      // (makespan - ideal) / ideal
     double span_bubble_rate = 0;  // (span - ideal) / span
@@ -36,6 +36,10 @@ struct Metrics {
 // trace when asynchronous: step time is then the median distance between successive updates of the
 // last stage, without the first and last `stages`.
 Metrics metrics_of(const Trace& trace);
+
+// The step time of an asynchronous plan: median distance of `updates` (ends, of the last stage) without
+// the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
+Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
 
 // Step times of all steps, in order (asynchronous: distances between updates of the last stage).
 std::vector<Ns> step_times(const Trace& trace);

@@ -2,10 +2,12 @@
 
 #include "schedules/durations.h"
 #include "schedules/versions.h"
+#include "sim/metrics.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <queue>
 #include <utility>
 
@@ -27,39 +29,31 @@ struct Event {
 // itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
 // them: a line between the two that were measured.
 struct Progress {
-    int node = -1;   // none: the device does not compute
+    int node = -1;    // none: the device does not compute
     double left = 1;  // of the task
     double rate = 0;  // per nanosecond
     Ns since = 0;
     std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
 };
 
+}  // namespace
+
 class Simulation {
 public:
-    Simulation(const Plan& plan, const Costs& costs, TransferMode mode)
+    Simulation(const Plan& plan, TransferMode mode)
         : plan_(plan),
-          costs_(costs),
           graph_(plan),
           versions_(versions_of(plan)),
           lanes_(graph_, mode),
           early_receive_(mode.early_receive),
-          duration_(durations_of(plan, graph_, costs)),
-          busy_duration_(busy_durations_of(plan, graph_, costs)),
-          progress_(plan.order.size()) {
-        const auto size = static_cast<std::size_t>(graph_.size());
-        waits_.resize(size);
-        readers_.resize(size);
-        start_.assign(size, 0);
-        end_.assign(size, -1);
-        next_.assign(plan.order.size(), 0);
-        for (int node = 0; node < graph_.size(); ++node) {
-            waits_[node] = static_cast<int>(graph_.inputs(node).size());
+          readers_(static_cast<std::size_t>(graph_.size())) {
+        for (int node = 0; node < graph_.size(); ++node)
             for (int input : graph_.inputs(node))
                 readers_[input].push_back(node);
-        }
     }
 
-    void run() {
+    void run(const Costs& costs) {
+        begin(costs);
         for (int device = 0; device < plan_.shape.devices; ++device)
             advance(device, 0);
         while (!queue_.empty()) {
@@ -70,9 +64,26 @@ public:
         explain_deadlock();
     }
 
+    // Of the costs last run.
     Trace trace() const;
+    Ns step_time() const;
 
 private:
+    void begin(const Costs& costs) {
+        costs_ = &costs;
+        duration_ = durations_of(plan_, graph_, costs);
+        busy_duration_ = busy_durations_of(plan_, graph_, costs);
+        progress_.assign(plan_.order.size(), {});
+        waits_.clear();
+        for (int node = 0; node < graph_.size(); ++node)
+            waits_.push_back(static_cast<int>(graph_.inputs(node).size()));
+        start_.assign(waits_.size(), 0);
+        end_.assign(waits_.size(), -1);
+        next_.assign(plan_.order.size(), 0);
+        seq_ = 0;
+        lanes_.reset();
+    }
+
     void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
 
     void handle(const Event& event) {
@@ -113,9 +124,9 @@ private:
     void start(int send, Ns now) {
         const int recv = lanes_.partner(send);
         start_[send] = start_[recv] = now;
-        const Ns link_free = now + occupation_of(graph_.task(send), costs_);
+        const Ns link_free = now + occupation_of(graph_.task(send), *costs_);
         push(link_free, What::LinkFree, send);
-        push(link_free + costs_.link.latency, What::Arrives, recv);
+        push(link_free + costs_->link.latency, What::Arrives, recv);
     }
 
     void finish(int node, Ns time) {
@@ -180,7 +191,7 @@ private:
     }
 
     const Plan& plan_;
-    const Costs& costs_;
+    const Costs* costs_ = nullptr;
     PlanGraph graph_;
     VersionTable versions_;
     Lanes lanes_;
@@ -204,14 +215,14 @@ Trace Simulation::trace() const {
     trace.stages = plan_.shape.stages;
     trace.micro_batches = plan_.shape.microbatches;
     trace.asynchronous = plan_.asynchronous;
-    const auto memory = memory_of(plan_, buffers_of(plan_, costs_, versions_, early_receive_));
+    const auto memory = memory_of(plan_, buffers_of(plan_, *costs_, versions_, early_receive_));
     for (int device = 0; device < plan_.shape.devices; ++device) {
         trace.stages_of.push_back(plan_.shape.stages_of(device));
         int position = 0;
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (const Task& task : plan_.order[device]) {
             const int node = graph_.node(device, position);
-            trace.events.push_back({0, device, 0, task, start_[node], end_[node], bytes_moved(task, costs_.edges),
+            trace.events.push_back({0, device, 0, task, start_[node], end_[node], bytes_moved(task, costs_->edges),
                                     version_of(task, versions_, plan_)});
             if (!is_transfer(task.op))
                 reached = start_[node];
@@ -224,13 +235,39 @@ Trace Simulation::trace() const {
     return trace;
 }
 
-}  // namespace
+Ns Simulation::step_time() const {
+    Ns first = std::numeric_limits<Ns>::max(), last = 0;
+    std::vector<Ns> updates;
+    const int last_stage = plan_.shape.stages - 1, device = plan_.shape.devices_of(last_stage).front();
+    for (int node = 0; node < graph_.size(); ++node) {
+        const Task& task = graph_.task(node);
+        if (is_transfer(task.op))
+            continue;
+        first = std::min(first, start_[node]);
+        last = std::max(last, end_[node]);
+        if (task.op == Op::Update && task.stage == last_stage && graph_.device_of(node) == device)
+            updates.push_back(end_[node]);
+    }
+    return plan_.asynchronous ? asynchronous_step_time(updates, plan_.shape.stages, last - first) : last - first;
+}
+
+Simulator::Simulator(const Plan& plan, TransferMode mode) : simulation_(std::make_unique<Simulation>(plan, mode)) {}
+Simulator::~Simulator() = default;
+Simulator::Simulator(Simulator&&) noexcept = default;
+
+Trace Simulator::trace(const Costs& costs) {
+    simulation_->run(costs);
+    return simulation_->trace();
+}
+
+Ns Simulator::step_time(const Costs& costs) {
+    simulation_->run(costs);
+    return simulation_->step_time();
+}
 
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode) {
     mode.sent_copies = keeps_copies(costs, mode.early_receive);
-    Simulation simulation(plan, costs, mode);
-    simulation.run();
-    return simulation.trace();
+    return Simulator(plan, mode).trace(costs);
 }
 
 }  // namespace pw

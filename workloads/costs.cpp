@@ -96,33 +96,17 @@ void check_profile(const Model& model, const Profile& profile) {
         fail("the profile has no costs of the input data; {}", kWayOut);
 }
 
-using Times = std::map<int, LayerTimes> LayerProfile::*;  // alone or with busy neighbours
-
-void add_layer_cost(StageCost& cost, const LayerProfile& layer, Times which, int samples) {
-    const std::map<int, LayerTimes>& measured = layer.*which;
+StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>& measured, int samples) {
     const auto median = [&](Measured LayerTimes::*pass) {
         return at_size(measured, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
     };
-    cost.forward += median(&LayerTimes::forward);
-    cost.backward += at_size(measured, samples, backward_of);
-    cost.backward_input += median(&LayerTimes::backward_input);
-    cost.backward_weight += median(&LayerTimes::backward_weight);
-    cost.recompute += at_size(measured, samples, recompute_of);
-    cost.update += layer.update.median;
-    cost.accumulate += median(&LayerTimes::accumulate);
-}
-
-StageCost stage_cost(const LayerGraph& graph, const std::vector<int>& layers, const Profile& profile, Times which,
-                     int samples) {
-    StageCost cost;
-    bool reads_data = false;
-    for (const int layer : layers) {
-        add_layer_cost(cost, profile.layers[layer], which, samples);
-        reads_data = reads_data || in_degree(layer, graph) == 0;
-    }
-    if (reads_data)
-        cost.forward += at_size(profile.data, samples, [](const Measured& data) { return data.median; });
-    return cost;
+    return {.forward = median(&LayerTimes::forward),
+            .backward = at_size(measured, samples, backward_of),
+            .backward_input = median(&LayerTimes::backward_input),
+            .backward_weight = median(&LayerTimes::backward_weight),
+            .recompute = at_size(measured, samples, recompute_of),
+            .update = layer.update.median,
+            .accumulate = median(&LayerTimes::accumulate)};
 }
 
 bool knows_neighbours(const Profile& profile) {
@@ -131,6 +115,18 @@ bool knows_neighbours(const Profile& profile) {
 }
 
 }  // namespace
+
+StageCost& StageCost::operator+=(const StageCost& other) {
+    forward += other.forward;
+    backward += other.backward;
+    backward_input += other.backward_input;
+    backward_weight += other.backward_weight;
+    recompute += other.recompute;
+    update += other.update;
+    sum_gradients += other.sum_gradients;
+    accumulate += other.accumulate;
+    return *this;
+}
 
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
     const bool batch_norm = layer.kind == LayerKind::BatchNorm;
@@ -198,27 +194,57 @@ std::vector<Ns> layer_times(const Profile& profile, int samples) {
     return times;
 }
 
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples, bool split_backward) {
+CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
     check_profile(model, profile);
-    Costs costs;
-    std::vector<LayerBytes> bytes;
+    const bool busy = knows_neighbours(profile);
     for (const LayerProfile& layer : profile.layers) {
-        bytes.push_back(bytes_at(layer.bytes, samples));
-        costs.interpolated = costs.interpolated || !layer.times.contains(samples) || !layer.bytes.contains(samples);
+        alone_.push_back(layer_cost(layer, layer.times, samples));
+        if (busy)
+            busy_.push_back(layer_cost(layer, layer.busy, samples));
+        bytes_.push_back(bytes_at(layer.bytes, samples));
+        interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
     }
-    costs.interpolated = costs.interpolated || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
-    const Bytes data = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
-    for (int stage = 0; stage < split.stages(); ++stage) {
-        const std::vector<int>& layers = split.layers[stage];
-        costs.stage.push_back(stage_cost(model.layers, layers, profile, &LayerProfile::times, samples));
-        if (knows_neighbours(profile))
-            costs.busy.push_back(stage_cost(model.layers, layers, profile, &LayerProfile::busy, samples));
-        costs.bytes.push_back(stage_bytes(layout_stage(model.layers, split, stage, bytes, data), split_backward));
+    interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
+    data_time_ = at_size(profile.data, samples, [](const Measured& data) { return data.median; });
+    data_bytes_ = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
+}
+
+StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const {
+    StageCost sum;
+    bool reads_data = false;
+    for (const int layer : layers) {
+        sum += costs[layer];
+        reads_data = reads_data || in_degree(layer, model_.layers) == 0;
     }
-    costs.edges = edge_bytes(model.layers, split, bytes);
-    costs.dispatch = profile.dispatch.median;
-    costs.sent_copies = profile.sent_copies;
+    if (reads_data)
+        sum.forward += data_time_;
+    return sum;
+}
+
+Costs CostTable::times_of(const StageSplit& split) const {
+    Costs costs;
+    for (const std::vector<int>& layers : split.layers) {
+        costs.stage.push_back(stage_cost(layers, alone_));
+        if (!busy_.empty())
+            costs.busy.push_back(stage_cost(layers, busy_));
+    }
+    costs.edges = edge_bytes(model_.layers, split, bytes_);
+    costs.dispatch = profile_.dispatch.median;
+    costs.sent_copies = profile_.sent_copies;
+    costs.interpolated = interpolated_;
     return costs;
+}
+
+Costs CostTable::costs_of(const StageSplit& split, bool split_backward) const {
+    Costs costs = times_of(split);
+    for (int stage = 0; stage < split.stages(); ++stage)
+        costs.bytes.push_back(
+            stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_), split_backward));
+    return costs;
+}
+
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples, bool split_backward) {
+    return CostTable(model, profile, samples).costs_of(split, split_backward);
 }
 
 }  // namespace pw

@@ -68,6 +68,7 @@ struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
     Ns accumulate = 0;  // more for every B or W of a mini-batch but the stage's first
+    StageCost& operator+=(const StageCost& other);
 };
 
 // Costs beside a plan: the simulator's second argument.
@@ -99,9 +100,36 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
 // Forward plus backward per layer: what `split_bottleneck` balances.
 std::vector<Ns> layer_times(const Profile& profile, int samples);
 
-// Sums a profile over the stages of a split. Throws Error (BadInput) when the profile was made for
-// another model, shape or layer list, naming the first difference. `split_backward`: the plan runs
-// I and W, whose workspaces differ from B's.
+// A profile at one micro-batch size, to be summed over the stages of many splits. Keeps references to
+// both arguments. Throws Error (BadInput) when the profile was made for another model, shape or layer
+// list, naming the first difference.
+class CostTable {
+public:
+    CostTable(const Model& model, const Profile& profile, int samples);
+
+    // By layer, without fetching the data batch.
+    const std::vector<StageCost>& alone() const { return alone_; }
+    const std::vector<StageCost>& busy() const { return busy_; }  // empty: no slower
+    const std::vector<LayerBytes>& bytes() const { return bytes_; }
+    Ns data_time() const { return data_time_; }  // once per stage that reads the data batch
+
+    Costs times_of(const StageSplit& split) const;  // without `bytes` of the stages, links and speeds
+    // `split_backward`: the plan runs I and W, whose workspaces differ from B's.
+    Costs costs_of(const StageSplit& split, bool split_backward) const;
+
+private:
+    StageCost stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const;
+
+    const Model& model_;
+    const Profile& profile_;
+    std::vector<StageCost> alone_, busy_;
+    std::vector<LayerBytes> bytes_;
+    Ns data_time_ = 0;
+    Bytes data_bytes_ = 0;
+    bool interpolated_ = false;
+};
+
+// For one split.
 Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples,
                bool split_backward = false);
 
