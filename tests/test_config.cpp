@@ -83,6 +83,9 @@ TEST(Config, ReadsEveryKey) {
     EXPECT_EQ(config.training.weight_decay, 1e-4);
     EXPECT_EQ(config.run.timeout, 1'500'000'000);
     EXPECT_EQ(config.transfer.protocol, "rendezvous");
+    EXPECT_EQ(config.search.schedules, (std::vector<std::string>{"gpipe", "1f1b"}));
+    EXPECT_EQ(config.search.micro_batch_sizes, (std::vector<int>{1, 2, 4}));
+    EXPECT_EQ(config.search.mini_batch, 32);
 }
 
 TEST(Config, OnlyTheModelIsRequired) {
@@ -104,6 +107,43 @@ TEST(Config, OnlyTheModelIsRequired) {
     EXPECT_EQ(config.run.timeout, 30'000'000'000);
     EXPECT_TRUE(contains(mistakes(""), "'workload.model' is missing"));
     EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
+}
+
+TEST(Search, KeepsThePipelineWhereItIsSilent) {
+    const SearchConfig search =
+        load("{workload: {model: mlp}, pipeline: {micro_batches: 6, micro_batch_size: 4}}").search;
+    EXPECT_EQ(search.objective, "makespan");
+    EXPECT_TRUE(search.schedules.empty() && search.micro_batch_sizes.empty() && search.stages.empty());
+    EXPECT_EQ(search.mini_batch, 24);
+    EXPECT_EQ(search.profile_batch, 24);
+    EXPECT_EQ(search.recompute, "none");
+    EXPECT_EQ(search.p2p, "charged");
+    EXPECT_TRUE(search.tensor_parallel);
+    EXPECT_FALSE(search.replicas || search.straight || search.memory_limit);
+    EXPECT_TRUE(search.levels.empty());
+}
+
+constexpr const char* kSearch =
+    "{workload: {model: mlp}, search: {objective: pipedream, schedules: all, micro_batch_sizes: [2], mini_batch: 64, "
+    "stages: [2, 4], replicas: true, recompute: auto, tensor_parallel: false, profile_batch: 16, p2p: free, "
+    "straight: true, memory_limit: true, levels: [{devices: 4, bandwidth: 12 GB/s}, {devices: 2, bandwidth: 1.25 "
+    "GB/s}]}}";
+
+TEST(Search, ReadsEveryKeyAndPrintsItBack) {
+    const Config config = load(kSearch);
+    for (const SearchConfig& search : {config.search, load(config.yaml).search}) {
+        EXPECT_EQ(search.objective, "pipedream");
+        EXPECT_EQ(search.schedules, std::vector<std::string>{"all"});
+        EXPECT_EQ(search.micro_batch_sizes, std::vector<int>{2});
+        EXPECT_EQ(search.mini_batch, 64);
+        EXPECT_EQ(search.stages, (std::vector<int>{2, 4}));
+        EXPECT_EQ(search.recompute, "auto");
+        EXPECT_EQ(search.profile_batch, 16);
+        EXPECT_EQ(search.p2p, "free");
+        EXPECT_TRUE(search.replicas && search.straight && search.memory_limit);
+        EXPECT_FALSE(search.tensor_parallel);
+        EXPECT_EQ(search.levels, (std::vector<SearchConfig::Level>{{4, 12e9}, {2, 1.25e9}}));
+    }
 }
 
 // Stages follow from whatever says how many there are.
@@ -298,10 +338,20 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, training: {optimizer: adam}}", "'training.optimizer' is 'adam'"},
         Rejection{"{workload: {model: mlp}, training: {momentum: 2}}", "'training.momentum' is 2"},
         Rejection{"{workload: {model: mlp}, search: 3}", "'search' must be a map"},
+        Rejection{"{workload: {model: mlp}, search: {objective: speed}}", "'search.objective' is 'speed'"},
+        Rejection{"{workload: {model: mlp}, search: {schedule: [gpipe]}}", "unknown key 'schedule'"},
+        Rejection{"{workload: {model: mlp}, search: {schedules: []}}", "'search.schedules' is empty"},
+        Rejection{"{workload: {model: mlp}, search: {schedules: gpipe}}", "'search.schedules' is 'gpipe'"},
+        Rejection{"{workload: {model: mlp}, search: {schedules: [gpipe, gpipe]}}", "'gpipe' stands twice"},
+        Rejection{"{workload: {model: mlp}, search: {stages: []}}", "'search.stages' is empty"},
+        Rejection{"{workload: {model: mlp}, search: {micro_batch_sizes: [0]}}", "'search.micro_batch_sizes[0]' is 0"},
+        Rejection{"{workload: {model: mlp}, search: {mini_batch: 0}}", "'search.mini_batch' is 0"},
+        Rejection{"{workload: {model: mlp}, search: {levels: [{devices: 4}]}}", "'search.levels[0].bandwidth'"},
+        Rejection{"{workload: {model: mlp}, search: {levels: []}}", "'search.levels' is empty"},
         Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"}));
 
 TEST(Config, LaterBlocksAreLeftToTheirCommands) {
-    EXPECT_NO_THROW(load("{workload: {model: mlp}, search: {objective: anything}, sweep: {a.b: [1]}}"));
+    EXPECT_NO_THROW(load("{workload: {model: mlp}, sweep: {a.b: [1]}}"));
     for (const char* backend : {"cpu", "reference", "cuda", "emulated"})
         EXPECT_EQ(load(fmt::format("{{workload: {{model: mlp}}, run: {{backend: {}}}}}", backend)).run.backend,
                   backend);

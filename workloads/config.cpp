@@ -192,8 +192,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.training = read_training(root["training"]);
     config.run = read_run(root["run"]);
     config.transfer = read_transfer(root["transfer"]);
-    root["search"].entries();  // these two serve their own commands
-    root["sweep"].entries();
+    root["sweep"].entries();  // serves its own command
 
     std::string& schedule = config.pipeline.schedule;
     if (schedule.ends_with(".csv"))
@@ -201,6 +200,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     const PlanDefaults defaults = defaults_of == nullptr ? PlanDefaults{} : defaults_of(schedule);
     apply_file(root, defaults, config, claims);
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
+    config.search = read_search(
+        root["search"], std::int64_t{config.pipeline.micro_batches} * config.pipeline.micro_batch_size);
     if (config.cluster.devices.empty()) {
         DeviceConfig device;
         device.memory = config.cluster.memory;

@@ -86,6 +86,29 @@ struct TransferConfig {
     std::string protocol = "eager";     // eager | rendezvous
 };
 
+// Where the file is silent, the search keeps what the pipeline says.
+struct SearchConfig {
+    std::string objective = "makespan";  // makespan | max-load | pipedream | piper
+    std::vector<std::string> schedules;  // names, or only "all"; empty: the pipeline's
+    std::vector<int> micro_batch_sizes;  // empty: the pipeline's
+    std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
+    std::vector<int> stages;             // numbers of stages to try; empty: the pipeline's
+    bool replicas = false;               // a stage may live on several devices
+    std::string recompute = "none";      // none | all | auto
+    bool tensor_parallel = true;         // piper: a layer may be shared by several devices
+    std::int64_t profile_batch = 0;      // samples that a file's times are for; by default a mini-batch
+    // pipedream
+    struct Level {
+        int devices = 1;
+        double bandwidth = 0;  // bytes per second, between the groups of the level below
+        bool operator==(const Level&) const = default;
+    };
+    std::string p2p = "charged";  // charged | free
+    bool straight = false;        // one device per stage
+    bool memory_limit = false;
+    std::vector<Level> levels;  // innermost first; empty: all devices on one
+};
+
 struct Config {
     WorkloadConfig workload;
     ClusterConfig cluster;
@@ -93,6 +116,7 @@ struct Config {
     TrainingConfig training;
     RunConfig run;
     TransferConfig transfer;
+    SearchConfig search;
 
     // For errors found after loading: where a key stands in the file.
     std::shared_ptr<Source> source;

@@ -32,6 +32,12 @@ void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
 
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
 
+// `mini_batch`: samples per update of the pipeline.
+SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);
+std::string print_search(const SearchConfig& search);
+
+// Plain where YAML cannot take it for anything else, else in JSON's quotes.
+std::string quoted(const std::string& text);
 // The canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 

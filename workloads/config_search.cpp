@@ -1,0 +1,104 @@
+#include "workloads/config_blocks.h"
+
+#include <set>
+
+namespace pw {
+namespace {
+
+constexpr std::int64_t kMostSamples = std::int64_t{kMostBatches} * kMostBatches;
+
+// Reads every item of a list that must hold some, each once.
+template <class T, class Read>
+std::vector<T> read_different(const Yaml& at, Read read) {
+    std::vector<T> values;
+    std::set<T> seen;
+    for (const Yaml& item : at.items()) {
+        values.push_back(read(item));
+        if (!seen.insert(values.back()).second)
+            item.complain(fmt::format("'{}' stands twice in '{}'", values.back(), at.path()), "write it once");
+    }
+    if (at.is_list() && values.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), "write what to try, or remove the key");
+    return values;
+}
+
+std::vector<int> read_counts(const Yaml& at, std::int64_t most) {
+    return read_different<int>(at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, 1, most)); });
+}
+
+std::vector<std::string> read_schedules(const Yaml& at) {
+    if (!at.is_text())
+        return read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
+    if (at.text() != "all")
+        at.complain(fmt::format("'{}' is '{}'", at.path(), at.text()),
+                    "write all, or a list of names, as in [gpipe, 1f1b]");
+    return {"all"};
+}
+
+std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
+    std::vector<SearchConfig::Level> levels;
+    for (const Yaml& item : at.items()) {
+        item.allow({"devices", "bandwidth"});
+        SearchConfig::Level& level = levels.emplace_back();
+        level.devices = static_cast<int>(item["devices"].integer(1, 1, kMostStages));
+        level.bandwidth = item["bandwidth"].bandwidth(1);
+        for (const char* key : {"devices", "bandwidth"})
+            if (item.is_map() && !item[key].present())
+                item.complain(fmt::format("'{}.{}' is missing", item.path(), key),
+                              "write {devices: 4, bandwidth: 12 GB/s} for every level, the innermost first");
+    }
+    if (at.is_list() && levels.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()),
+                    "write the levels, the innermost first, or remove the key");
+    return levels;
+}
+
+}  // namespace
+
+SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
+    at.allow({"objective", "schedules", "micro_batch_sizes", "mini_batch", "stages", "replicas", "recompute", "p2p",
+              "straight", "memory_limit", "levels", "tensor_parallel", "profile_batch"});
+    SearchConfig search;
+    search.objective = at["objective"].choice(search.objective, {"makespan", "max-load", "pipedream", "piper"});
+    search.schedules = read_schedules(at["schedules"]);
+    search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
+    search.mini_batch = at["mini_batch"].integer(mini_batch, 1, kMostSamples);
+    search.stages = read_counts(at["stages"], kMostStages);
+    search.replicas = at["replicas"].boolean(search.replicas);
+    search.recompute = at["recompute"].choice(search.recompute, {"none", "all", "auto"});
+    search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
+    search.profile_batch = at["profile_batch"].integer(search.mini_batch, 1, kMostSamples);
+    search.p2p = at["p2p"].choice(search.p2p, {"charged", "free"});
+    search.straight = at["straight"].boolean(search.straight);
+    search.memory_limit = at["memory_limit"].boolean(search.memory_limit);
+    search.levels = read_levels(at["levels"]);
+    return search;
+}
+
+std::string print_search(const SearchConfig& search) {
+    std::vector<std::string> schedules, levels;
+    for (const std::string& schedule : search.schedules)
+        schedules.push_back(quoted(schedule));
+    for (const SearchConfig::Level& level : search.levels)
+        levels.push_back(
+            fmt::format("{{devices: {}, bandwidth: {}}}", level.devices, exact_bandwidth(level.bandwidth)));
+    std::string out = fmt::format("search:\n  objective: {}\n", search.objective);
+    if (search.schedules == std::vector<std::string>{"all"})
+        out += "  schedules: all\n";
+    else if (!schedules.empty())
+        out += fmt::format("  schedules: [{}]\n", fmt::join(schedules, ", "));
+    if (!search.micro_batch_sizes.empty())
+        out += fmt::format("  micro_batch_sizes: [{}]\n", fmt::join(search.micro_batch_sizes, ", "));
+    out += fmt::format("  mini_batch: {}\n", search.mini_batch);
+    if (!search.stages.empty())
+        out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
+    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n  profile_batch: {}\n", search.replicas,
+                       search.recompute, search.tensor_parallel, search.profile_batch);
+    out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", search.p2p, search.straight,
+                       search.memory_limit);
+    if (!levels.empty())
+        out += fmt::format("  levels: [{}]\n", fmt::join(levels, ", "));
+    return out;
+}
+
+}  // namespace pw
