@@ -1,0 +1,49 @@
+// The downsets of an acyclic graph: the sets that hold every predecessor of their members. A pipeline's first stages
+// are one, and a stage is what lies between two of them. Together they form a lattice, here one step per added vertex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace pw {
+
+using Successors = std::vector<std::vector<int>>;  // of each vertex, without repeats
+
+struct Downsets {
+    struct Step {
+        std::int32_t vertex;  // that is added
+        std::int32_t next;    // the downset it makes
+    };
+    int vertices = 0;
+    std::vector<std::uint64_t> words;  // of all downsets, one after the other
+    std::vector<std::int32_t> first;   // of a downset's steps; one more at the end
+    std::vector<Step> steps;           // ascending by vertex within a downset
+
+    // Numbered by size: the empty set is 0, the whole graph the last one.
+    int count() const { return static_cast<int>(first.size()) - 1; }
+    std::size_t words_each() const { return (static_cast<std::size_t>(vertices) + 63) / 64; }
+    bool contains(int downset, int vertex) const {
+        const auto at = static_cast<std::size_t>(downset) * words_each() + static_cast<std::size_t>(vertex) / 64;
+        return words[at] >> (vertex % 64) & 1;
+    }
+    std::span<const Step> steps_of(int downset) const {
+        const auto at = static_cast<std::size_t>(downset);
+        return {steps.data() + first[at], steps.data() + first[at + 1]};
+    }
+};
+
+// Empty when there are more than `limit`. The graph must be acyclic.
+std::optional<Downsets> downsets_of(const Successors& graph, std::size_t limit);
+// The prefixes of one order of the vertices: the downsets of a chain.
+Downsets prefixes_of(const std::vector<int>& order);
+
+Successors reversed(const Successors& graph);
+
+enum class Tie { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
+// A topological order. Shorter than the graph where that has a cycle.
+std::vector<int> topological_order(const Successors& graph, Tie tie);
+
+}  // namespace pw
