@@ -201,6 +201,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     const PlanDefaults defaults = defaults_of == nullptr ? PlanDefaults{} : defaults_of(schedule);
     apply_file(root, defaults, config, claims);
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
+    config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (config.cluster.devices.empty()) {
         DeviceConfig device;
         device.memory = config.cluster.memory;
