@@ -23,7 +23,7 @@ struct LayerArgs {
     std::span<const std::byte* const> inputs;    // tensors the layer reads
     std::byte* output = nullptr;                 // tensor it makes (F)
     const std::byte* weights = nullptr;          // block of LayerBytes::weights
-    std::byte* statistics = nullptr;             // block of LayerBytes::statistics
+    std::byte* statistics = nullptr;             // block of LayerBytes::statistics; F: null leaves them alone
     std::byte* saved = nullptr;                  // LayerBytes::saved_until_input
     std::byte* kept = nullptr;                   // LayerBytes::kept_until_weight
     const std::byte* output_gradient = nullptr;  // I, W; the loss has none
@@ -41,8 +41,8 @@ public:
     virtual ~LayerKernel() = default;
     virtual LayerBytes bytes() const = 0;
 
-    // `save` false: writes no saved state and leaves the running averages alone (evaluation, and the
-    // F of a recomputed stage).
+    // `save` false: writes no saved state and leaves the running averages alone (evaluation). R is an F without
+    // `statistics` and `loss`.
     virtual void forward(const LayerArgs& args, bool save) = 0;
     virtual void backward_input(const LayerArgs& args) = 0;   // batch norm: with its weight gradients
     virtual void backward_weight(const LayerArgs& args) = 0;  // convolution, linear; else nothing

@@ -24,14 +24,6 @@ void check_holders(const Plan& plan) {
                 plan.schedule, stage, holders[0], holders[1]);
 }
 
-void check_tasks(const Plan& plan) {
-    for (const std::vector<Task>& order : plan.order)
-        for (const Task& task : order)
-            if (task.op == Op::Recompute)
-                fail("plan '{}': {}: recomputing is not in this version\n  help: simulate takes it", plan.schedule,
-                     print(task));
-}
-
 // Running averages follow the micro-batches; evaluation leaves them alone.
 void check_forward_order(const Plan& plan) {
     for (const std::vector<Task>& order : plan.order) {
@@ -54,7 +46,6 @@ void check_forward_order(const Plan& plan) {
 
 void check_runnable(const Job& job) {
     check_holders(job.plan);
-    check_tasks(job.plan);
     if (is_emulated(job.config))
         return;
     if (job.model == nullptr)

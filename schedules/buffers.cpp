@@ -66,10 +66,10 @@ private:
             buffers_.push_back(buffer);
     }
 
-    bool is_trained(int device, int stage) const {
+    bool has_task(int device, Op op, int stage) const {
         const std::vector<Task>& order = plan_.order[device];
         return std::any_of(order.begin(), order.end(),
-                           [&](const Task& task) { return task.op == Op::Update && task.stage == stage; });
+                           [&](const Task& task) { return task.op == op && task.stage == stage; });
     }
 
     void add_persistent(int device) {
@@ -81,11 +81,13 @@ private:
                 add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
-            if (is_trained(device, stage)) {
+            if (has_task(device, Op::Update, stage)) {
                 add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
                 add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, -1, 0, end});
             }
             workspace = std::max(workspace, bytes.workspace);
+            if (has_task(device, Op::Recompute, stage))
+                workspace = std::max(workspace, bytes.recompute_workspace);
         }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
@@ -98,17 +100,27 @@ private:
         return {input < 0 ? forward : graph_.position_of(input), weight < 0 ? forward : graph_.position_of(weight)};
     }
 
+    // Of R of a micro-batch; -1: the stage keeps what F saves.
+    int recompute_position(int stage, int mb) const {
+        const int again = graph_.find({Op::Recompute, stage, mb});
+        return again < 0 ? -1 : graph_.position_of(again);
+    }
+
     void add_activations(int node) {
         const Task& task = graph_.task(node);
         const StageBytes& bytes = costs_.bytes[task.stage];
         const int device = graph_.device_of(node), first = graph_.position_of(node);
+        const int again = recompute_position(task.stage, task.microbatch);
+        const int saved = again < 0 ? first : again;
         const auto [input, weight] = backward_positions(task.stage, task.microbatch, node);
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
             add({use, kind, size, device, task.stage, task.microbatch, -1, -1, from, last});
         };
         activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
-        activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, first, input);
-        activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, first, weight);
+        activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, saved, input);
+        activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, saved, weight);
+        activation(BufferUse::Dropped, MemoryKind::Activations, again < 0 ? 0 : bytes.until_input + bytes.until_weight,
+                   first, first);
         activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
                    weight);
     }
@@ -132,7 +144,9 @@ private:
         const auto [input, weight] = backward_positions(receiver_stage, mb, reader);
         int last = graph_.position_of(reader);
         if (forward)
-            last = bytes.forward_until_weight ? weight : bytes.forward_until_input ? input : last;
+            last = bytes.forward_until_weight  ? weight
+                   : bytes.forward_until_input ? input
+                                               : std::max(last, recompute_position(receiver_stage, mb));
         else if (bytes.backward_until_weight)
             last = weight;
         add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,

@@ -18,7 +18,8 @@ enum class BufferUse {
     Gradients, Optimizer,
     Workspace,      // one per device
     Data,           // input data of a micro-batch
-    UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h
+    UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h; where R is, it makes the first two
+    Dropped,         // the first two in one, as F makes them where R will: dies with F
     LandingForward, LandingBackward,         // of boundary from -> to
     SentForward, SentBackward,               // the sender's copy
 };

@@ -38,6 +38,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     options.schedule.drain = drain.empty() ? Drain::Own : drain == "lifo" ? Drain::Lifo : Drain::Fifo;
     options.schedule.group = config.pipeline.group;
     options.weights = policy_of(config, schedule);
+    options.recompute = config.pipeline.recompute;
     options.transfers = mode_of(config.transfer);
     return options;
 }
@@ -72,6 +73,7 @@ Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vec
     if (!std::all_of(edges.begin(), edges.end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
                        "cut where one stage feeds only the next");
+    add_recomputes(csv.plan, config.pipeline.recompute);
     mode.protocol = TransferMode::Protocol::Rendezvous;
     prove(csv, mode);
     return std::move(csv.plan);

@@ -9,6 +9,10 @@
 
 namespace pw {
 
+// Writes R right before each B or I of `stages`, before the whole of an overlapped pair; a plan without
+// backward passes stays as it is. F of these stages drops what it saves, R saves it again.
+void add_recomputes(Plan& plan, const std::vector<int>& stages);
+
 // Writes S (stages with several holders) and U right after each stage's last B or W of every
 // mini-batch, where the order has none.
 void add_updates(Plan& plan);

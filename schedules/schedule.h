@@ -59,10 +59,11 @@ const Schedule& schedule_named(std::string_view name);
 struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // the schedule's own when absent
+    std::vector<int> recompute;           // stages whose F saves nothing: R does, right before B or I
     TransferMode transfers;               // the plan is proven in these lanes, under rendezvous
 };
 
-// Orders, then U where the schedule wrote none, then transfers, then the check. Fills the placement.
+// Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement.
 // Throws Error (BadInput) with the rule and the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});

@@ -237,6 +237,7 @@ Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options
         plan.order.push_back(schedule.order(plan.shape, device, options.schedule));
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
+    add_recomputes(plan, options.recompute);
     add_updates(plan);
     add_transfers(plan, mode);
     check(plan, mode);

@@ -26,7 +26,27 @@ int end_of_step(const std::vector<Task>& order, int position) {
     return position;
 }
 
+bool reads_saved_state(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
+
 }  // namespace
+
+void add_recomputes(Plan& plan, const std::vector<int>& stages) {
+    const auto is_recomputed = [&](int stage) {
+        return std::find(stages.begin(), stages.end(), stage) != stages.end();
+    };
+    for (std::vector<Task>& order : plan.order) {
+        std::vector<Task> longer;
+        std::ptrdiff_t pair = 0;  // where the task, or the pair it is in, starts in `longer`
+        for (const Task& task : order) {
+            if (longer.empty() || !longer.back().with_next)
+                pair = std::ssize(longer);
+            if (reads_saved_state(task.op) && is_recomputed(task.stage))
+                longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});
+            longer.push_back(task);
+        }
+        order = std::move(longer);
+    }
+}
 
 void add_updates(Plan& plan) {
     const int per_update = plan.shape.per_update == 0 ? plan.shape.microbatches : plan.shape.per_update;

@@ -30,9 +30,10 @@ std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& t
     std::vector<int> last;
     for (int position = 0; position < static_cast<int>(order.size()); ++position) {
         const Task& task = order[position];
-        if (task.stage != stage || (task.op != Op::Forward && !is_backward(task.op)))
+        const bool forward = task.op == Op::Forward || task.op == Op::Recompute;
+        if (task.stage != stage || !(forward || is_backward(task.op)))
             continue;
-        const auto& row = task.op == Op::Forward ? table.forward[stage] : table.backward[stage];
+        const auto& row = forward ? table.forward[stage] : table.backward[stage];
         const auto version = static_cast<std::size_t>(row[task.microbatch]);
         last.resize(std::max(last.size(), version + 1), -1);
         last[version] = position;

@@ -9,7 +9,7 @@
 namespace pw {
 
 struct VersionTable {
-    // [stage][microbatch]
+    // [stage][microbatch]; R uses what F used
     std::vector<std::vector<int>> forward, backward;
     // Most versions that a stage holds at once on one device, the newest included.
     std::vector<int> held;

@@ -52,6 +52,11 @@ private:
     Model model_;
 };
 
+inline std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
+    set.insert(set.end(), more.begin(), more.end());
+    return set;
+}
+
 inline void expect_equal(const RunResult& a, const RunResult& b, const std::string& what) {
     EXPECT_EQ(a.weights_hash, b.weights_hash) << what;
     EXPECT_EQ(a.losses, b.losses) << what;

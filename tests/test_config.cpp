@@ -172,6 +172,21 @@ INSTANTIATE_TEST_SUITE_P(
                     StageCase{"{workload: {model: uniform}, pipeline: {stages: 3}}", 3, 3},
                     StageCase{"{workload: {model: uniform}, cluster: {devices: [{}, {}]}}", 2, 2}));
 
+TEST(Config, StagesToRecompute) {
+    const auto recomputed = [](const char* value) {
+        const Config config = load(fmt::format("{{workload: {{model: mlp}}, pipeline: {{stages: 3{}}}}}", value));
+        EXPECT_EQ(load(config.yaml).pipeline.recompute, config.pipeline.recompute) << config.yaml;
+        return config.pipeline.recompute;
+    };
+    EXPECT_EQ(recomputed(""), std::vector<int>{});
+    EXPECT_EQ(recomputed(", recompute: none"), std::vector<int>{});
+    EXPECT_EQ(recomputed(", recompute: []"), std::vector<int>{});
+    EXPECT_EQ(recomputed(", recompute: [2, 0, 2]"), (std::vector<int>{0, 2}));
+    EXPECT_EQ(recomputed(", recompute: all"), (std::vector<int>{0, 1, 2}));
+    EXPECT_TRUE(contains(load("{workload: {model: mlp}, pipeline: {stages: 2, recompute: [1, 0]}}").yaml,
+                         "  recompute: all\n"));
+}
+
 TEST(Uniform, HasOneValuePerStage) {
     const Config config = load(
         "workload: {model: uniform, stages: 3, forward: [1 us, 2 us, 3 us], activation: 2 MB, "
@@ -212,6 +227,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         kFull, "workload: {model: resnet50}", "{workload: {model: mlp, path: 'a b: #c\\\"'}, cluster: {link: {}}}",
         "{workload: {model: mlp}, pipeline: {split: even, schedule: 'null', stages: 2}}",
+        "{workload: {model: mlp}, pipeline: {stages: 3, recompute: [2, 0]}}",
+        "{workload: {model: mlp}, pipeline: {stages: 3, recompute: all}}",
         "{workload: {model: mlp}, pipeline: {split: {stages: [[fc1, relu1], [fc2, \"010\"]]}}}",
         "{workload: {model: mlp}, cluster: {link: {bandwidth: 100 Gbit/s, latency: 1.5 us}, compute: 333.3 GFLOP/s}}",
         "{workload: {model: mlp}, training: {learning_rate: 0.333333333333333333, weight_decay: 1e-12, seed: "
@@ -288,8 +305,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Rejection{"workload: {model: mlp, dataset: mnist}", kNotHere},
                     Rejection{"{workload: {model: mlp}, cluster: {links: []}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, cluster: {shared: []}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {recompute: all}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {recompute: [0]}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {replicas: [1, 2]}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
@@ -321,6 +336,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: [[a], []]}}}", "stage 1 gets no layer"},
         Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: []}}}", "lists no stages"},
         Rejection{"{workload: {model: mlp}, pipeline: {split: [[a]]}}", "'pipeline.split[0]' is a list"},
+        Rejection{"{workload: {model: mlp}, pipeline: {stages: 2, recompute: [0, 2]}}", "'pipeline.recompute[1]' is 2"},
+        Rejection{"{workload: {model: mlp}, pipeline: {recompute: some}}", "'pipeline.recompute' is 'some'"},
         Rejection{"{workload: {model: mlp}, pipeline: {micro_batches: 0}}", "'pipeline.micro_batches' is 0"},
         Rejection{"{workload: {model: mlp}, pipeline: {micro_batches:}}", "'pipeline.micro_batches' has no value"},
         Rejection{"{workload: {model: mlp}, cluster: {devices: []}}", "'cluster.devices' is empty"},

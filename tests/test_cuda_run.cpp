@@ -15,11 +15,6 @@ namespace {
 
 const std::vector<std::string> kOnCuda = {"run.backend=cuda", "cluster.devices=2"};
 
-std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
-    set.insert(set.end(), more.begin(), more.end());
-    return set;
-}
-
 std::string said_by(const Execution& execution, ExitCode code) {
     try {
         (void)execution.run();
@@ -56,6 +51,25 @@ TEST_P(Precisions, ResNet50CutInTheMiddleOfABlock) {
                      whole, schedule);
 }
 
+TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-v", "pipedream"}) {
+        const std::vector<std::string> plain =
+            set({std::string("pipeline.schedule=") + schedule, "pipeline.split=even"});
+        const RunResult kept = Execution(kMlp, plain).run();
+        for (const char* stages : {"all", "[1]"})
+            expect_equal(Execution(kMlp, with(plain, {std::string("pipeline.recompute=") + stages})).run(), kept,
+                         std::string(schedule) + " " + stages);
+    }
+}
+
+TEST_P(Precisions, ARecomputedResNet50CutInTheMiddleOfABlock) {
+    const std::vector<std::string> small =
+        set({"training.steps=2", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1",
+             "pipeline.split=[layer2.1.conv2]", "pipeline.schedule=1f1b"});
+    expect_equal(Execution(kResNet, with(small, {"pipeline.recompute=all"})).run(), Execution(kResNet, small).run(),
+                 "recomputed");
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, Precisions, testing::Values("fp32", "tf32", "bf16"),
                          [](const auto& tested) { return std::string(tested.param); });
 
@@ -89,9 +103,10 @@ TEST(CudaRun, StepsAsGraphs) {
     const RunResult whole = Execution(kMlp, with(kOnCuda, {"cluster.devices=1", "training.steps=4"})).run();
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
         for (const char* communicator : {"edge", "one"}) {
-            const Execution execution(kMlp, with(kOnCuda, {"run.graph=true", "training.steps=4", "pipeline.split=even",
-                                                           std::string("pipeline.schedule=") + schedule,
-                                                           std::string("transfer.communicator=") + communicator}));
+            const Execution execution(
+                kMlp, with(kOnCuda, {"run.graph=true", "training.steps=4", "pipeline.split=even",
+                                     "pipeline.recompute=[0]", std::string("pipeline.schedule=") + schedule,
+                                     std::string("transfer.communicator=") + communicator}));
             const RunResult run = execution.run();
             expect_equal(run, whole, fmt::format("{} {}", schedule, communicator));
             std::map<int, Ns> first;  // by step
@@ -155,16 +170,18 @@ TEST(CudaRun, CountedPeakIsThePredictedOne) {
     const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda", "cluster.devices=1"});
     const Profile profile = measure_profile(config, build_model(config), {3}, {});
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
-        for (const char* receive : {"early", "deferred"}) {
-            const Execution execution(kMlp, with(kOnCuda, {std::string("pipeline.schedule=") + schedule,
-                                                           std::string("transfer.receive=") + receive}));
+        for (const auto& [receive, recompute] : std::vector<std::pair<std::string, std::string>>{
+                 {"early", "none"}, {"deferred", "none"}, {"early", "all"}, {"deferred", "[1]"}}) {
+            const Execution execution(
+                kMlp, with(kOnCuda, {std::string("pipeline.schedule=") + schedule, "transfer.receive=" + receive,
+                                     "pipeline.recompute=" + recompute}));
             const Job job = execution.job();
             const Costs costs = costs_of(*job.model, job.split, profile, 3, splits_backward(job.plan));
             const auto memory = memory_of(
                 job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.receive == "early"));
             const RunResult run = pw::run(job, {});
             for (int device = 0; device < 2; ++device)
-                EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive;
+                EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive << " " << recompute;
         }
 }
 

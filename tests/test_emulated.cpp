@@ -134,6 +134,28 @@ INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
                                           testing::Values("eager", "rendezvous")),
                          name_of_case);
 
+// R reads the inputs of its F and the weights that F used.
+TEST(Emulated, RecomputedStagesDoTheSame) {
+    const Settings quick{"workload.forward=20 us", "workload.backward_input=20 us", "workload.backward_weight=20 us",
+                         "training.steps=2"};
+    for (const Schedule& schedule : schedules())
+        for (const char* receive : {"early", "deferred"}) {
+            Settings set = settings(schedule.name, quick);
+            set.push_back(std::string("transfer.receive=") + receive);
+            const RunResult kept = Emulation(set).run();
+            for (const char* stages : {"all", "[0, 2]"}) {
+                set.push_back(std::string("pipeline.recompute=") + stages);
+                const Emulation emulation(set);
+                const Job job = emulation.job();
+                const RunResult result = run(job, {});
+                SCOPED_TRACE(fmt::format("{} {} {}", schedule.name, receive, stages));
+                expect_equal(result, kept);
+                expect_predicted_memory(job, result);
+                expect_order_of_list(job, result.trace);
+            }
+        }
+}
+
 // One grouping of the sums: stages take their backwards in micro-batch order.
 TEST(Emulated, OneHashForOneGrouping) {
     std::map<int, std::string> hash;  // by number of stages

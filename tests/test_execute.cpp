@@ -63,6 +63,38 @@ TEST(Mlp, EveryScheduleEqualsItsOracle) {
         }
 }
 
+// Of stages that keep what F saves, and of the oracle, which recomputes nothing.
+TEST(Mlp, RecomputedStagesGiveTheSameNumbers) {
+    for (const Schedule& schedule : schedules()) {
+        const RunResult kept = Execution(kMlp, on_two_devices(schedule)).run();
+        for (const char* stages : {"all", "[0]", "[1]"})
+            for (const char* receive : {"early", "deferred"}) {
+                const Execution execution(kMlp,
+                                          with(on_two_devices(schedule), {std::string("pipeline.recompute=") + stages,
+                                                                          std::string("transfer.receive=") + receive}));
+                const std::string what = fmt::format("{} {} {}", schedule.name, stages, receive);
+                expect_equal(execution.run(), kept, what);
+                expect_equal(execution.oracle(), kept, what + " oracle");
+            }
+    }
+}
+
+TEST(ResNet50, RecomputedStagesGiveTheSameNumbers) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
+        for (const char* cut : {"layer2.1.conv2", "layer3.0"}) {
+            const std::vector<std::string> set{"cluster.devices=2", "pipeline.micro_batches=4",
+                                               std::string("pipeline.schedule=") + schedule,
+                                               std::string("pipeline.split=[") + cut + "]"};
+            const RunResult kept = Execution(kResNet, set).run();
+            for (const char* stages : {"all", "[0]"}) {
+                const RunResult run =
+                    Execution(kResNet, with(set, {std::string("pipeline.recompute=") + stages})).run();
+                expect_equal(run, kept, fmt::format("{} cut at {}, {}", schedule, cut, stages));
+                EXPECT_LT(total(run.peak[0]), total(kept.peak[0])) << schedule << " " << cut;
+            }
+        }
+}
+
 TEST(Mlp, EveryWeightPolicyEqualsItsOracle) {
     std::map<std::string, std::string> hash;
     for (const char* policy : {"stash", "vertical_sync", "latest"})
@@ -72,6 +104,10 @@ TEST(Mlp, EveryWeightPolicyEqualsItsOracle) {
                        std::string("run.backend=") + backend});
             const RunResult run = execution.run();
             expect_equal(run, execution.oracle(), std::string(policy) + " " + backend);
+            const Execution again(
+                kMlp, {"pipeline.schedule=pipedream", "cluster.devices=3", std::string("pipeline.weights=") + policy,
+                       std::string("run.backend=") + backend, "pipeline.recompute=all"});
+            expect_equal(again.run(), run, std::string(policy) + " " + backend + " recomputed");
             EXPECT_TRUE(hash.try_emplace(run.weights_hash, policy).second) << policy << " " << backend;
         }
 }
@@ -174,10 +210,12 @@ Profile measured(const char* yaml, int samples) {
 TEST(Memory, CountedPeakIsThePredictedOneByteForByte) {
     const Profile profile = measured(kResNet, 2);
     const auto check = [&](const std::string& schedule, const std::string& cut, const std::string& receive) {
-        expect_predicted_memory(kResNet,
-                                {"cluster.devices=2", "pipeline.schedule=" + schedule, "pipeline.split=[" + cut + "]",
-                                 "training.steps=1", "pipeline.micro_batches=4", "transfer.receive=" + receive},
-                                profile);
+        for (const char* stages : {"none", "all", "[1]"})
+            expect_predicted_memory(kResNet,
+                                    {"cluster.devices=2", "pipeline.schedule=" + schedule,
+                                     "pipeline.split=[" + cut + "]", "training.steps=1", "pipeline.micro_batches=4",
+                                     "transfer.receive=" + receive, std::string("pipeline.recompute=") + stages},
+                                    profile);
     };
     for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"})
         check(schedule, "layer2.1.conv2", "early");
@@ -194,7 +232,8 @@ TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
                 set.push_back("training.steps=1");
                 set.push_back(std::string("transfer.receive=") + receive);
                 set.push_back(std::string("transfer.communicator=") + communicator);
-                expect_predicted_memory(kMlp, set, profile);
+                for (const char* stages : {"none", "all", "[0]", "[1]"})
+                    expect_predicted_memory(kMlp, with(set, {std::string("pipeline.recompute=") + stages}), profile);
             }
 }
 

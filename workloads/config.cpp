@@ -202,6 +202,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
     config.search = read_search(
         root["search"], std::int64_t{config.pipeline.micro_batches} * config.pipeline.micro_batch_size);
+    config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (config.cluster.devices.empty()) {
         DeviceConfig device;
         device.memory = config.cluster.memory;

@@ -56,6 +56,7 @@ struct PipelineConfig {
     int micro_batches = 1;
     int micro_batch_size = 1;
     std::vector<int> replicas;  // per stage; empty: 1 each
+    std::vector<int> recompute;  // stages that run R, ascending
     std::string weights;        // policy; empty: the schedule's own
     std::string drain;          // gpipe, bfs: fifo | lifo; empty: the schedule's own
     int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule

@@ -31,6 +31,8 @@ WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, st
 void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
 
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
+// pipeline.recompute, once the number of stages is known.
+std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
 // `mini_batch`: samples per update of the pipeline.
 SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);

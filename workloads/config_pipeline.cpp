@@ -1,6 +1,7 @@
 #include "workloads/config_blocks.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pw {
 namespace {
@@ -66,17 +67,6 @@ void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<S
                           fmt::format("'pipeline.replicas' has {} entries", pipeline.replicas.size())});
 }
 
-void reject_recompute(const Yaml& recompute) {
-    if (recompute.is_list()) {
-        for (const Yaml& stage : recompute.items())
-            stage.integer(0, 0, kMostStages);
-        if (!recompute.items().empty())
-            not_in_this_version(recompute, "recomputing activations", "write recompute: none");
-    } else if (recompute.choice("none", {"none", "all"}) != "none") {
-        not_in_this_version(recompute, "recomputing activations", "write recompute: none");
-    }
-}
-
 }  // namespace
 
 PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
@@ -100,13 +90,26 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     pipeline.drain = at["drain"].choice("", {"fifo", "lifo"});
     if (at["group"].present())
         pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));
-    reject_recompute(at["recompute"]);
     for (const std::string_view key : {"waves", "slices"})
         if (at[key].present()) {
             at[key].integer(1, 1, kMostBatches);
             not_in_this_version(at[key], fmt::format("'pipeline.{}'", key), "remove the key");
         }
     return pipeline;
+}
+
+std::vector<int> read_recompute(const Yaml& recompute, int stages) {
+    std::vector<int> found;
+    if (recompute.is_list()) {
+        for (const Yaml& item : recompute.items())
+            found.push_back(static_cast<int>(item.integer(0, 0, stages - 1)));
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+    } else if (recompute.choice("none", {"none", "all"}) == "all") {
+        found.resize(static_cast<std::size_t>(stages));
+        std::iota(found.begin(), found.end(), 0);
+    }
+    return found;
 }
 
 }  // namespace pw

@@ -63,6 +63,13 @@ std::string split_text(const PipelineConfig& pipeline) {
     return "auto";
 }
 
+std::string recompute_text(const PipelineConfig& pipeline) {
+    const std::vector<int>& stages = pipeline.recompute;
+    if (stages.empty())
+        return "none";
+    return std::ssize(stages) == pipeline.stages ? "all" : fmt::format("[{}]", fmt::join(stages, ", "));
+}
+
 void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
     out += fmt::format("pipeline:\n  schedule: {}\n  stages: {}\n  split: {}\n", quoted(pipeline.schedule),
                        pipeline.stages, split_text(pipeline));
@@ -76,7 +83,7 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
         out += fmt::format("  drain: {}\n", pipeline.drain);
     if (pipeline.group > 0)
         out += fmt::format("  group: {}\n", pipeline.group);
-    out += "  recompute: none\n";
+    out += fmt::format("  recompute: {}\n", recompute_text(pipeline));
 }
 
 }  // namespace

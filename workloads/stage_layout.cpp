@@ -163,6 +163,15 @@ private:
         }
         layout_.forward_scratch = pack_transients(std::move(transients));
         layout_.forward_workspace = layout_.forward_scratch + largest_scratch();
+        layout_.recompute_workspace = layout_.forward_workspace + largest_sent_output();
+    }
+
+    Bytes largest_sent_output() const {
+        Bytes largest = 0;
+        for (int layer : layout_.layers)
+            if (layout_.output[layer].region == Region::Outbox)
+                largest = std::max(largest, bytes_[layer].output);
+        return largest;
     }
 
     void place_inputs(Bytes data_bytes) {
@@ -398,6 +407,7 @@ StageBytes stage_bytes(const StageLayout& layout, bool split_backward) {
     bytes.until_input = layout.until_input;
     bytes.until_weight = layout.until_weight;
     bytes.workspace = layout.forward_workspace;
+    bytes.recompute_workspace = layout.recompute_workspace;
     if (split_backward) {
         bytes.gradient_kept = layout.gradient_kept;
         bytes.workspace = std::max({bytes.workspace, layout.backward_input.workspace, layout.weight_workspace});

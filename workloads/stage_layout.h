@@ -65,6 +65,8 @@ struct StageLayout {
     std::vector<Bytes> weight_offset;        // in the stage's block of weights (and gradients, momentum)
     std::vector<Bytes> statistics_offset;    // in the stage's block of running averages
     Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
+    // R needs more: what F writes to an Outbox goes there, each tensor in turn. They start where F's workspace ends.
+    Bytes recompute_workspace = 0;
     PassLayout backward;                     // B: I and W in one go
     PassLayout backward_input;               // I; W reads the same output gradients
     Bytes weight_workspace = 0;              // W: scratch only
@@ -96,7 +98,8 @@ struct StageBytes {
     Bytes data = 0;        // from F to W
     Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
     Bytes gradient_kept = 0;                  // taken at I, freed at W
-    Bytes workspace = 0;                      // largest of any pass
+    Bytes workspace = 0;                      // largest of any pass but R
+    Bytes recompute_workspace = 0;            // R's, whose sizes but this one are F's
 };
 
 StageBytes stage_bytes(const StageLayout& layout, bool split_backward);

@@ -43,7 +43,7 @@ public:
                 state.shift[l] = scale[channels_ + l];
             }
             normalise_block(x, floats(args.output) + first, block_, state, layer_.relu);
-            if (save)
+            if (save && args.statistics)
                 update_running(floats(args.statistics) + b * per_block_, mean, variance);
         });
     }

@@ -72,6 +72,9 @@ void EmulatedDevice::run(const Task& task, int node) {
             return backward_input(task);
         case Op::BackwardWeight:
             return backward_weight(task);
+        case Op::Recompute:
+            stages_.at(task.stage).forward[task.microbatch] = activation_of(task);
+            return;
         case Op::Update:
             return update(task);
         default:
@@ -79,8 +82,8 @@ void EmulatedDevice::run(const Task& task, int node) {
     }
 }
 
-void EmulatedDevice::forward(const Task& task) {
-    StageState& state = stages_.at(task.stage);
+std::uint64_t EmulatedDevice::activation_of(const Task& task) const {
+    const StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch, version = run_.job.versions.forward[task.stage][mb];
     std::uint64_t tag = mix(static_cast<std::uint64_t>(task.stage), static_cast<std::uint64_t>(mb));
     tag = mix(tag, static_cast<std::uint64_t>(step_));
@@ -89,7 +92,13 @@ void EmulatedDevice::forward(const Task& task) {
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
         if (edges[edge].to == task.stage)
             tag = mix(tag, run_.read(true, edge, task));
-    state.forward[mb] = tag;
+    return tag;
+}
+
+void EmulatedDevice::forward(const Task& task) {
+    const int mb = task.microbatch;
+    const std::uint64_t tag = stages_.at(task.stage).forward[mb] = activation_of(task);
+    const std::vector<EdgeBytes>& edges = run_.plan.edges;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
         if (edges[edge].from == task.stage)
             run_.write(true, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));

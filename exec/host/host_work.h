@@ -57,7 +57,7 @@ public:
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
-    virtual void run(const Task& task, int node) = 0;  // F B I W U
+    virtual void run(const Task& task, int node) = 0;  // F B I W R U
     virtual void end_step() {}                         // all nodes are finished
 
     // What follows is for devices with a queue of their own, where the calls above and Payload::leave only

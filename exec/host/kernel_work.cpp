@@ -56,7 +56,7 @@ KernelDevice::StageState& KernelDevice::state_of(int stage) {
     if (!fresh)
         return state;
     const Job& job = run_.job;
-    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept})
+    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
@@ -100,6 +100,9 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
             break;
         case BufferUse::GradientKept:
             state.gradient_kept[buffer.microbatch] = address;
+            break;
+        case BufferUse::Dropped:
+            state.dropped[buffer.microbatch] = address;
             break;
         default:
             break;
@@ -163,6 +166,10 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.data = state.data[mb];
     places.until_input = state.until_input[mb];
     places.until_weight = state.until_weight[mb];
+    if (std::byte* dropped = state.dropped[mb]; dropped != nullptr && task.op == Op::Forward) {
+        places.until_input = dropped;
+        places.until_weight = dropped + run_.layouts[task.stage].until_input;
+    }
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = state.slots[state.slot_of[version]];
@@ -192,14 +199,16 @@ void KernelDevice::compute(const Task& task) {
     const StageProgram& program = *programs_[task.stage];
     StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch;
-    const int version = (task.op == Op::Forward ? job.versions.forward : job.versions.backward)[task.stage][mb];
-    const Places& places = bind(task, version);
+    const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / (static_cast<double>(job.config.pipeline.micro_batch_size) * run_.plan.per_update());
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
                 kernels_->load_data(run_.data, samples_of(sample_places_, mb), places.data);
             program.forward(places, state.saves);
+            break;
+        case Op::Recompute:
+            program.recompute(places);
             break;
         case Op::Backward:
         case Op::BackwardInput:

@@ -40,7 +40,7 @@ private:
         int newest = 0;                                  // version, within the plan
         bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
         bool saves = false;                              // its F is read back
-        std::vector<std::byte*> data, until_input, until_weight, gradient_kept;  // [micro-batch]
+        std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;  // [micro-batch]
         Places places;
     };
     StageState& state_of(int stage);

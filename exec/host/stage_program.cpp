@@ -69,21 +69,39 @@ void StageProgram::bind_parameters(int layer, const Places& places, LayerArgs& a
     args.kept = tensor_at(layout_.kept[layer], places);
 }
 
+void StageProgram::bind_forward(int layer, const Places& places) const {
+    LayerArgs& args = call_.args = {};
+    call_.inputs.clear();
+    for (const Slot& slot : layout_.input[layer])
+        call_.inputs.push_back(tensor_at(slot, places));
+    args.inputs = call_.inputs;
+    args.output = tensor_at(layout_.output[layer], places);
+    args.scratch = at(places.workspace, layout_.forward_scratch);
+    args.labels = places.labels;
+    args.loss = places.loss;
+    bind_parameters(layer, places, args);
+}
+
 void StageProgram::forward(const Places& places, bool save) const {
     for (int layer : layers_) {
-        LayerArgs& args = call_.args = {};
-        call_.inputs.clear();
-        for (const Slot& slot : layout_.input[layer])
-            call_.inputs.push_back(tensor_at(slot, places));
-        args.inputs = call_.inputs;
-        args.output = tensor_at(layout_.output[layer], places);
-        args.scratch = at(places.workspace, layout_.forward_scratch);
-        args.labels = places.labels;
-        args.loss = places.loss;
-        bind_parameters(layer, places, args);
+        bind_forward(layer, places);
+        const LayerArgs& args = call_.args;
         observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, save); });
         for (const Slot& copy : layout_.copies[layer])
             family_.copy(args.output, tensor_at(copy, places), bytes_of(layer).output);
+    }
+}
+
+// Tensors that left long ago are made in the workspace: their landing buffers may hold others by now.
+void StageProgram::recompute(const Places& places) const {
+    for (int layer : layers_) {
+        bind_forward(layer, places);
+        LayerArgs& args = call_.args;
+        if (layout_.output[layer].region == Region::Outbox)
+            args.output = at(places.workspace, layout_.forward_workspace);
+        args.statistics = nullptr;
+        args.loss = nullptr;
+        observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, true); });
     }
 }
 

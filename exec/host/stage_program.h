@@ -49,6 +49,8 @@ public:
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
     void forward(const Places& places, bool save) const;
+    // Writes what forward() saved once more, from the same inputs and weights, and nothing else.
+    void recompute(const Places& places) const;
     // B (`weights_too`) or I, which keeps the output gradients that W reads. `accumulate`: add to
     // places.gradients instead of overwriting them.
     void backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const;
@@ -71,6 +73,7 @@ private:
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> input_gradients;
     };
+    void bind_forward(int layer, const Places& places) const;
     void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
     void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
     void run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const;

@@ -42,7 +42,8 @@ public:
             if (save) {
                 this->reals(args.saved)[c] = static_cast<Real>(mean);
                 this->reals(args.saved)[channels_ + c] = static_cast<Real>(inverse);
-                update_running(this->reals(args.statistics), c, mean, variance);
+                if (args.statistics)
+                    update_running(this->reals(args.statistics), c, mean, variance);
             }
         }
     }
