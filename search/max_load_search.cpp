@@ -215,6 +215,9 @@ void MaxLoadSearch::remove(int group) {
 
 void MaxLoadSearch::offer(int next, const Load& load, bool accelerator, bool cpu) {
     ++stages_seen_;
+    accelerator = accelerator && load.accelerator + load.cut < bound_;
+    if (!accelerator && !cpu)
+        return;
     for (const Reached& from : reached_) {
         if (accelerator && from.accelerators < devices_.accelerators)
             reach(next, from, false, load.accelerator + load.cut);
