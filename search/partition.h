@@ -10,9 +10,9 @@
 namespace pw {
 
 struct PlannedStage {
-    std::vector<int> layers;  // numbers in the instance, ascending
-    int replicas = 1;         // devices that hold the stage (data parallel)
-    int tensor_degree = 1;    // devices that share each of its layers
+    std::vector<int> layers;           // numbers in the instance, ascending
+    int replicas = 1;                  // devices that hold the stage (data parallel)
+    int tensor_degree = 1;             // devices that share each of its layers
     std::vector<int> recomputed = {};  // of its layers, ascending
     bool on_cpu = false;
     double time = 0;  // what the objective takes the maximum of, in the instance's unit

@@ -1,0 +1,93 @@
+#include "search/instance_json.h"
+
+#include "workloads/error.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace pw {
+
+using nlohmann::json;
+
+json parse_instance(const std::string& text, const std::string& name) {
+    try {
+        json read = json::parse(text);
+        if (!read.is_object())
+            fail("instance '{}': expected an object with 'nodes' and 'edges', got {}", name, read.type_name());
+        return read;
+    } catch (const json::exception& error) {
+        fail("instance '{}': not JSON: {}", name, error.what());
+    }
+}
+
+std::string contents_of_instance(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf()))
+        fail("instance '{}' cannot be read: {}", path, std::strerror(errno));
+    return text.str();
+}
+
+const json& InstanceObject::at(const char* key) const {
+    const auto found = object.find(key);
+    if (found == object.end())
+        fail("{} has no key '{}'", place, key);
+    return *found;
+}
+
+std::string InstanceObject::text(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_string())
+        fail("{}.{}: expected a string, got {}", place, key, value.dump());
+    return value.get<std::string>();
+}
+
+double InstanceObject::amount(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
+        fail("{}.{}: expected a number that is not negative, got {}", place, key, value.dump());
+    return value.get<double>();
+}
+
+int InstanceObject::integer(const char* key, int least) const {
+    const json& value = at(key);
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(number >= least && number <= std::numeric_limits<int>::max()) || number != std::floor(number))
+        fail("{}.{}: expected a whole number from {} on, got {}", place, key, least, value.dump());
+    return static_cast<int>(number);
+}
+
+bool InstanceObject::flag(const char* key) const {
+    const json& value = at(key);
+    if (value.is_boolean())
+        return value.get<bool>();
+    if (value != 0 && value != 1)
+        fail("{}.{}: expected true, false, 1 or 0, got {}", place, key, value.dump());
+    return value == 1;
+}
+
+InstanceObject InstanceObject::child(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_object())
+        fail("{}.{}: expected an object, got {}", place, key, value.type_name());
+    return {value, fmt::format("{}.{}", place, key)};
+}
+
+std::vector<InstanceObject> InstanceObject::list(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_array())
+        fail("{}.{}: expected a list, got {}", place, key, value.type_name());
+    std::vector<InstanceObject> items;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        items.push_back({value[i], fmt::format("{}.{}[{}]", place, key, i)});
+        if (!value[i].is_object())
+            fail("{}: expected an object, got {}", items.back().place, value[i].type_name());
+    }
+    return items;
+}
+
+}  // namespace pw
