@@ -1,12 +1,11 @@
 #include "workloads/stage_split.h"
 
+#include "workloads/chain_partition.h"
 #include "workloads/error.h"
 #include "workloads/yaml.h"
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -98,46 +97,6 @@ void check_edges_run_forward(const LayerGraph& graph, const StageSplit& split) {
         }
 }
 
-// One pass over the layers that starts a new stage whenever the next layer would exceed `limit`,
-// which is at least the longest layer.
-struct Probe {
-    int stages = 1;
-    Ns bottleneck = 0;                         // of the stages made
-    Ns next = std::numeric_limits<Ns>::max();  // the smallest limit with another result
-};
-
-Probe probe(const std::vector<Ns>& time, Ns limit) {
-    Probe result;
-    Ns sum = 0;
-    for (const Ns layer : time) {
-        if (sum + layer > limit) {
-            result.next = std::min(result.next, sum + layer);
-            ++result.stages;
-            sum = 0;
-        }
-        sum += layer;
-        result.bottleneck = std::max(result.bottleneck, sum);
-    }
-    return result;
-}
-
-// Bisection that keeps `high` feasible and everything below `low` infeasible. A feasible limit
-// lowers `high` to the bottleneck that it led to, an infeasible one raises `low` to the smallest
-// limit that changes anything: both are sums of neighbouring layers, so few probes are needed.
-Ns least_bottleneck(const std::vector<Ns>& time, int stages) {
-    const Ns total = std::accumulate(time.begin(), time.end(), Ns{0});
-    Ns low = std::max(*std::max_element(time.begin(), time.end()), (total + stages - 1) / stages);
-    Ns high = total;
-    while (low < high) {
-        const Probe middle = probe(time, low + (high - low) / 2);
-        if (middle.stages <= stages)
-            high = middle.bottleneck;
-        else
-            low = middle.next;
-    }
-    return high;
-}
-
 }  // namespace
 
 StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector<std::string>>& names) {
@@ -199,18 +158,7 @@ StageSplit split_even(const LayerGraph& graph, int stages) {
 StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time) {
     check_stage_count(graph, stages);
     assert(time.size() == num_vertices(graph));
-    const Ns limit = least_bottleneck(time, stages);
-    // Filling stages from the last one makes every cut as early as it can be. Stage s starts at
-    // layer s or later, so that no earlier stage is left empty.
-    std::vector<int> starts(stages);
-    int layer = layers_in(graph);
-    for (int stage = stages - 1; stage > 0; --stage) {
-        Ns sum = 0;
-        while (layer > stage && sum + time[layer - 1] <= limit)
-            sum += time[--layer];
-        starts[stage] = layer;
-    }
-    return from_starts(graph, starts);
+    return from_starts(graph, partition_chain({.time = time}, stages).starts);
 }
 
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
