@@ -1,4 +1,5 @@
-// Lines over steps: gnuplot, one page, a table, JSON.
+// Charts of curves: gnuplot, a table, JSON.
+#include "viz/chart.h"
 #include "viz/files.h"
 #include "viz/render.h"
 #include "workloads/error.h"
@@ -14,173 +15,209 @@ namespace pw {
 
 namespace {
 
-constexpr int kWidth = 900, kHeight = 420;
-constexpr Colour kColours[] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x7d8590, 0x8fbf4d};
+using Style = Curve::Style;
 
-// Later curves are dashed, so that equal ones are seen one on the other.
-Colour colour_of_curve(std::size_t i) { return kColours[i % std::size(kColours)]; }
-
-std::size_t longest(const std::vector<Curve>& curves) {
+std::size_t longest(const Chart& chart) {
     std::size_t length = 0;
-    for (const Curve& curve : curves)
+    for (const Curve& curve : chart.curves)
         length = std::max(length, curve.values.size());
     return length;
 }
 
-std::string json_of(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label) {
-    nlohmann::ordered_json file = {{"x", x_label}, {"y", y_label}, {"curves", nlohmann::ordered_json::array()}};
-    for (const Curve& curve : curves)
-        file["curves"].push_back({{"title", curve.title}, {"values", curve.values}});
+std::string_view base_unit(Quantity quantity) {
+    constexpr std::string_view kUnits[] = {"", "ns", "B", "B/s", "FLOP/s"};
+    return kUnits[static_cast<std::size_t>(quantity)];
+}
+
+std::string json_of(const Chart& chart) {
+    nlohmann::ordered_json file = {
+        {"x", chart.x.label}, {"y", chart.y.label}, {"curves", nlohmann::ordered_json::array()}};
+    if (chart.x.quantity != Quantity::Number)
+        file["x_unit"] = base_unit(chart.x.quantity);
+    if (chart.y.quantity != Quantity::Number)
+        file["y_unit"] = base_unit(chart.y.quantity);
+    for (const Curve& curve : chart.curves) {
+        nlohmann::ordered_json entry = {{"title", curve.title}, {"values", curve.values}};
+        if (!curve.x.empty())
+            entry["x"] = curve.x;
+        if (!curve.labels.empty())
+            entry["labels"] = curve.labels;
+        file["curves"].push_back(std::move(entry));
+    }
     return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string table_of(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label) {
-    std::string text = fmt::format("{}\n{:>8}", y_label, x_label);
-    for (const Curve& curve : curves)
+std::string table_over_steps(const Chart& chart) {
+    std::string text = fmt::format("{}\n{:>8}", chart.y.label, chart.x.label);
+    for (const Curve& curve : chart.curves)
         text += fmt::format("  {:>14}", curve.title);
-    for (std::size_t step = 0; step < longest(curves); ++step) {
+    for (std::size_t step = 0; step < longest(chart); ++step) {
         text += fmt::format("\n{:>8}", step);
-        for (const Curve& curve : curves)
+        for (const Curve& curve : chart.curves)
             text += fmt::format("  {:>{}}", step < curve.values.size() ? fmt::format("{:.8g}", curve.values[step]) : "",
                                 std::max<std::size_t>(14, curve.title.size()));
     }
     return text + "\n";
 }
 
-// The picture of the page: its own SVG, no script.
-class CurvesPage {
-public:
-    CurvesPage(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label)
-        : curves_(curves), x_label_(x_label), y_label_(y_label) {
-        steps_ = std::max<double>(1, static_cast<double>(longest(curves)) - 1);
-        double low = INFINITY, high = -INFINITY;
-        for (const Curve& curve : curves)
-            for (const double value : curve.values)
-                if (std::isfinite(value)) {
-                    low = std::min(low, value);
-                    high = std::max(high, value);
-                }
-        if (low > high)
-            low = 0, high = 1;
-        const double room = high > low ? 0.05 * (high - low) : 0.5;
-        low_ = low - room;
-        high_ = high + room;
+// One block of points for each curve.
+std::string table_over_numbers(const Chart& chart, const ChartLayout& layout) {
+    std::string text = chart.title.empty() ? "" : chart.title + "\n\n";
+    const std::size_t wide = std::max<std::size_t>(14, layout.x.label.size());
+    const std::size_t wide_y = std::max<std::size_t>(14, layout.y.label.size());
+    for (const Curve& curve : chart.curves) {
+        text += fmt::format("{}{}\n{:>{}}  {:>{}}\n", &curve == chart.curves.data() ? "" : "\n", curve.title,
+                            layout.x.label, wide, layout.y.label, wide_y);
+        for (std::size_t i = 0; i < curve.values.size(); ++i)
+            if (const std::optional<Point> point = point_of(layout, curve, i))
+                text += fmt::format("{:>{}.8g}  {:>{}.8g}{}\n", point->x, wide, point->y, wide_y,
+                                    i < curve.labels.size() ? "  " + curve.labels[i] : "");
     }
+    return text;
+}
 
-    std::string make() const {
-        std::string body =
-            fmt::format("<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\">\n", kWidth, kHeight, kWidth);
-        for (int i = 0; i <= 4; ++i) {
-            const double value = low_ + (high_ - low_) * i / 4, step = std::floor(steps_ * i / 4);
-            body += fmt::format(
-                "<path d=\"M{0} {1:.1f}H{2}\" class=\"grid\"/><text x=\"{3}\" y=\"{4:.1f}\" "
-                "text-anchor=\"end\">{5:.4g}</text>\n",
-                kLeft, y(value), kWidth - kMargin, kLeft - 8, y(value) + 4, value);
-            body += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x(step),
-                                kHeight - kBottom + 20, step);
+// Later lines are dashed, so that equal ones are seen one on the other.
+// `size` is that of points.
+std::string gnuplot_style(const Curve& curve, std::size_t i, double size) {
+    constexpr int kShapes[] = {7, 5, 9, 13, 11, 15};  // filled: circle, square, triangle, diamond, ...
+    const int shape = kShapes[(i + i / std::size(kShapes)) % std::size(kShapes)];
+    const std::string_view dash = i > 0 ? "(8,5)" : "solid";
+    switch (curve.style) {
+        case Style::Line:
+            return fmt::format("{} lw 1.8 dt {}", curve.values.size() > 1 ? "lines" : "points", dash);
+        case Style::LineWithPoints:
+            return fmt::format("linespoints pt {} ps {} lw 1.6 dt {}", shape, 0.6 * size, dash);
+        case Style::Steps:
+            return "steps lw 1.8";
+        case Style::Points:
+            return fmt::format("points pt {} ps {}", shape, 0.7 * size);
+        case Style::Crosses:
+            return fmt::format("points pt 2 ps {} lw 1.6", 0.9 * size);
+        case Style::Dots:
+            return fmt::format("points pt 7 ps {}", 0.35 * size);
+    }
+    return "lines";
+}
+
+std::string gnuplot_ticks(const Scale& scale) {
+    std::string text;
+    for (const Tick& tick : scale.ticks)
+        text += fmt::format("{}{} {:.17g}", text.empty() ? "" : ", ", gnuplot_quoted(tick.text), tick.value);
+    return "(" + text + ")";
+}
+
+std::string gnuplot_axis(char name, const Scale& scale) {
+    std::string text = fmt::format("set {}range [{:.17g}:{:.17g}]\nset {}tics {}\n", name, scale.low, scale.high, name,
+                                   gnuplot_ticks(scale));
+    return scale.logarithmic ? fmt::format("set logscale {}\n", name) + text : text;
+}
+
+// Everything stands where the layout says, in parts of the page from its lower left corner.
+std::string gnuplot_layout(const Chart& chart, const ChartLayout& layout, const std::string& file) {
+    const auto across = [&](double x) { return x / layout.width; };
+    const auto up = [&](double y) { return 1 - y / layout.height; };
+    std::string text = fmt::format(
+        "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset tmargin at screen {:.5f}\n"
+        "set bmargin at screen {:.5f}\n",
+        across(layout.left), across(layout.right), up(layout.top), up(layout.bottom));
+    text += gnuplot_axis('x', layout.x) + gnuplot_axis('y', layout.y);
+    if (!chart.title.empty())
+        text += fmt::format("set title {} font '{}'\n", gnuplot_quoted(chart.title), gnuplot_bold(file));
+    if (layout.legend.empty())
+        text += "unset key\n";
+    else
+        text += fmt::format(
+            "set key at screen {:.5f}, screen {:.5f} left top Left reverse vertical maxcols {} maxrows {} spacing 1.2 "
+            "samplen 3\n",
+            across(layout.legend[0].x), up(layout.legend[0].y - 12), layout.legend_columns,
+            (layout.legend.size() + layout.legend_columns - 1) / layout.legend_columns);
+    for (const Label& label : layout.labels) {
+        if (label.apart)
+            text += fmt::format(
+                "set arrow from screen {:.5f}, screen {:.5f} to screen {:.5f}, screen {:.5f} nohead back lw 0.6 "
+                "lc rgb '#8c959f'\n",
+                across(label.from_x), up(label.from_y), across(label.to_x), up(label.to_y));
+        text += fmt::format("set label {} at screen {:.5f}, screen {:.5f} {} front tc rgb '#24292f'\n",
+                            gnuplot_quoted(label.text), across(label.x), up(label.y - 4),
+                            label.leftward ? "right" : "left");
+    }
+    return text + "\n";
+}
+
+std::string data_of(const Chart& chart, const ChartLayout& layout) {
+    std::string data;
+    for (std::size_t i = 0; i < chart.curves.size(); ++i) {
+        const Curve& curve = chart.curves[i];
+        std::string title = curve.title;
+        std::replace(title.begin(), title.end(), '\n', ' ');
+        data += fmt::format("# curve.{}\n# {}\n", i, title);
+        for (std::size_t step = 0; step < curve.values.size(); ++step) {
+            const std::optional<Point> point = point_of(layout, curve, step);
+            data += point ? fmt::format("{:.17g} {:.17g}\n", point->x, point->y) : fmt::format("{} NaN\n", step);
         }
-        body += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", (kLeft + kWidth) / 2,
-                            kHeight - 8, html_escaped(x_label_));
-        body += fmt::format("<text x=\"{}\" y=\"16\">{}</text>\n", kLeft, html_escaped(y_label_));
-        for (std::size_t i = 0; i < curves_.size(); ++i)
-            body += curve(i);
-        return fmt::format(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>"
-            "body{{font:13px sans-serif;margin:16px;background:#fff;color:#1f2328}}text{{font:12px "
-            "sans-serif;fill:#57606a}}.grid{{stroke:#e3e6ea}}polyline{{fill:none;stroke-width:1.8}}"
-            "</style></head>\n<body>\n{1}</svg>\n</body></html>\n",
-            html_escaped(y_label_), body);
+        data += "\n\n";
     }
+    return data;
+}
 
-private:
-    static constexpr int kLeft = 70, kMargin = 20, kTop = 30, kBottom = 50;
-
-    double x(double step) const { return kLeft + (kWidth - kMargin - kLeft) * step / steps_; }
-    double y(double value) const {
-        return kHeight - kBottom - (kHeight - kBottom - kTop) * (value - low_) / (high_ - low_);
-    }
-
-    int longest_title() const {
-        std::size_t longest = 0;
-        for (const Curve& curve : curves_)
-            longest = std::max(longest, curve.title.size());
-        return static_cast<int>(longest);
-    }
-
-    std::string curve(std::size_t i) const {
-        const std::string stroke =
-            fmt::format("stroke=\"{}\"{}", hex(colour_of_curve(i)), i > 0 ? " stroke-dasharray=\"6 4\"" : "");
-        std::string lines, points;
-        const auto end_line = [&] {
-            if (!points.empty())
-                lines += fmt::format("<polyline {} points=\"{}\"/>\n", stroke, points);
-            points.clear();
-        };
-        for (std::size_t step = 0; step < curves_[i].values.size(); ++step) {
-            const double value = curves_[i].values[step];
-            if (std::isfinite(value))
-                points += fmt::format("{:.2f},{:.2f} ", x(static_cast<double>(step)), y(value));
-            else
-                end_line();
-        }
-        end_line();
-        const int top = kTop + 8 + static_cast<int>(i) * 18, left = kWidth - 60 - 7 * longest_title();
-        return lines + fmt::format("<path d=\"M{} {}h24\" {} stroke-width=\"2\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-                                   left, top, stroke, left + 30, top + 4, html_escaped(curves_[i].title));
-    }
-
-    const std::vector<Curve>& curves_;
-    const std::string &x_label_, &y_label_;
-    double steps_, low_, high_;
-};
+bool has_points(const ChartLayout& layout, const Curve& curve) {
+    for (std::size_t i = 0; i < curve.values.size(); ++i)
+        if (point_of(layout, curve, i))
+            return true;
+    return false;
+}
 
 }  // namespace
 
-GnuplotFiles curves_script(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                           const std::string& file) {
-    std::string script = gnuplot_output(file, kWidth, kHeight);
-    script += fmt::format("data = {}\nset xlabel {}\nset ylabel {}\n", gnuplot_data(file), gnuplot_quoted(x_label),
-                          gnuplot_quoted(y_label));
+GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
+    const ChartLayout layout = layout_of(chart);
+    std::string script = gnuplot_output(file, layout.width, layout.height);
+    script += fmt::format("data = {}\nset xlabel {}\nset ylabel {}\n", gnuplot_data(file),
+                          gnuplot_quoted(layout.x.label), gnuplot_quoted(layout.y.label));
     script += "set border 3 lc rgb '#57606a'\nset tics nomirror out\nset grid lt 1 lc rgb '#e3e6ea' lw 0.7\n";
-    script += "set key below left Left reverse maxcols 1 spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
-    std::string data, lines;
-    for (std::size_t i = 0; i < curves.size(); ++i) {
-        std::string title = curves[i].title;
-        std::replace(title.begin(), title.end(), '\n', ' ');
-        data += fmt::format("# curve.{}\n# {}\n", i, title);
-        bool any = false;
-        for (std::size_t step = 0; step < curves[i].values.size(); ++step) {
-            const double value = curves[i].values[step];
-            any = any || std::isfinite(value);
-            data += std::isfinite(value) ? fmt::format("{} {:.17g}\n", step, value) : fmt::format("{} NaN\n", step);
-        }
-        data += "\n\n";
-        if (any)
-            lines +=
-                fmt::format("{}data index {} using 1:($2) with {} lw 1.8 dt {} lc rgb '{}' title {}",
-                            lines.empty() ? "" : ", \\\n     ", i, curves[i].values.size() > 1 ? "lines" : "points",
-                            i > 0 ? "(8,5)" : "solid", hex(colour_of_curve(i)), gnuplot_quoted(curves[i].title));
+    if (is_over_steps(chart))
+        script += "set key below left Left reverse maxcols 1 spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
+    else
+        script += gnuplot_layout(chart, layout, file);
+    const double size = format_of(file) == Format::Png ? 2 : 1;  // of its page
+    std::string lines;
+    const auto add = [&](std::size_t i, const std::string& style, const std::string& title) {
+        lines += fmt::format("{}data index {} using 1:($2) with {} lc rgb '{}' {}", lines.empty() ? "" : ", \\\n     ",
+                             i, style, hex(colour_of_curve(chart, i)), title);
+    };
+    for (std::size_t i = 0; i < chart.curves.size(); ++i) {
+        const Curve& curve = chart.curves[i];
+        if (!has_points(layout, curve))
+            continue;
+        if (curve.style == Style::Steps)
+            add(i, fmt::format("points pt 7 ps {}", 0.6 * size), "notitle");
+        add(i, gnuplot_style(curve, i, size),
+            curve.title.empty() && !is_over_steps(chart) ? "notitle" : "title " + gnuplot_quoted(curve.title));
     }
     if (lines.empty())
         fail("cannot plot '{}': no curve has a finite value", file);
-    return {script + "plot " + lines + "\n", data};
+    return {script + "plot " + lines + "\n", data_of(chart, layout)};
+}
+
+void plot_chart(const Chart& chart, const std::string& file) {
+    const Format format = format_of(file);
+    if (longest(chart) == 0)
+        fail("cannot plot '{}': there are no values", file);
+    if (format == Format::Json) {
+        write_file(file, json_of(chart));
+    } else if (format == Format::Html) {
+        write_file(file, curves_page(chart));
+    } else if (format == Format::Text) {
+        write_file(file, is_over_steps(chart) ? table_over_steps(chart) : table_over_numbers(chart, layout_of(chart)));
+    } else {
+        const GnuplotFiles files = curves_script(chart, file);
+        run_gnuplot(file, files.script, files.data);
+    }
 }
 
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
                  const std::string& file) {
-    const Format format = format_of(file);
-    if (longest(curves) == 0)
-        fail("cannot plot '{}': there are no values", file);
-    if (format == Format::Json) {
-        write_file(file, json_of(curves, x_label, y_label));
-    } else if (format == Format::Html) {
-        write_file(file, CurvesPage(curves, x_label, y_label).make());
-    } else if (format == Format::Text) {
-        write_file(file, table_of(curves, x_label, y_label));
-    } else {
-        const GnuplotFiles files = curves_script(curves, x_label, y_label, file);
-        run_gnuplot(file, files.script, files.data);
-    }
+    plot_chart({curves, {x_label}, {y_label}}, file);
 }
 
 }  // namespace pw

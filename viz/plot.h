@@ -25,11 +25,42 @@ bool has_gnuplot();
 // What plot() writes to a .txt file: a grid for the terminal.
 std::string text_of(const std::vector<Panel>& panels);
 
-// Loss by step of one or more runs. Values that are not finite leave a gap.
+// Values along a line or as points. Those that are not finite leave a gap.
 struct Curve {
+    enum class Style {
+        Line,
+        LineWithPoints,
+        Steps,   // each value holds until the next point: a Pareto front
+        Points,  // no line
+        Crosses,
+        Dots,  // small and grey, the background of other curves
+    };
     std::string title;
     std::vector<double> values;
+    std::vector<double> x = {};  // where the values stand; empty: 0, 1, 2, ...
+    Style style = Style::Line;
+    std::vector<std::string> labels = {};  // of the points; empty: none. One that would hide others is left out
 };
+
+// What numbers of an axis mean: they are given in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them.
+enum class Quantity { Number, Time, Size, Bandwidth, ComputeRate };
+
+struct Axis {
+    std::string label;  // the unit follows: "step time in ms"
+    Quantity quantity = Quantity::Number;
+    bool logarithmic = false;        // shows positive numbers only
+    std::vector<double> ticks = {};  // numbers to mark; empty: round ones
+};
+
+// Legend below, the size grows with it.
+struct Chart {
+    std::vector<Curve> curves;
+    Axis x, y;
+    std::string title = {};
+};
+void plot_chart(const Chart& chart, const std::string& file);
+
+// Loss by step of one or more runs.
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
                  const std::string& file);
 

@@ -13,9 +13,9 @@ struct GnuplotFiles {
     std::string script, data;
 };
 GnuplotFiles timeline_script(const Picture& picture, const std::string& file);
-GnuplotFiles curves_script(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                           const std::string& file);
+GnuplotFiles curves_script(const Chart& chart, const std::string& file);
 
+std::string curves_page(const Chart& chart);
 std::string timeline_page(const Picture& picture);
 std::string timeline_text(const Picture& picture);
 

@@ -1,0 +1,71 @@
+// Where everything of a chart of curves stands, in pixels: the same for every kind of picture.
+#pragma once
+
+#include "viz/picture.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct Tick {
+    double value;  // in the unit of the axis
+    std::string text;
+};
+
+// One axis: numbers in its unit between `low` and `high`, and pixels.
+struct Scale {
+    std::string label;  // with the unit
+    Unit unit;
+    double low = 0, high = 1;
+    bool logarithmic = false;
+    double from = 0, to = 1;  // pixels of low and high
+    std::vector<Tick> ticks;
+
+    bool shows(double number) const;  // in the unit of the axis
+    double pixel(double number) const;
+};
+
+// The name of a point. One that stands apart has a line to its point.
+struct Label {
+    double x, y;  // of the end of its baseline that is nearer to the point
+    bool leftward;
+    std::string text;
+    bool apart;
+    double from_x, from_y, to_x, to_y;  // of the line, from the point
+};
+
+struct LegendEntry {
+    std::size_t curve;
+    double x, y;  // of its line's left end
+};
+
+struct ChartLayout {
+    int width = 900, height = 420;
+    double left = 70, right = 880, top = 30, bottom = 370;  // of the field of the curves
+    Scale x, y;
+    std::vector<Label> labels;  // of points; none hides a point or another label
+    std::vector<LegendEntry> legend;
+    int legend_columns = 1;
+};
+
+// Over steps, with one line for each curve: no curve says where its values stand.
+bool is_over_steps(const Chart& chart);
+ChartLayout layout_of(const Chart& chart);
+
+// The i-th point in the units of the axes; empty where it leaves a gap.
+struct Point {
+    double x, y;
+};
+std::optional<Point> point_of(const ChartLayout& layout, const Curve& curve, std::size_t i);
+
+// About the width of a text in the font of labels.
+double width_of(const std::string& text);
+// Names of points where they hide neither points nor lines nor each other, and few dots.
+std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout);
+
+// Dots are grey, the others differ.
+Colour colour_of_curve(const Chart& chart, std::size_t curve);
+
+}  // namespace pw

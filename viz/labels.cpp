@@ -1,0 +1,150 @@
+// Where the names of points stand.
+#include "viz/chart.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+constexpr double kHeight = 12;  // of a label
+
+struct Rectangle {
+    double left, top, right, bottom;
+    bool meets(const Rectangle& other) const {
+        return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+    }
+};
+
+Rectangle around(double x, double y, double half) { return {x - half, y - half, x + half, y + half}; }
+
+Rectangle between(double x, double y, double to_x, double to_y) {
+    return {std::min(x, to_x) - 1, std::min(y, to_y) - 1, std::max(x, to_x) + 1, std::max(y, to_y) + 1};
+}
+
+struct Place {
+    Rectangle box;
+    double away;  // from the point; 0: beside it
+};
+
+// Right and left of the point, above and below, near and further away.
+std::vector<Place> places_for(double x, double y, double width) {
+    std::vector<Place> places;
+    for (const double away : {0.0, 12.0, 24.0, 40.0})
+        for (const double top : {y - away - kHeight - 3, y + away + 3})
+            for (const double left : {x + 4 + away / 2, x - 4 - away / 2 - width})
+                places.push_back({{left, top, left + width, top + kHeight}, away});
+    return places;
+}
+
+bool is_inside(const ChartLayout& layout, const Rectangle& place) {
+    return place.left > layout.left + 2 && place.right < layout.right + 10 && place.top > layout.top - kHeight &&
+           place.bottom < layout.bottom - 2;
+}
+
+// What a label must not hide, points and the lines of steps, and what it should not, dots.
+struct Ink {
+    std::vector<Rectangle> marks, dots;
+};
+
+void add_ink(Ink& ink, const Curve& curve, const ChartLayout& layout) {
+    const bool dots = curve.style == Curve::Style::Dots;
+    std::optional<Point> before;
+    for (std::size_t i = 0; i < curve.values.size(); ++i) {
+        const std::optional<Point> point = point_of(layout, curve, i);
+        if (point) {
+            const double x = layout.x.pixel(point->x), y = layout.y.pixel(point->y);
+            (dots ? ink.dots : ink.marks).push_back(around(x, y, dots ? 1.5 : 3));
+            if (before && curve.style == Curve::Style::Steps) {
+                const double left = layout.x.pixel(before->x), above = layout.y.pixel(before->y);
+                ink.marks.push_back(between(left, above, x, above));
+                ink.marks.push_back(between(x, above, x, y));
+            }
+        }
+        before = point;
+    }
+}
+
+bool meets_any(const std::vector<Rectangle>& taken, const Rectangle& box) {
+    return std::any_of(taken.begin(), taken.end(), [&](const Rectangle& other) { return box.meets(other); });
+}
+
+// The line ends at the nearest corner of the name.
+Label label_at(double x, double y, const Place& place, const std::string& text) {
+    const bool leftward = place.box.left < x, above = place.box.bottom < y;
+    const double near = leftward ? place.box.right : place.box.left;
+    return {near,
+            place.box.bottom - 2,
+            leftward,
+            text,
+            place.away > 0,
+            x,
+            y,
+            near + (leftward ? 1 : -1),
+            above ? place.box.bottom - 3 : place.box.top + 3};
+}
+
+bool line_meets_any(const std::vector<Rectangle>& taken, const Label& label) {
+    constexpr int kPieces = 10;
+    for (int i = 1; label.apart && i <= kPieces; ++i) {
+        const double part = static_cast<double>(i) / kPieces;
+        const double x = label.from_x + part * (label.to_x - label.from_x);
+        const double y = label.from_y + part * (label.to_y - label.from_y);
+        if (meets_any(taken, around(x, y, 0.5)))
+            return true;
+    }
+    return false;
+}
+
+// What earlier labels take.
+struct Taken {
+    std::vector<Rectangle> names, lines;
+};
+
+// Beside the point where that hides few dots; none where no place is free.
+std::optional<Place> best_place(double x, double y, const std::string& text, const ChartLayout& layout, const Ink& ink,
+                                const Taken& taken) {
+    std::optional<Place> best;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Place& place : places_for(x, y, width_of(text))) {
+        if (!is_inside(layout, place.box) || meets_any(ink.marks, place.box) || meets_any(taken.names, place.box) ||
+            meets_any(taken.lines, place.box) || line_meets_any(taken.names, label_at(x, y, place, text)))
+            continue;
+        const auto hidden =
+            std::count_if(ink.dots.begin(), ink.dots.end(), [&](const Rectangle& dot) { return place.box.meets(dot); });
+        const double cost = place.away + 6 * static_cast<double>(hidden);
+        if (cost < least) {
+            least = cost;
+            best = place;
+        }
+    }
+    return best;
+}
+
+}  // namespace
+
+std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout) {
+    Ink ink;
+    for (const Curve& curve : chart.curves)
+        add_ink(ink, curve, layout);
+    std::vector<Label> labels;
+    Taken taken;
+    for (const Curve& curve : chart.curves)
+        for (std::size_t i = 0; i < std::min(curve.labels.size(), curve.values.size()); ++i) {
+            const std::optional<Point> point = point_of(layout, curve, i);
+            if (!point || curve.labels[i].empty())
+                continue;
+            const double x = layout.x.pixel(point->x), y = layout.y.pixel(point->y);
+            const std::optional<Place> place = best_place(x, y, curve.labels[i], layout, ink, taken);
+            if (!place)
+                continue;
+            labels.push_back(label_at(x, y, *place, curve.labels[i]));
+            taken.names.push_back(place->box);
+            if (place->away > 0)
+                taken.lines.push_back(between(x, y, labels.back().to_x, labels.back().to_y));
+        }
+    return labels;
+}
+
+}  // namespace pw
