@@ -17,12 +17,6 @@ namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
-void add_speeds(Costs& costs, const Config& config) {
-    costs.speed.clear();
-    for (const DeviceConfig& device : config.cluster.devices)
-        costs.speed.push_back(device.speed);
-}
-
 Plan plan_of(const Config& config, const std::vector<Edge>& edges) {
     std::vector<std::string> notices;
     Plan plan = make_plan(config, edges, config.training.steps, &notices);
@@ -31,19 +25,11 @@ Plan plan_of(const Config& config, const std::vector<Edge>& edges) {
     return plan;
 }
 
-Link link_of(const Pipeline& pipeline) {
-    const ClusterConfig& cluster = pipeline.config.cluster;
-    if (cluster.link_given || !pipeline.measured)
-        return {cluster.link_latency, cluster.link_bandwidth};
-    return pipeline.profile.link;
-}
-
 Pipeline uniform_pipeline(Config config) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
     pipeline.costs = uniform_costs(pipeline.config);
-    add_speeds(pipeline.costs, pipeline.config);
-    pipeline.costs.link = {pipeline.config.cluster.link_latency, pipeline.config.cluster.link_bandwidth};
+    add_cluster(pipeline.costs, pipeline.config, {});
     pipeline.plan = plan_of(pipeline.config, {});
     return pipeline;
 }
@@ -60,8 +46,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.plan = plan_of(pipeline.config, edges);
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
                               splits_backward(pipeline.plan));
-    add_speeds(pipeline.costs, pipeline.config);
-    pipeline.costs.link = link_of(pipeline);
+    add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
     pipeline.model = std::move(model);
     return pipeline;
 }

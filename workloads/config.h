@@ -146,6 +146,9 @@ Model build_model(const Config& config);
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
 // Measured profile if given, else analytic.
 Profile profile_of(const Config& config, const Model& model);
+// Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
+// one the profile's.
+void add_cluster(Costs& costs, const Config& config, const Profile& profile);
 // The data set it names; without a path the synthetic one stands in.
 Dataset open_dataset(const Config& config, const Model& model);
 // Stage costs of a `uniform` workload.

@@ -165,7 +165,7 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates) {
     Profile profile;
     profile.model = model.name;
-    profile.backend = "analytic";
+    profile.backend = kAnalytic;
     profile.input = model.input;
     profile.classes = model.classes;
     for (std::size_t number = 0; number < num_vertices(model.layers); ++number) {

@@ -94,6 +94,8 @@ LayerBytes analytic_bytes(const Layer& layer, int samples);
 // Time of a pass = max(FLOPs / rate, bytes touched / bandwidth).
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
 
+inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that nobody measured
+
 // A profile of `model` made of analytic costs at one micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
 

@@ -79,6 +79,16 @@ Profile profile_of(const Config& config, const Model& model) {
     return read_profile(path);
 }
 
+void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
+    const ClusterConfig& cluster = config.cluster;
+    costs.speed.clear();
+    for (const DeviceConfig& device : cluster.devices)
+        costs.speed.push_back(device.speed);
+    const bool measured = !profile.backend.empty() && profile.backend != kAnalytic;
+    costs.link =
+        measured && !cluster.link_given ? profile.link : Link{cluster.link_latency, cluster.link_bandwidth};
+}
+
 Dataset open_dataset(const Config& config, const Model& model) {
     const WorkloadConfig& workload = config.workload;
     if (workload.dataset == "cifar10" && !workload.path.empty())
