@@ -1,0 +1,54 @@
+// The search that judges plans by their simulated step time: schedule, micro-batch size, number of stages, order of
+// devices, recomputed stages and split at once, under the memory of every device. A lower bound on what any split can
+// reach prunes, and is printed.
+#pragma once
+
+#include "search/judge.h"
+#include "search/partition.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace pw {
+
+struct SearchLimits {
+    double seconds = std::numeric_limits<double>::infinity();
+    // Tasks to simulate, about two million per second; the same answer on every machine. Unlimited when
+    // `seconds` is given.
+    std::int64_t tasks = 16'000'000;
+    int threads = 1;          // never change the answer, unless `seconds` ends the search
+    std::size_t cuts = 1200;  // more than so many topological cuts: only those of the forward order
+};
+
+// The best that was found for one choice.
+struct FoundPlan {
+    PlanChoice choice;
+    StageSplit split;
+    Ns step_time = 0;
+    Ns lower_bound = 0;        // of every split under this choice
+    std::vector<Bytes> peaks;  // per device
+    bool fits = false;
+    Bytes peak() const;
+};
+
+struct SearchResult {
+    std::vector<FoundPlan> plans;  // of every choice that could be tried: those that fit first, then by step time
+    Ns lower_bound = 0;            // of every choice and split; equals the best step time when that is proven optimal
+    std::optional<Shortage> shortage;  // no plan fits: the closest try
+    std::int64_t candidates = 0;       // simulated plans
+    int choices = 0;
+    bool every_cut = true;  // all topological cuts were open, not only those of the forward order
+
+    const FoundPlan* best() const;  // none: see shortage
+    double gap() const;             // (best - lower bound) / best
+};
+
+using SearchProgress = std::function<void(const std::string& state)>;
+
+// The same problem gives the same result on every machine. Throws Error (BadInput) where the config leaves nothing
+// to try.
+SearchResult search_plans(const SearchProblem& problem, const SearchLimits& limits = {},
+                          const SearchProgress& progress = {});
+
+}  // namespace pw

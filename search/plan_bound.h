@@ -1,0 +1,62 @@
+// What a plan needs at least when a stage is a given piece of the model, whatever the other stages are.
+#pragma once
+
+#include "search/stage_space.h"
+#include "workloads/config.h"
+
+#include <vector>
+
+namespace pw {
+
+class PlanBound {
+public:
+    // `plan` gives the order of tasks, whatever its edges.
+    PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices);
+
+    // Step time that no split undercuts in which `stage` is this piece.
+    Ns time(int stage, const Piece& piece) const;
+    // Bytes that its device needs for this stage alone.
+    Bytes memory(int stage, const Piece& piece) const;
+    Bytes available(int stage) const { return stages_[stage].available; }
+    // Step time that no split of the whole model undercuts: all devices share its work.
+    Ns of_work(const Pieces& pieces) const;
+    // And however fast the devices beside the fastest: a micro-batch takes the longest path.
+    Ns of_path(const Pieces& pieces) const;
+    int device_of(int stage) const { return stages_[stage].device; }
+
+private:
+    // Tasks of the stage on one way through its device's list: in list order, or from F over the stages behind it to
+    // the backward of the same micro-batch.
+    struct Way {
+        int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
+        int jumps = 0;
+    };
+    struct Stage {
+        int device = 0;
+        double speed = 1;
+        Bytes available = kUnlimited;
+        std::vector<Way> ways;  // to the last backward; the first is the list itself
+        Way all;                // to the update
+        bool updates = false, recomputes = false;
+        int in_flight = 0, versions = 1;
+    };
+    struct Scale {
+        double speed;
+        Ns dispatch;
+        Ns operator()(Ns time) const;
+    };
+    template <class JumpsAt>
+    static Way way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at);
+    static std::vector<Way> ways_through(const std::vector<Task>& tasks);
+    Ns time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const;
+    Ns between_updates(const Piece& piece) const;
+    Ns path(Ns time) const;  // on the fastest devices
+
+    bool asynchronous_ = false;
+    Ns dispatch_ = 0;
+    double fastest_ = 1, all_speeds_ = 0;
+    std::vector<Stage> stages_;
+    std::vector<Way> between_updates_;  // of an asynchronous plan, on the last stage
+};
+
+}  // namespace pw

@@ -1,0 +1,37 @@
+// One way to run a model: all that a search chooses but the split.
+#pragma once
+
+#include "schedules/plan.h"
+#include "workloads/config.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct PlanChoice {
+    std::string schedule;
+    std::vector<int> devices;  // of the config's, in the order of the stages
+    int stages = 1;
+    int micro_batches = 1, micro_batch_size = 1;
+    int recomputed = 0;  // the first stages: they hold most micro-batches
+    bool operator==(const PlanChoice&) const = default;
+};
+
+// The config with this choice in it; the split is still to be set.
+Config config_of(const Config& config, const PlanChoice& choice);
+// A split as the config writes it: cuts where every stage is a range of the forward order, else lists.
+void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
+
+// "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
+std::string print(const PlanChoice& choice);
+
+// All that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of unequal
+// devices, recomputed stages. Throws Error (BadInput) at the key that leaves nothing to try.
+struct Choices {
+    std::vector<PlanChoice> all;
+    bool complete = true;  // every order of unequal devices is there
+};
+Choices choices_of(const Config& config, int layers);
+
+}  // namespace pw

@@ -1,0 +1,236 @@
+// The search by simulated step time against trying everything.
+#include "schedules/schedule.h"
+#include "search/makespan.h"
+#include "sim/metrics.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+
+namespace pw {
+namespace {
+
+using Random = std::mt19937;
+
+int pick(Random& random, int least, int most) {
+    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+}
+
+// Up to ten layers: chains with branches that meet again.
+Model random_model(Random& random) {
+    Model model{"random", {8, 1, 1}, 8, {}};
+    const auto add = [&](LayerKind kind, const std::vector<int>& inputs) {
+        Layer layer{"layer" + std::to_string(num_vertices(model.layers)), kind, {8, 1, 1}, {8, 1, 1}};
+        return add_layer(model.layers, layer, inputs);
+    };
+    std::vector<int> open = {add(LayerKind::Linear, {})};
+    const int middle = pick(random, 1, 6);
+    for (int made = 0; made < middle; ++made) {
+        const int input = pick(random, 0, static_cast<int>(num_vertices(model.layers)) - 1);
+        const int next = add(pick(random, 0, 1) ? LayerKind::Linear : LayerKind::Relu,
+                             {pick(random, 0, 2) ? open.back() : input});
+        std::erase(open, inputs_of_layer(model.layers, next).front());
+        open.push_back(next);
+    }
+    while (open.size() > 1) {
+        const int sum = add(LayerKind::Add, {open[open.size() - 2], open.back()});
+        open.resize(open.size() - 2);
+        open.push_back(sum);
+    }
+    add(LayerKind::CrossEntropy, open);
+    return model;
+}
+
+Profile random_profile(const Model& model, Random& random) {
+    Profile profile = analytic_profile(model, 1, {});
+    profile.backend = "random";
+    const int dispatch = pick(random, 0, 1);
+    profile.dispatch.median = dispatch * pick(random, 0, 5);
+    for (LayerProfile& layer : profile.layers)
+        for (const int samples : {1, 2, 4}) {
+            LayerTimes& times = layer.times[samples];
+            times.forward.median = pick(random, 0, 40) * samples;
+            times.backward_input.median = pick(random, 0, 40) * samples;
+            times.backward_weight.median = pick(random, 0, 40) * samples;
+            times.backward.median = times.backward_input.median + times.backward_weight.median - pick(random, 0, 3);
+            times.backward.median = std::max<Ns>(1, times.backward.median);
+            times.recompute = times.forward;
+            times.accumulate.median = pick(random, 0, 4);
+            layer.update.median = pick(random, 0, 10);
+            const auto size = [&](int most) { return Bytes{64} * pick(random, 0, most); };
+            const bool weighted = has_weight_pass(LayerKind::Linear);
+            layer.bytes[samples] = {weighted ? size(6) : 0, 0, 64 + size(8) * samples, size(4) * samples,
+                                    size(4) * samples, size(3)};
+        }
+    for (LayerProfile& layer : profile.layers)
+        for (const int samples : {2, 4})
+            layer.bytes[samples].weights = layer.bytes[1].weights;
+    for (const int samples : {2, 4}) {
+        profile.data[samples] = profile.data[1];
+        profile.data_bytes[samples] = profile.data_bytes[1] * samples;
+    }
+    return profile;
+}
+
+Config random_config(Random& random, const std::string& schedule) {
+    Config config;
+    config.workload.model = "random";
+    config.pipeline.schedule = schedule;
+    config.cluster.devices.resize(static_cast<std::size_t>(pick(random, 1, 4)));
+    if (pick(random, 0, 3) == 0)
+        for (DeviceConfig& device : config.cluster.devices)
+            device.speed = pick(random, 1, 3) * 0.7;
+    if (pick(random, 0, 1))
+        for (DeviceConfig& device : config.cluster.devices)
+            device.memory = pick(random, 2, 60) * 512;
+    config.cluster.link_given = true;
+    config.cluster.link_latency = pick(random, 0, 1) * pick(random, 0, 60);
+    if (pick(random, 0, 1))
+        config.cluster.link_bandwidth = 1e9 * pick(random, 1, 40);
+    config.search.mini_batch = schedule == "pipedream" ? pick(random, 1, 2) : 4;
+    config.search.micro_batch_sizes = {1, 2};
+    config.search.schedules = {schedule};
+    config.search.recompute = pick(random, 0, 3) == 0 ? "auto" : "none";
+    config.training.steps = 6;
+    return config;
+}
+
+struct Best {
+    std::optional<Ns> time;
+    std::int64_t plans = 0;
+};
+
+// Every assignment of layers to stages that runs forward and leaves no stage empty.
+template <class Visit>
+void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visit visit) {
+    const int layer = static_cast<int>(split.stage_of.size());
+    if (layer == static_cast<int>(num_vertices(graph))) {
+        split.layers.assign(static_cast<std::size_t>(stages), {});
+        for (int number = 0; number < layer; ++number)
+            split.layers[split.stage_of[number]].push_back(number);
+        const auto empty = [](const std::vector<int>& layers) { return layers.empty(); };
+        if (std::none_of(split.layers.begin(), split.layers.end(), empty))
+            visit(split);
+        return;
+    }
+    int least = 0;
+    for (const int input : inputs_of_layer(graph, layer))
+        least = std::max(least, split.stage_of[input]);
+    for (int stage = least; stage < stages; ++stage) {
+        split.stage_of.push_back(stage);
+        for_each_split(graph, stages, split, visit);
+        split.stage_of.pop_back();
+    }
+}
+
+void judge(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
+           Best& best) {
+    std::vector<Edge> edges;
+    for (const Boundary& boundary : boundaries_of(problem.model.layers, split))
+        edges.push_back({boundary.from, boundary.to});
+    const Plan plan = make_plan(config, edges, config.training.steps);
+    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size, splits_backward(plan));
+    add_cluster(costs, config, profile);
+    const Metrics metrics = metrics_of(simulate(plan, costs, problem.mode));
+    ++best.plans;
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        if (metrics.devices[device].peak_memory > config.cluster.devices[device].memory)
+            return;
+    best.time = std::min(best.time.value_or(metrics.step_time), metrics.step_time);
+}
+
+Best try_everything(const SearchProblem& problem, const PlanChoice& choice) {
+    Best best;
+    const Config config = config_of(problem.config, choice);
+    const Profile profile = problem.profile_at(choice.micro_batch_size);
+    StageSplit split;
+    try {
+        for_each_split(problem.model.layers, choice.stages, split,
+                       [&](const StageSplit& whole) { judge(problem, config, profile, whole, best); });
+    } catch (const Error&) {  // the schedule is not defined for the choice
+    }
+    return best;
+}
+
+class Makespan : public testing::TestWithParam<std::string> {};
+
+TEST_P(Makespan, IsTheLeastOfAllPlans) {
+    Random random(20260u + static_cast<unsigned>(std::hash<std::string>{}(GetParam()) % 1000));
+    int solved = 0, infeasible = 0;
+    for (int round = 0; round < 25; ++round) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        const Config config = random_config(random, GetParam());
+        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
+        Choices choices;
+        SearchResult result;
+        try {
+            choices = choices_of(config, static_cast<int>(num_vertices(model.layers)));
+            result = search_plans(problem, {.tasks = std::int64_t{1} << 60});
+        } catch (const Error&) {
+            continue;  // no choice is legal
+        }
+        std::optional<Ns> best;
+        for (const PlanChoice& choice : choices.all) {
+            const Best all = try_everything(problem, choice);
+            if (all.time)
+                best = std::min(best.value_or(*all.time), *all.time);
+            for (const FoundPlan& plan : result.plans)
+                if (plan.choice == choice && all.time) {
+                    EXPECT_LE(plan.lower_bound, *all.time) << print(choice) << " round " << round;
+                    EXPECT_TRUE(!plan.fits || plan.step_time >= *all.time) << print(choice) << " round " << round;
+                }
+        }
+        ASSERT_EQ(result.best() != nullptr, best.has_value()) << "round " << round;
+        EXPECT_EQ(result.shortage.has_value(), !best.has_value());
+        if (!best) {
+            ++infeasible;
+            EXPECT_GT(result.shortage->needs, result.shortage->has);
+            continue;
+        }
+        ++solved;
+        EXPECT_EQ(result.best()->step_time, *best) << print(result.best()->choice) << " round " << round;
+        EXPECT_EQ(result.lower_bound, *best) << "a search without a limit proves its answer";
+    }
+    EXPECT_GT(solved, 5);
+}
+
+std::vector<std::string> all_schedules() {
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        names.emplace_back(schedule.name);
+    return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Makespan, testing::ValuesIn(all_schedules()), [](const auto& schedule) {
+    std::string name = schedule.param;
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+});
+
+TEST(MakespanSearch, DoesNotDependOnThreads) {
+    Random random(7);
+    for (int round = 0; round < 6; ++round) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Config config = random_config(random, "1f1b");
+        config.search.schedules = {"1f1b", "gpipe", "zb-h1", "interleaved"};
+        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
+        const SearchResult one = search_plans(problem, {.tasks = 20'000, .threads = 1});
+        const SearchResult many = search_plans(problem, {.tasks = 20'000, .threads = 3});
+        EXPECT_EQ(one.candidates, many.candidates);
+        EXPECT_EQ(one.lower_bound, many.lower_bound);
+        ASSERT_EQ(one.plans.size(), many.plans.size());
+        for (std::size_t i = 0; i < one.plans.size(); ++i) {
+            EXPECT_EQ(one.plans[i].choice, many.plans[i].choice);
+            EXPECT_EQ(one.plans[i].split.layers, many.plans[i].split.layers);
+            EXPECT_EQ(one.plans[i].step_time, many.plans[i].step_time);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pw
