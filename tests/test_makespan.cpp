@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <random>
 
@@ -27,7 +28,7 @@ Model random_model(Random& random) {
         return add_layer(model.layers, layer, inputs);
     };
     std::vector<int> open = {add(LayerKind::Linear, {})};
-    const int middle = pick(random, 1, 6);
+    const int middle = pick(random, 1, 5);
     for (int made = 0; made < middle; ++made) {
         const int input = pick(random, 0, static_cast<int>(num_vertices(model.layers)) - 1);
         const int next = add(pick(random, 0, 1) ? LayerKind::Linear : LayerKind::Relu,
@@ -100,7 +101,7 @@ Config random_config(Random& random, const std::string& schedule) {
 
 struct Best {
     std::optional<Ns> time;
-    std::int64_t plans = 0;
+    std::map<std::vector<Edge>, Plan> plans;  // by the edges of the splits so far
 };
 
 // Every assignment of layers to stages that runs forward and leaves no stage empty.
@@ -131,11 +132,12 @@ void judge(const SearchProblem& problem, const Config& config, const Profile& pr
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(problem.model.layers, split))
         edges.push_back({boundary.from, boundary.to});
-    const Plan plan = make_plan(config, edges, config.training.steps);
+    if (!best.plans.contains(edges))
+        best.plans[edges] = make_plan(config, edges, config.training.steps);
+    const Plan& plan = best.plans[edges];
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size, splits_backward(plan));
     add_cluster(costs, config, profile);
     const Metrics metrics = metrics_of(simulate(plan, costs, problem.mode));
-    ++best.plans;
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         if (metrics.devices[device].peak_memory > config.cluster.devices[device].memory)
             return;
@@ -160,7 +162,7 @@ class Makespan : public testing::TestWithParam<std::string> {};
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
     Random random(20260u + static_cast<unsigned>(std::hash<std::string>{}(GetParam()) % 1000));
     int solved = 0, infeasible = 0;
-    for (int round = 0; round < 25; ++round) {
+    for (int round = 0; round < 20; ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
         const Config config = random_config(random, GetParam());
