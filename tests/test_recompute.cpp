@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace pw::test {
@@ -162,6 +163,33 @@ TEST(Recompute, MemoryIsTheInputsOfAllAndTheStateOfOne) {
         EXPECT_GE(peak(plan_of("1f1b", p, m), costs, device), in_flight * 1000);
         EXPECT_GE(peak(plan_of("gpipe", p, m), costs, device), m * 1000);
     }
+}
+
+// F's inputs are there until R has read them, what R saves until the backward pass has.
+TEST(Recompute, BuffersLiveUntilTheirReaders) {
+    Costs costs = costs_of_stages(2, 0);
+    costs.edges[0].forward_until_input = costs.edges[0].forward_until_weight = false;
+    const Plan plan = plan_of("zb-h1", 2, 3, 1, recomputing({1}));
+    const PlanGraph graph(plan);
+    const auto at = [&](Op op, int mb) { return graph.position_of(graph.find({op, 1, mb})); };
+    int seen = 0;
+    for (const Buffer& buffer : buffers_of(plan, costs, versions_of(plan))) {
+        if (buffer.device != 1 || buffer.microbatch < 0)
+            continue;
+        const int mb = buffer.microbatch, forward = at(Op::Forward, mb), again = at(Op::Recompute, mb);
+        const std::map<BufferUse, std::pair<int, int>> lives = {
+            {BufferUse::Dropped, {forward, forward}},
+            {BufferUse::Data, {forward, at(Op::BackwardWeight, mb)}},
+            {BufferUse::UntilInput, {again, at(Op::BackwardInput, mb)}},
+            {BufferUse::UntilWeight, {again, at(Op::BackwardWeight, mb)}},
+            {BufferUse::LandingForward, {buffer.first, again}},
+        };
+        if (const auto life = lives.find(buffer.use); life != lives.end()) {
+            EXPECT_EQ(std::pair(buffer.first, buffer.last), life->second) << static_cast<int>(buffer.use);
+            ++seen;
+        }
+    }
+    EXPECT_EQ(seen, 5 * 3);
 }
 
 // What R makes in the workspace is charged where R is.

@@ -65,7 +65,7 @@ struct StageLayout {
     std::vector<Bytes> weight_offset;        // in the stage's block of weights (and gradients, momentum)
     std::vector<Bytes> statistics_offset;    // in the stage's block of running averages
     Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
-    // R needs more: what F writes to an Outbox goes there, each tensor in turn. They start where F's workspace ends.
+    // R makes what F wrote to an Outbox there, each tensor in turn, where F's workspace ends.
     Bytes recompute_workspace = 0;
     PassLayout backward;                     // B: I and W in one go
     PassLayout backward_input;               // I; W reads the same output gradients
