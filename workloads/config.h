@@ -86,6 +86,12 @@ struct TransferConfig {
     std::string protocol = "eager";     // eager | rendezvous
 };
 
+// One key of the block `sweep` and the values that it takes.
+struct SweepAxis {
+    std::string key;                 // "pipeline.micro_batches"
+    std::vector<std::string> texts;  // YAML of one line each: key=text is an override
+};
+
 struct Config {
     WorkloadConfig workload;
     ClusterConfig cluster;
@@ -93,6 +99,7 @@ struct Config {
     TrainingConfig training;
     RunConfig run;
     TransferConfig transfer;
+    std::vector<SweepAxis> sweep;  // in the order of the file; empty: none
 
     // For errors found after loading: where a key stands in the file.
     std::shared_ptr<Source> source;

@@ -32,6 +32,11 @@ void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
 
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
 
+// Every axis has values; whether its key exists, loading with an override tells.
+std::vector<SweepAxis> read_sweep(const Yaml& sweep);
+
+// A text as YAML on one line: plain where YAML cannot take it for anything else, else in JSON's quotes.
+std::string quoted(const std::string& text);
 // The canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 

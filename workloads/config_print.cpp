@@ -7,28 +7,6 @@
 namespace pw {
 namespace {
 
-// Plain where YAML cannot take it for anything else, else in JSON's quotes.
-std::string quoted(const std::string& text) {
-    const auto harmless = [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./-+ ", c);
-    };
-    const bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
-                       std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); }) &&
-                       text != "null" && text != "Null" && text != "NULL";
-    if (plain || (text.size() > 1 && text[0] == '/' && text.find_first_of(" :#,[]{}\"'\\\n\r\t") == std::string::npos))
-        return text;
-    std::string result = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            result += '\\';
-        if (static_cast<unsigned char>(c) < 0x20)
-            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else
-            result += c;
-    }
-    return result + '"';
-}
-
 template <class T, class Print>
 std::string list(const std::vector<T>& values, Print print) {
     std::vector<std::string> texts;
@@ -102,6 +80,27 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+    const auto harmless = [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./-+ ", c);
+    };
+    const bool plain = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
+                       std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); }) &&
+                       text != "null" && text != "Null" && text != "NULL";
+    if (plain || (text.size() > 1 && text[0] == '/' && text.find_first_of(" :#,[]{}\"'\\\n\r\t") == std::string::npos))
+        return text;
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            result += '\\';
+        if (static_cast<unsigned char>(c) < 0x20)
+            result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    return result + '"';
+}
 
 std::string print_config(const Config& config) {
     std::string out;
