@@ -14,13 +14,6 @@ namespace pw {
 
 namespace {
 
-Bytes largest_peak(const Report& report) {
-    Bytes largest = 0;
-    for (const DeviceMetrics& device : report.metrics.devices)
-        largest = std::max(largest, device.peak_memory);
-    return largest;
-}
-
 std::vector<std::string> row_of(const std::string& schedule, const Sides& sides, const Comparison& comparison) {
     const Metrics &predicted = sides.predicted.metrics, &measured = sides.measured.metrics;
     return {schedule,

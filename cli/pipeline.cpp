@@ -17,24 +17,27 @@ namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
-Plan plan_of(const Config& config, const std::vector<Edge>& edges) {
-    std::vector<std::string> notices;
-    Plan plan = make_plan(config, edges, config.training.steps, &notices);
-    for (const std::string& notice : notices)
+Plan plan_of(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
+    if (notices != nullptr)
+        return make_plan(config, edges, config.training.steps, notices);
+    std::vector<std::string> own;
+    Plan plan = make_plan(config, edges, config.training.steps, &own);
+    for (const std::string& notice : own)
         print_note(notice);
     return plan;
 }
 
-Pipeline uniform_pipeline(Config config) {
+Pipeline uniform_pipeline(Config config, std::vector<std::string>* notices) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
     pipeline.costs = uniform_costs(pipeline.config);
     add_cluster(pipeline.costs, pipeline.config, {});
-    pipeline.plan = plan_of(pipeline.config, {});
+    pipeline.plan = plan_of(pipeline.config, {}, notices);
     return pipeline;
 }
 
-Pipeline layered_pipeline(Config config, Model model, Profile profile, bool measured) {
+Pipeline layered_pipeline(Config config, Model model, Profile profile, bool measured,
+                          std::vector<std::string>* notices) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
     pipeline.profile = std::move(profile);
@@ -43,7 +46,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
         edges.push_back({boundary.from, boundary.to});
-    pipeline.plan = plan_of(pipeline.config, edges);
+    pipeline.plan = plan_of(pipeline.config, edges, notices);
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
                               splits_backward(pipeline.plan));
     add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
@@ -60,18 +63,18 @@ std::string first_layers(const Pipeline& pipeline) {
 
 }  // namespace
 
-Pipeline pipeline_of(Config config) {
+Pipeline pipeline_of(Config config, std::vector<std::string>* notices) {
     if (is_uniform(config))
-        return uniform_pipeline(std::move(config));
+        return uniform_pipeline(std::move(config), notices);
     Model model = build_model(config);
     Profile profile = profile_of(config, model);
     const bool measured = !config.cluster.profile.empty();
-    return layered_pipeline(std::move(config), std::move(model), std::move(profile), measured);
+    return layered_pipeline(std::move(config), std::move(model), std::move(profile), measured, notices);
 }
 
 Pipeline pipeline_of(Config config, Profile profile) {
     Model model = build_model(config);
-    return layered_pipeline(std::move(config), std::move(model), std::move(profile), true);
+    return layered_pipeline(std::move(config), std::move(model), std::move(profile), true, nullptr);
 }
 
 Trace predict(const Pipeline& pipeline) {

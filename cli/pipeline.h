@@ -22,7 +22,8 @@ struct Pipeline {
     Plan plan;  // of one step, or of all steps when asynchronous
 };
 
-Pipeline pipeline_of(Config config);
+// What the reader of a plan in a file has to say goes to `notices`; without, to stderr.
+Pipeline pipeline_of(Config config, std::vector<std::string>* notices = nullptr);
 // With a profile that is measured already, whatever `cluster.profile` says.
 Pipeline pipeline_of(Config config, Profile profile);
 

@@ -120,6 +120,13 @@ bool fits(const Report& report) {
     return true;
 }
 
+Bytes largest_peak(const Report& report) {
+    Bytes largest = 0;
+    for (const DeviceMetrics& device : report.metrics.devices)
+        largest = std::max(largest, device.peak_memory);
+    return largest;
+}
+
 std::string print_misfits(const Report& report) {
     std::string text;
     for (std::size_t device = 0; device < report.limits.size(); ++device) {

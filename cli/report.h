@@ -25,6 +25,7 @@ Report report_of(Trace trace);                        // as read from a file
 Report report_of(Trace trace, const Config& config);  // with the memory and names of its devices
 
 bool fits(const Report& report);
+Bytes largest_peak(const Report& report);  // of all devices
 // "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one line per device; empty when all fit.
 std::string print_misfits(const Report& report);
 

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "cli/sweep.h"
 #include "cli/table.h"
 #include "viz/plot.h"
 
@@ -9,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <utility>
 
 namespace pw {
 
@@ -26,8 +28,20 @@ std::string costs_name(const Pipeline& pipeline) {
     return pipeline.measured ? "measured" : "analytic";
 }
 
+void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& config) {
+    if (!arguments.trace.empty())
+        config.fail_at("sweep", "--trace writes the trace of one simulation, and 'sweep' asks for several",
+                       "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
+}
+
 void simulate_config(const SimulateArguments& arguments) {
-    const Pipeline pipeline = pipeline_of(arguments.config.load());
+    Config config = arguments.config.load();
+    if (!config.sweep.empty()) {
+        refuse_trace_of_sweep(arguments, config);
+        simulate_sweep(arguments.config, config, arguments.json, arguments.plot);
+        return;
+    }
+    const Pipeline pipeline = pipeline_of(std::move(config));
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (!arguments.trace.empty())
         write_trace(report.trace, arguments.trace);
@@ -52,7 +66,9 @@ Action add_simulate(CLI::App& command) {
     add_config(command, arguments->config);
     command.add_flag("--json", arguments->json, "print one JSON object");
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
-    command.add_option("--plot", arguments->plot, "draw the predicted trace: svg, png, pdf, html, txt")
+    command
+        .add_option("--plot", arguments->plot,
+                    "draw the predicted trace, or the step times of a sweep: svg, png, pdf, html, txt")
         ->type_name("FILE");
     return [arguments] { simulate_config(*arguments); };
 }

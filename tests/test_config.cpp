@@ -365,7 +365,34 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, search: {mini_batch: 0}}", "'search.mini_batch' is 0"},
         Rejection{"{workload: {model: mlp}, search: {levels: [{devices: 4}]}}", "'search.levels[0].bandwidth'"},
         Rejection{"{workload: {model: mlp}, search: {levels: []}}", "'search.levels' is empty"},
+        Rejection{"{workload: {model: mlp}, sweep: [8]}", "'sweep' must be a map"},
+        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: 8 s}}", "'sweep.run.timeout' must be a list"},
+        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: }}", "'sweep.run.timeout' must be a list"},
+        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: []}}", "'sweep.run.timeout' has no values"},
+        Rejection{"{workload: {model: mlp}, sweep: {a=b: [8]}}", "'a=b' in 'sweep' is no key path"},
         Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"}));
+
+// Values are kept as texts that an override reads back.
+TEST(Config, ASweepKeepsKeysInTheOrderOfTheFile) {
+    const Config config = load(R"(
+workload: {model: mlp}
+sweep:
+  pipeline.split: [auto, [fc2], {stages: [[fc1, relu1], ["a b: c"]]}, ]
+  cluster.link.bandwidth: [10 GB/s, inf]
+  pipeline.micro_batches: [2, "4", null]
+)");
+    ASSERT_EQ(config.sweep.size(), 3u);
+    EXPECT_EQ(config.sweep[0].key, "pipeline.split");
+    EXPECT_EQ(config.sweep[0].texts,
+              (std::vector<std::string>{"auto", "[fc2]", "{stages: [[fc1, relu1], [\"a b: c\"]]}"}));
+    EXPECT_EQ(config.sweep[1].texts, (std::vector<std::string>{"10 GB/s", "inf"}));
+    EXPECT_EQ(config.sweep[2].texts, (std::vector<std::string>{"2", "4", "null"}));
+    EXPECT_TRUE(load("workload: {model: mlp}\nsweep:\n").sweep.empty());
+    EXPECT_EQ(load("workload: {model: mlp}", {"sweep={pipeline.micro_batches: [1, 2]}"}).sweep.size(), 1u);
+    const std::string key = "workload: {model: mlp}\nsweep: {pipeline.split: [[fc2]]}";
+    EXPECT_EQ(load(key, {"pipeline.split=" + load(key).sweep[0].texts[0]}).pipeline.cuts,
+              std::vector<std::string>{"fc2"});
+}
 
 TEST(Config, LaterBlocksAreLeftToTheirCommands) {
     EXPECT_NO_THROW(load("{workload: {model: mlp}, sweep: {a.b: [1]}}"));

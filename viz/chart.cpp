@@ -11,7 +11,7 @@ namespace pw {
 namespace {
 
 constexpr Colour kColours[] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x7d8590, 0x8fbf4d};
-constexpr Colour kGrey = 0xb4bac1;
+constexpr Colour kGrey = 0xb4bac1, kRed = 0xb3261e;
 constexpr double kLine = 18;    // height of a row of the legend
 constexpr double kLegend = 72;  // from the field to the first row of the legend
 constexpr double kField = 340;  // height of the field of the curves
@@ -28,14 +28,14 @@ struct Range {
     }
 };
 
-bool can_stand(const Axis& axis, double number) { return std::isfinite(number) && (!axis.logarithmic || number > 0); }
+bool can_stand(double number, bool logarithmic) { return std::isfinite(number) && (!logarithmic || number > 0); }
 
 Range range_of(const Chart& chart, bool of_x) {
     Range range;
     for (const Curve& curve : chart.curves)
         for (std::size_t i = 0; i < curve.values.size(); ++i) {
             const double x = number_at(curve, i), y = curve.values[i];
-            if (can_stand(chart.x, x) && can_stand(chart.y, y))
+            if (can_stand(x, chart.x.logarithmic) && can_stand(y, chart.y.logarithmic))
                 range.add(of_x ? x : y);
         }
     return range.low > range.high ? Range{chart.x.logarithmic || chart.y.logarithmic ? 1.0 : 0.0, 1.0} : range;
@@ -68,15 +68,15 @@ Unit unit_for(Quantity quantity, double most) {
     return {"", 1};
 }
 
-// Room on both sides; from 0 where that costs less than half of the field.
-void widen(Scale& scale, double room) {
+// Room on both sides; with `zero` from there where that costs less than half of the field.
+void widen(Scale& scale, double room, bool zero) {
     if (scale.logarithmic) {
         const double factor = scale.high > scale.low ? std::pow(scale.high / scale.low, room) : 2;
         scale.low /= factor;
         scale.high *= factor;
         return;
     }
-    const bool from_zero = scale.low >= 0 && scale.low < 0.5 * scale.high;
+    const bool from_zero = zero && scale.low >= 0 && scale.low < 0.5 * scale.high;
     const double more = scale.high > scale.low ? room * (scale.high - scale.low) : 0.5 * std::max(1.0, scale.high);
     scale.low = from_zero ? 0 : scale.low - more;
     scale.high += more;
@@ -156,14 +156,14 @@ void scale_over_steps(const Chart& chart, ChartLayout& layout) {
 }
 
 void scale_over_numbers(const Chart& chart, ChartLayout& layout) {
-    widen(layout.x, 0.04);
-    widen(layout.y, 0.08);
+    widen(layout.x, 0.04, chart.x.ticks.empty());
+    widen(layout.y, 0.08, true);
     std::vector<double> marked = chart.x.ticks;
     std::sort(marked.begin(), marked.end());
     for (double& number : marked)
         number /= layout.x.unit.size;
     add_ticks(layout.x, marked.empty() ? round_numbers(layout.x, 8) : marked, 6, true);
-    add_ticks(layout.y, round_numbers(layout.y, 6), 6);
+    add_ticks(layout.y, round_numbers(layout.y, 8), 6);
 }
 
 void place_legend(const Chart& chart, ChartLayout& layout) {
@@ -235,20 +235,20 @@ ChartLayout layout_of(const Chart& chart) {
 
 std::optional<Point> point_of(const ChartLayout& layout, const Curve& curve, std::size_t i) {
     const Point point{number_at(curve, i) / layout.x.unit.size, curve.values[i] / layout.y.unit.size};
-    const auto stands = [](const Scale& scale, double number) {
-        return std::isfinite(number) && (!scale.logarithmic || number > 0);
-    };
-    if (!stands(layout.x, point.x) || !stands(layout.y, point.y))
+    if (!can_stand(point.x, layout.x.logarithmic) || !can_stand(point.y, layout.y.logarithmic))
         return std::nullopt;
     return point;
 }
 
 Colour colour_of_curve(const Chart& chart, std::size_t curve) {
-    const auto is_grey = [](const Curve& other) { return other.style == Curve::Style::Dots; };
-    if (is_grey(chart.curves[curve]))
-        return kGrey;
+    const auto has_its_own = [](const Curve& other) {
+        return other.style == Curve::Style::Dots || other.style == Curve::Style::Crosses;
+    };
+    const Curve& asked = chart.curves[curve];
+    if (has_its_own(asked))
+        return asked.style == Curve::Style::Dots ? kGrey : kRed;
     const auto before =
-        std::count_if(chart.curves.begin(), chart.curves.begin() + static_cast<std::ptrdiff_t>(curve), is_grey);
+        std::count_if(chart.curves.begin(), chart.curves.begin() + static_cast<std::ptrdiff_t>(curve), has_its_own);
     return kColours[(curve - static_cast<std::size_t>(before)) % std::size(kColours)];
 }
 

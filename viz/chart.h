@@ -65,7 +65,7 @@ double width_of(const std::string& text);
 // Names of points where they hide neither points nor lines nor each other, and few dots.
 std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout);
 
-// Dots are grey, the others differ.
+// Dots are grey, crosses red, the others differ.
 Colour colour_of_curve(const Chart& chart, std::size_t curve);
 
 }  // namespace pw

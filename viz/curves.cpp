@@ -92,7 +92,7 @@ std::string gnuplot_style(const Curve& curve, std::size_t i, double size) {
         case Style::Points:
             return fmt::format("points pt {} ps {}", shape, 0.7 * size);
         case Style::Crosses:
-            return fmt::format("points pt 2 ps {} lw 1.6", 0.9 * size);
+            return fmt::format("points pt 2 ps {} lw 1.8", 1.3 * size);
         case Style::Dots:
             return fmt::format("points pt 7 ps {}", 0.35 * size);
     }

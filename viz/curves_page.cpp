@@ -70,9 +70,9 @@ private:
         const Style style = chart_.curves[i].style;
         if (style == Style::Crosses)
             return fmt::format(
-                "<path d=\"M{:.2f} {:.2f}l8 8m0 -8l-8 8\" stroke=\"{}\" "
+                "<path d=\"M{:.2f} {:.2f}l12 12m0 -12l-12 12\" stroke=\"{}\" "
                 "stroke-width=\"1.6\"><title>{}</title></path>\n",
-                x - 4, y - 4, colour, tip);
+                x - 6, y - 6, colour, tip);
         return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{}\" fill=\"{}\"><title>{}</title></circle>\n", x,
                            y, style == Style::Dots ? 1.8 : 3.2, colour, tip);
     }

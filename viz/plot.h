@@ -19,6 +19,9 @@ struct Panel {
 // memory curves at the bottom. Writes FILE, and for gnuplot FILE.gp and FILE.dat beside it.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
+// Throws Error (BadInput) where the suffix is none of these: before long work for a picture.
+void check_plot_file(const std::string& file);
+
 // svg, png and pdf need it.
 bool has_gnuplot();
 
@@ -30,10 +33,10 @@ struct Curve {
     enum class Style {
         Line,
         LineWithPoints,
-        Steps,   // each value holds until the next point: a Pareto front
-        Points,  // no line
-        Crosses,
-        Dots,  // small and grey, the background of other curves
+        Steps,    // each value holds until the next point: a Pareto front
+        Points,   // no line
+        Crosses,  // red, on top of the points that they mark
+        Dots,     // small and grey, the background of other curves
     };
     std::string title;
     std::vector<double> values;

@@ -192,7 +192,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.training = read_training(root["training"]);
     config.run = read_run(root["run"]);
     config.transfer = read_transfer(root["transfer"]);
-    root["sweep"].entries();  // serves its own command
+    config.sweep = read_sweep(root["sweep"]);
 
     std::string& schedule = config.pipeline.schedule;
     if (schedule.ends_with(".csv"))

@@ -110,6 +110,12 @@ struct SearchConfig {
     std::vector<Level> levels;  // innermost first; empty: all devices on one
 };
 
+// One key of the block `sweep` and the values that it takes.
+struct SweepAxis {
+    std::string key;                 // "pipeline.micro_batches"
+    std::vector<std::string> texts;  // YAML of one line each: key=text is an override
+};
+
 struct Config {
     WorkloadConfig workload;
     ClusterConfig cluster;
@@ -118,6 +124,7 @@ struct Config {
     RunConfig run;
     TransferConfig transfer;
     SearchConfig search;
+    std::vector<SweepAxis> sweep;  // in the order of the file; empty: none
 
     // For errors found after loading: where a key stands in the file.
     std::shared_ptr<Source> source;

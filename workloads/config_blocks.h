@@ -38,7 +38,10 @@ std::vector<int> read_recompute(const Yaml& recompute, int stages);
 SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);
 std::string print_search(const SearchConfig& search);
 
-// Plain where YAML cannot take it for anything else, else in JSON's quotes.
+// Every axis has values; whether its key exists, loading with an override tells.
+std::vector<SweepAxis> read_sweep(const Yaml& sweep);
+
+// A text as YAML on one line: plain where YAML cannot take it for anything else, else in JSON's quotes.
 std::string quoted(const std::string& text);
 // The canonical YAML of an effective configuration.
 std::string print_config(const Config& config);

@@ -1,0 +1,215 @@
+#include "cli/sweep.h"
+
+#include "cli/pipeline.h"
+#include "cli/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kMostPoints = 10'000;
+
+std::size_t count_points(const Config& config) {
+    std::size_t count = 1;
+    for (const SweepAxis& axis : config.sweep) {
+        count *= axis.texts.size();
+        if (count > kMostPoints)
+            config.fail_at("sweep", fmt::format("'sweep' has more than {} points", kMostPoints),
+                           "list fewer values, or sweep some keys one after the other with --set");
+    }
+    return count;
+}
+
+// The last axis is the fastest.
+std::vector<std::string> texts_of(const std::vector<SweepAxis>& axes, std::size_t point) {
+    std::vector<std::string> texts(axes.size());
+    for (std::size_t i = axes.size(); i-- > 0; point /= axes[i].texts.size())
+        texts[i] = axes[i].texts[point % axes[i].texts.size()];
+    return texts;
+}
+
+void keep(std::vector<std::string>& notes, const std::string& note) {
+    if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end())
+        notes.push_back(note);
+}
+
+Report simulate_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
+                      const std::vector<std::string>& texts, std::vector<std::string>& notes) {
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        arguments.set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
+    std::vector<std::string> notices;
+    const Pipeline pipeline = pipeline_of(arguments.load(), &notices);
+    Report report = report_of(predict(pipeline), pipeline.config);
+    report.trace.events = {};
+    report.trace.memory = {};
+    for (const std::string& notice : notices)
+        keep(notes, notice);
+    keep(notes, note_on_costs(pipeline));
+    return report;
+}
+
+std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const Config& config,
+                                        std::vector<std::string>& notes) {
+    std::vector<SweepPoint> points(count_points(config));
+    ProgressLine progress;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        progress.show(fmt::format("point {} of {}", i + 1, points.size()));
+        points[i].texts = texts_of(config.sweep, i);
+        try {
+            points[i].report = simulate_point(arguments, config.sweep, points[i].texts, notes);
+        } catch (const Error& error) {
+            points[i].error = error;
+        }
+    }
+    return points;
+}
+
+// "micro_batches 8, bandwidth 10 GB/s".
+std::string setting_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+    const std::vector<std::string> names = short_names(axes);
+    std::string text;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        text += fmt::format("{}{} {}", i > 0 ? ", " : "", names[i], point.texts[i]);
+    return text;
+}
+
+void require_one_that_works(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+    if (std::any_of(points.begin(), points.end(), [](const SweepPoint& point) { return point.report.has_value(); }))
+        return;
+    const Error& first = *points.front().error;
+    throw Error(first.code(), fmt::format("{}\n  note: no point of 'sweep' can be simulated; this is the first, {}",
+                                          first.what(), setting_of(axes, points.front())));
+}
+
+std::string first_line(const Error& error) {
+    std::string line = error.what();
+    line.erase(std::min(line.find('\n'), line.size()));
+    return line.starts_with("error: ") ? line.substr(7) : line;
+}
+
+// By samples per second: points of unlike mini-batches have unlike steps. The first of equals; null when none fits.
+const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
+    const SweepPoint* best = nullptr;
+    for (const SweepPoint& point : points)
+        if (point.report && fits(*point.report) &&
+            (!best || point.report->metrics.samples_per_second > best->report->metrics.samples_per_second))
+            best = &point;
+    return best;
+}
+
+// What stands in the last column, flush left among cells that are flush right.
+std::string verdict_of(const SweepPoint& point) {
+    constexpr std::size_t kMost = 120;
+    if (point.error) {
+        const std::string line = first_line(*point.error);
+        return line.size() > kMost ? line.substr(0, line.rfind(' ', kMost)) + " ..." : line;
+    }
+    return fits(*point.report) ? "yes" : "no";
+}
+
+std::vector<std::string> row_of(const SweepPoint& point) {
+    std::vector<std::string> row = point.texts;
+    if (point.error) {
+        row.insert(row.end(), 4, "-");
+        return row;
+    }
+    const Metrics& metrics = point.report->metrics;
+    row.push_back(print_time(metrics.step_time));
+    row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
+    row.push_back(print_percent(metrics.bubble_rate));
+    row.push_back(print_bytes(largest_peak(*point.report)));
+    return row;
+}
+
+std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+    std::size_t widest = 0;
+    for (const SweepPoint& point : points)
+        widest = std::max(widest, verdict_of(point).size());
+    std::vector<std::string> header = short_names(axes);
+    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
+        header.emplace_back(name);
+    header.push_back(fmt::format("{:<{}}", "fits", widest));
+    Table table(header);
+    for (const SweepPoint& point : points) {
+        std::vector<std::string> row = row_of(point);
+        row.push_back(fmt::format("{:<{}}", verdict_of(point), widest));
+        table.add(std::move(row));
+    }
+    return table.print();
+}
+
+std::string print_best(const std::vector<SweepAxis>& axes, const SweepPoint* best) {
+    if (!best)
+        return "best: none fits\n";
+    const Metrics& metrics = best->report->metrics;
+    return fmt::format("best: {}: {:.4g} samples/s, step time {}, peak memory {}\n", setting_of(axes, *best),
+                       metrics.samples_per_second, print_time(metrics.step_time),
+                       print_bytes(largest_peak(*best->report)));
+}
+
+// A number or a quoted text is what JSON reads in it, all else its YAML.
+Json json_of_value(const std::string& text) {
+    Json value = Json::parse(text, nullptr, false);
+    return value.is_primitive() && !value.is_discarded() ? value : Json(text);
+}
+
+Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+    Json json = {{"set", Json::object()}};
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        json["set"][axes[i].key] = json_of_value(point.texts[i]);
+    if (point.error) {
+        json["error"] = first_line(*point.error);
+        return json;
+    }
+    Json numbers = json_of(*point.report);
+    for (const char* of_the_whole : {"schema_version", "label", "devices"})
+        numbers.erase(of_the_whole);
+    numbers["peak_memory_bytes"] = largest_peak(*point.report);
+    json.update(numbers);
+    return json;
+}
+
+Json json_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+    const SweepPoint* best = best_of(points);
+    Json json = {{"schema_version", 1}, {"points", Json::array()}};
+    for (const SweepPoint& point : points)
+        json["points"].push_back(json_of(axes, point));
+    json["best"] = best ? json_of(axes, *best) : Json();
+    return json;
+}
+
+}  // namespace
+
+std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
+    const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+    std::vector<std::string> names;
+    for (const SweepAxis& axis : axes) {
+        const auto alike = std::count_if(axes.begin(), axes.end(), [&](const SweepAxis& other) {
+            return last_part(other.key) == last_part(axis.key);
+        });
+        names.push_back(alike > 1 ? axis.key : last_part(axis.key));
+    }
+    return names;
+}
+
+void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool json, const std::string& plot) {
+    if (!plot.empty())
+        check_sweep_plot(config.sweep, plot);
+    std::vector<std::string> notes;
+    const std::vector<SweepPoint> points = simulate_points(arguments, config, notes);
+    require_one_that_works(config.sweep, points);
+    if (!plot.empty())
+        plot_sweep(config.sweep, points, plot);
+    if (json)
+        print_json(json_of(config.sweep, points));
+    else
+        fmt::print("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, best_of(points)));
+    for (const std::string& note : notes)
+        print_note(note);
+}
+
+}  // namespace pw

@@ -1,0 +1,31 @@
+// simulate with a block `sweep`: every combination of its values, one table.
+#pragma once
+
+#include "cli/command.h"
+#include "cli/report.h"
+#include "workloads/error.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct SweepPoint {
+    std::vector<std::string> texts;  // of every axis, in their order
+    std::optional<Report> report;    // without events; absent when there is an error
+    std::optional<Error> error;
+};
+
+// `config` is what the arguments load. Throws the first error when no point can be simulated.
+void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool json, const std::string& plot);
+
+// "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
+std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
+
+// Throws Error (BadInput) when `file` has an unknown suffix or no axis has numbers to stand along x.
+void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& file);
+// Step time against the first axis with numbers, one line for each combination of the others.
+void plot_sweep(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points, const std::string& file);
+
+}  // namespace pw

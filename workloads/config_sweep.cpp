@@ -1,0 +1,55 @@
+// The block `sweep`: keys and the values that they take.
+#include "workloads/config_blocks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace pw {
+namespace {
+
+// "8", "0.5", "10 GB/s": no YAML reader takes it for more than one scalar.
+bool is_quantity(const std::string& text) {
+    const auto harmless = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("./-+ ", c); };
+    return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
+           std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); });
+}
+
+// The value on one line, as YAML reads it back.
+std::string flow_text(const Yaml& value) {
+    std::vector<std::string> parts;
+    if (value.is_list()) {
+        for (const Yaml& item : value.items())
+            parts.push_back(flow_text(item));
+        return fmt::format("[{}]", fmt::join(parts, ", "));
+    }
+    if (value.is_map()) {
+        for (const auto& [key, item] : value.entries())
+            parts.push_back(fmt::format("{}: {}", quoted(key), flow_text(item)));
+        return fmt::format("{{{}}}", fmt::join(parts, ", "));
+    }
+    if (!value.present())
+        return "null";
+    const std::string text = value.text();
+    return is_quantity(text) ? text : quoted(text);
+}
+
+}  // namespace
+
+std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
+    std::vector<SweepAxis> axes;
+    for (const auto& [key, values] : sweep.entries()) {
+        SweepAxis& axis = axes.emplace_back();
+        axis.key = key;
+        if (key.empty() || key.find('=') != std::string::npos)
+            values.complain(fmt::format("'{}' in 'sweep' is no key path", key), "write it as pipeline.micro_batches");
+        for (const Yaml& value : values.items())
+            axis.texts.push_back(flow_text(value));
+        if (values.is_list() && axis.texts.empty())
+            values.complain(fmt::format("'{}' has no values", values.path()),
+                            "list at least one, such as [2, 4, 8], or remove the key");
+    }
+    return axes;
+}
+
+}  // namespace pw
