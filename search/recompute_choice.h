@@ -1,0 +1,33 @@
+// Which layers of a stage to recompute: the cheapest set that frees the memory that is missing (a 0/1 knapsack).
+#pragma once
+
+#include <vector>
+
+namespace pw {
+
+struct Saving {
+    double cost = 0;   // not negative
+    double bytes = 0;  // that it frees; positive
+    int layer = 0;
+};
+
+class RecomputeChoice {
+public:
+    explicit RecomputeChoice(std::vector<Saving> savings);
+
+    double most_bytes() const { return bytes_.back(); }
+    // The least cost if layers could be recomputed in part: a lower bound. Needs `bytes` <= most_bytes().
+    double fractional(double bytes) const;
+    // Cheapest per byte first, until it is enough: an upper bound.
+    std::vector<int> greedy(double bytes) const;
+    // The layers of the cheapest set that frees `bytes` or more.
+    std::vector<int> cheapest(double bytes) const;
+
+private:
+    double fractional_from(std::size_t first, double bytes) const;
+
+    std::vector<Saving> savings_;        // cheapest per byte first
+    std::vector<double> costs_, bytes_;  // of the first i
+};
+
+}  // namespace pw
