@@ -96,6 +96,9 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
 // A profile of `model` made of analytic costs at one micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
 
+// A layer's sizes as the profile has them, scaled to `samples` and not aligned.
+LayerBytes raw_bytes(const LayerProfile& layer, int samples);
+
 // Forward plus backward per layer: what `split_bottleneck` balances.
 std::vector<Ns> layer_times(const Profile& profile, int samples);
 
