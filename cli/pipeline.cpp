@@ -6,6 +6,7 @@
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
+#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +17,8 @@ namespace pw {
 namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
+
+bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
 
 Plan plan_of(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
     if (notices != nullptr)
@@ -92,11 +95,16 @@ std::string summary_of(const Pipeline& pipeline) {
     const PipelineConfig& config = pipeline.config.pipeline;
     const std::string stages = pipeline.model ? fmt::format("stages from {}", first_layers(pipeline))
                                               : fmt::format("{} stages", pipeline.plan.shape.stages);
-    return fmt::format("{}, {}, {}, {} micro-batches of {}", pipeline.config.workload.model, stages,
+    return fmt::format("{}, {}, {}, {} micro-batches of {}", pipeline.model ? pipeline.model->name : "uniform", stages,
                        pipeline.plan.schedule, config.micro_batches, config.micro_batch_size);
 }
 
 std::string note_on_costs(const Pipeline& pipeline) {
+    if (is_from_file(pipeline.config))
+        return pipeline.costs.interpolated
+                   ? fmt::format("{} has no times for micro-batches of {}: scaled from other sizes",
+                                 pipeline.model->name, pipeline.config.pipeline.micro_batch_size)
+                   : "";
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
     const RunConfig& run = pipeline.config.run;
@@ -120,6 +128,11 @@ void refuse_over_memory(const Pipeline& pipeline) {
 }
 
 void require_layers(const Config& config, const std::string& command) {
+    if (is_from_file(config))
+        config.fail_at("workload.model",
+                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, command),
+                       "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
+                       "`pipewright list models`");
     if (is_uniform(config))
         config.fail_at(
             "workload.model", fmt::format("a uniform workload has no layers to {}", command),

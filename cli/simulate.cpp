@@ -25,6 +25,8 @@ struct SimulateArguments {
 std::string costs_name(const Pipeline& pipeline) {
     if (!pipeline.model)
         return "uniform";
+    if (pipeline.profile.backend == "file")
+        return "file";
     return pipeline.measured ? "measured" : "analytic";
 }
 

@@ -1,6 +1,7 @@
 // What executions do not do yet, said before anything is set up.
 #include "exec/execute.h"
 #include "workloads/error.h"
+#include "workloads/profiled_model.h"
 
 #include <algorithm>
 
@@ -50,6 +51,9 @@ void check_runnable(const Job& job) {
         return;
     if (job.model == nullptr)
         job.config.fail_at("workload.model", "a uniform workload has no layers to run",
+                           "set run.backend: emulated, or name a model: `pipewright list models`");
+    if (model_file(job.config.workload.model) != ModelFile::None)
+        job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
     if (has_batch_norm(*job.model))
         check_forward_order(job.plan);

@@ -22,7 +22,7 @@ struct UniformWorkload {
 };
 
 struct WorkloadConfig {
-    std::string model;  // resnet50 | mlp | uniform
+    std::string model;  // resnet50 | mlp | uniform | the absolute path of a file (model_file)
     int image_size = 224;
     int classes = 10;
     std::string dataset = "synthetic";  // synthetic | cifar10
@@ -147,11 +147,12 @@ using DefaultsOf = PlanDefaults (*)(const std::string& schedule);
 // once. Keys of later parts of the contract that this build does not serve are errors that say so.
 Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of = nullptr);
 
-// The model that the config names (not for `uniform`).
+// The model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
 // The split it asks for; `profile` serves `auto`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
-// Measured profile if given, else analytic.
+// Of a model from a file its own times, scaled from `search.profile_batch` samples; else the measured profile if
+// given, else analytic.
 Profile profile_of(const Config& config, const Model& model);
 // Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
 // one the profile's.

@@ -1,29 +1,24 @@
 #include "workloads/config_blocks.h"
+#include "workloads/profiled_model.h"
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 namespace pw {
 namespace {
 
-constexpr const char* kModels = "models: resnet50, mlp, uniform";
+constexpr const char* kModels = "models: resnet50, mlp, uniform, or a file *.graph.txt, *.yaml or *.json";
 
-bool is_file_name(const std::string& model) {
-    const std::string extension = std::filesystem::path(model).extension().string();
-    return extension == ".txt" || extension == ".json" || extension == ".yaml" || extension == ".yml";
-}
-
-std::string read_model(const Yaml& at) {
+std::string read_model(const Yaml& at, const std::string& folder) {
     const std::vector<std::string_view> models{"resnet50", "mlp", "uniform"};
     const std::string model = at.text();
     if (model.empty()) {
         if (!at.present() || at.is_text())
             at.complain("'workload.model' is missing", fmt::format("write workload: {{model: resnet50}}; {}", kModels));
+    } else if (model_file(model) != ModelFile::None) {
+        return absolute_path(folder, model);
     } else if (std::find(models.begin(), models.end(), model) == models.end()) {
-        if (is_file_name(model))
-            not_in_this_version(at, fmt::format("a model from a file ('{}')", model), kModels);
-        else if (const std::optional<std::string_view> guess = nearest(model, models))
+        if (const std::optional<std::string_view> guess = nearest(model, models))
             at.complain(fmt::format("unknown model '{}'", model),
                         fmt::format("did you mean '{}'? {}", *guess, kModels));
         else
@@ -116,7 +111,7 @@ WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vec
               "backward_weight", "activation", "activation_until_weight", "output", "weights",
               "overlapped_forward_backward"});
     WorkloadConfig workload;
-    workload.model = read_model(at["model"]);
+    workload.model = read_model(at["model"], folder);
     workload.dataset = at["dataset"].choice("synthetic", {"synthetic", "cifar10", "mnist"});
     if (workload.dataset == "mnist")
         not_in_this_version(at["dataset"], "the data set mnist", "data sets: synthetic, cifar10");

@@ -55,17 +55,13 @@ std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) 
     return kept(start + slope * (samples - low->first));
 }
 
-LayerBytes bytes_at(const std::map<int, LayerBytes>& by_size, int samples) {
-    const auto size = [&](Bytes LayerBytes::*member) {
-        return aligned(at_size(by_size, samples, [&](const LayerBytes& bytes) { return bytes.*member; }));
-    };
-    const LayerBytes& any = by_size.begin()->second;
-    return {.weights = any.weights,  // these two do not depend on the size
-            .statistics = any.statistics,
-            .output = size(&LayerBytes::output),
-            .saved_until_input = size(&LayerBytes::saved_until_input),
-            .kept_until_weight = size(&LayerBytes::kept_until_weight),
-            .scratch = size(&LayerBytes::scratch)};
+LayerBytes aligned(const LayerBytes& raw) {
+    return {.weights = aligned(raw.weights),
+            .statistics = aligned(raw.statistics),
+            .output = aligned(raw.output),
+            .saved_until_input = aligned(raw.saved_until_input),
+            .kept_until_weight = aligned(raw.kept_until_weight),
+            .scratch = aligned(raw.scratch)};
 }
 
 void check_measured(const LayerProfile& layer) {
@@ -183,6 +179,20 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
     return profile;
 }
 
+LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
+    check_measured(layer);
+    const auto size = [&](Bytes LayerBytes::*member) {
+        return at_size(layer.bytes, samples, [&](const LayerBytes& bytes) { return bytes.*member; });
+    };
+    const LayerBytes& any = layer.bytes.begin()->second;
+    return {.weights = any.weights,  // these two do not depend on the size
+            .statistics = any.statistics,
+            .output = size(&LayerBytes::output),
+            .saved_until_input = size(&LayerBytes::saved_until_input),
+            .kept_until_weight = size(&LayerBytes::kept_until_weight),
+            .scratch = size(&LayerBytes::scratch)};
+}
+
 std::vector<Ns> layer_times(const Profile& profile, int samples) {
     std::vector<Ns> times;
     for (const LayerProfile& layer : profile.layers) {
@@ -201,7 +211,7 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
         alone_.push_back(layer_cost(layer, layer.times, samples));
         if (busy)
             busy_.push_back(layer_cost(layer, layer.busy, samples));
-        bytes_.push_back(bytes_at(layer.bytes, samples));
+        bytes_.push_back(aligned(raw_bytes(layer, samples)));
         interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
     }
     interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);

@@ -99,6 +99,9 @@ inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of cos
 // A profile of `model` made of analytic costs at one micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
 
+// A layer's sizes as the profile has them, scaled to `samples` and not aligned.
+LayerBytes raw_bytes(const LayerProfile& layer, int samples);
+
 // Forward plus backward per layer: what `split_bottleneck` balances.
 std::vector<Ns> layer_times(const Profile& profile, int samples);
 

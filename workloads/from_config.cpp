@@ -1,7 +1,9 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
 #include "workloads/config.h"
+#include "workloads/profiled_model.h"
 
 #include <filesystem>
+#include <limits>
 
 namespace pw {
 namespace {
@@ -35,10 +37,30 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
+bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
+
+ProfiledModel model_from_file(const Config& config) {
+    const std::string& path = config.workload.model;
+    if (model_file(path) == ModelFile::Instance)
+        config.fail_at("workload.model", fmt::format("only `search` takes the instance '{}'", path),
+                       "name a model with layers and times of their passes: a *.graph.txt or a *.yaml");
+    const std::int64_t samples = config.search.profile_batch;
+    if (samples > std::numeric_limits<int>::max())
+        config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, samples),
+                       "write the samples that they were measured with as search.profile_batch");
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error))
+        config.fail_at("workload.model", fmt::format("there is no file '{}'", path),
+                       "check the path; it starts at the folder of this file");
+    return read_profiled_model(path, static_cast<int>(samples));
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
     const WorkloadConfig& workload = config.workload;
+    if (is_from_file(config))
+        return model_from_file(config).model;
     if (workload.model == "uniform")
         config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
                        "use it with simulate and plan, or name a model, such as resnet50");
@@ -70,6 +92,13 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
 
 Profile profile_of(const Config& config, const Model& model) {
     const std::string& path = config.cluster.profile;
+    if (is_from_file(config)) {
+        if (!path.empty())
+            config.fail_at("cluster.profile",
+                           fmt::format("'{}' brings its own times and sizes", config.workload.model),
+                           "remove cluster.profile");
+        return model_from_file(config).profile;
+    }
     if (path.empty())
         return analytic_profile(model, config.pipeline.micro_batch_size, config.cluster.rates);
     std::error_code error;

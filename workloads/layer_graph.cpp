@@ -40,7 +40,7 @@ double multiply_accumulates(const Layer& layer) {
 void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector<int>& inputs) {
     if (find_layer(graph, layer.name) >= 0)
         fail("layer '{}' stands twice; every layer needs a name of its own", layer.name);
-    if (inputs.size() > (layer.kind == LayerKind::Add ? 2u : 1u))
+    if (layer.kind != LayerKind::Profiled && inputs.size() > (layer.kind == LayerKind::Add ? 2u : 1u))
         fail("layer '{}' reads {} tensors, more than its kind ({}) takes", layer.name, inputs.size(),
              name_of(layer.kind));
     if (layer.kind == LayerKind::Add && inputs.size() != 2)
@@ -76,12 +76,14 @@ std::string_view name_of(LayerKind kind) {
             return "linear";
         case LayerKind::CrossEntropy:
             return "cross entropy";
+        case LayerKind::Profiled:
+            return "profiled";
     }
     return "?";
 }
 
 bool rereads_input_for_input_gradient(LayerKind kind) {
-    return kind == LayerKind::BatchNorm || kind == LayerKind::Relu;
+    return kind == LayerKind::BatchNorm || kind == LayerKind::Relu || kind == LayerKind::Profiled;
 }
 
 bool rereads_input_for_weight_gradient(LayerKind kind) { return has_weight_pass(kind); }

@@ -22,6 +22,7 @@ enum class LayerKind {
     AveragePool,   // global: to 1x1
     Linear,        // flattens its input; with bias
     CrossEntropy,  // softmax cross-entropy, the loss
+    Profiled,      // known by times and sizes only: nothing can compute it
 };
 
 // Shape of a tensor per sample.
@@ -58,7 +59,7 @@ using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidire
 std::string_view name_of(LayerKind kind);
 
 // Which later pass reads a layer's input tensors again. The same for every backend.
-bool rereads_input_for_input_gradient(LayerKind kind);   // batch norm, ReLU
+bool rereads_input_for_input_gradient(LayerKind kind);   // batch norm, ReLU, profiled
 bool rereads_input_for_weight_gradient(LayerKind kind);  // convolution, linear
 bool has_weight_pass(LayerKind kind);                    // convolution, linear: W is not empty
 
