@@ -3,6 +3,7 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
@@ -62,6 +63,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
                               splits_backward(pipeline.plan));
     add_speeds(pipeline.costs, pipeline.config);
     pipeline.costs.link = link_of(pipeline);
+    add_gradient_sums(pipeline.costs, pipeline.plan.shape);
     pipeline.model = std::move(model);
     return pipeline;
 }
