@@ -1,6 +1,7 @@
 // Stages on several devices: who serves which micro-batch, what it takes, what it keeps, and that no plan of
 // them can get stuck.
 #include "schedules/buffers.h"
+#include "schedules/csv.h"
 #include "schedules/durations.h"
 #include "schedules/passes.h"
 #include "sim/metrics.h"
@@ -9,6 +10,7 @@
 #include "tests/longest_path.h"
 #include "tests/refusal.h"
 #include "tests/shapes.h"
+#include "tests/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -139,6 +141,19 @@ TEST(Replicas, EndMicroBatchesAtTheRateOfTheSlowestStage) {
     }
 }
 
+// Micro-batches in flight: the versions that PipeDream's rule keeps for these configurations (msr-fiddle/pipedream
+// 7db6a1c3).
+TEST(Replicas, KeepAsManyMicroBatchesInFlightAsPipeDreamKeepsVersions) {
+    const std::pair<Replicas, std::vector<int>> goldens[] = {
+        {{1, 1, 1, 1}, {4, 3, 2, 1}}, {{15, 1}, {2, 1}}, {{2, 1, 1}, {2, 2, 1}}, {{4, 2, 1, 1}, {2, 2, 2, 1}}};
+    for (const auto& [replicas, versions] : goldens) {
+        const Plan plan = plan_of("1f1b", replicas, 60);
+        const Metrics metrics = metrics_of(simulate(plan, uniform(plan.shape.stages, 1, 1, 1)));
+        for (int device = 0; device < plan.shape.devices; ++device)
+            EXPECT_EQ(metrics.devices[device].peak_in_flight, versions[plan.shape.only_stage_of(device)]);
+    }
+}
+
 TEST(Replicas, SumWhenTheLastOfThemIsThere) {
     const Plan plan = plan_of("1f1b", Replicas{3, 1}, 7);
     Costs costs = summed(2, 100, 10);
@@ -263,6 +278,24 @@ TEST(Replicas, AreRefusedWhereAScheduleCannotServeThem) {
             const std::string message = refusal([&] { plan_of(schedule.name, Replicas{2, 2}, 4); });
             expect_says(message, {std::string(schedule.name), "naive, gpipe, 1f1b, eager-1f1b, zb-h1, zb-h2"});
         }
+}
+
+Plan planned(const std::string& pipeline) {
+    const TemporaryFolder folder;
+    folder.write("mine.csv", print_csv(plan_of("gpipe", 2, 5), false));
+    const std::string text =
+        fmt::format("workload: {{model: uniform, stages: 2}}\npipeline: {{micro_batches: 5, {}}}\n", pipeline);
+    return make_plan(load_config(folder.write("cfg.yaml", text), {}, defaults_of), {}, 3);
+}
+
+TEST(Replicas, OfAConfigArePlaced) {
+    EXPECT_EQ(print(planned("schedule: gpipe, replicas: [2, 1]")), print(plan_of("gpipe", Replicas{2, 1}, 5)));
+    EXPECT_EQ(print(planned("schedule: gpipe, replicas: [1, 1]")), print(plan_of("gpipe", 2, 5)));
+    for (const char* schedule : {"interleaved", "pipedream", "pipedream-2bw"})
+        expect_says(refusal([&] { planned(fmt::format("schedule: {}, replicas: [2, 1]", schedule)); }),
+                    {"cfg.yaml:2:", "replicas are for naive, gpipe, 1f1b"});
+    expect_says(refusal([] { planned("schedule: mine.csv, replicas: [2, 1]"); }),
+                {"cfg.yaml:2:", "says itself which devices hold a stage"});
 }
 
 std::string refusal_of(const Plan& plan) {
