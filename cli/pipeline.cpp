@@ -3,6 +3,7 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
@@ -53,6 +54,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
                               splits_backward(pipeline.plan));
     add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
+    add_gradient_sums(pipeline.costs, pipeline.plan.shape);
     pipeline.model = std::move(model);
     return pipeline;
 }

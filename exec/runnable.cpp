@@ -20,8 +20,8 @@ void check_holders(const Plan& plan) {
     for (int stage = 0; stage < plan.shape.stages; ++stage)
         if (const std::vector<int> holders = plan.shape.devices_of(stage); holders.size() > 1)
             fail(
-                "plan '{}': stage {} is on devices {} and {}: replicas are not in this version\n  help: give every "
-                "stage one device; simulate takes replicas",
+                "plan '{}': stage {} is on devices {} and {}: running replicas is not in this version\n  help: "
+                "`pipewright simulate` and `pipewright plan` take them; to run, give every stage one device",
                 plan.schedule, stage, holders[0], holders[1]);
 }
 

@@ -41,34 +41,35 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
         }
 }
 
-// Every holder updates a stage once per mini-batch, after its last gradient of it.
-void check_updates(const Plan& plan, const PlaceName& place) {
-    const int per_update = plan.shape.per_update == 0 ? plan.shape.microbatches : plan.shape.per_update;
-    for (int device = 0; device < plan.shape.devices; ++device) {
-        std::map<std::pair<int, int>, int> newest;      // [stage, mini-batch] -> last micro-batch with gradients here
-        std::map<std::pair<int, int>, int> updated_at;  // [stage, mini-batch] -> step
-        const std::vector<Task>& order = plan.order[device];
-        for (int step = 0; step < static_cast<int>(order.size()); ++step) {
-            const Task& task = order[step];
-            const std::pair key{task.stage, task.microbatch / per_update};
-            if (task.op == Op::Update) {
-                updated_at[key] = step;
-            } else if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
-                newest[key] = std::max(newest[key], task.microbatch);
-                if (const auto early = updated_at.find(key); early != updated_at.end())
-                    fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule,
-                         place(device, early->second), print(order[early->second]), print(task));
-            }
-        }
-        for (const auto& [key, microbatch] : newest) {
-            const Task wanted{Op::Update, key.first, microbatch};
-            const auto found = updated_at.find(key);
-            if (found == updated_at.end())
-                fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
-            if (order[found->second] != wanted)
-                fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, found->second),
-                     print(order[found->second]), print(wanted));
-        }
+bool makes_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
+bool is_sum(Op op) { return op == Op::SumGradients; }
+bool is_update(Op op) { return op == Op::Update; }
+
+// By mini-batch, the last position in the device's list of such a task of the stage; -1: none.
+std::vector<int> last_positions(const Plan& plan, int device, int stage, bool (*is_such)(Op)) {
+    std::vector<int> last(static_cast<std::size_t>(plan.shape.updates()), -1);
+    const std::vector<Task>& order = plan.order[device];
+    for (int position = 0; position < static_cast<int>(order.size()); ++position)
+        if (const Task& task = order[position]; task.stage == stage && is_such(task.op))
+            last[plan.shape.mini_batch_of(task.microbatch)] = position;
+    return last;
+}
+
+// A holder runs S or U once per mini-batch of a stage, after its last gradient of it.
+void check_closing(const Plan& plan, int device, int stage, Op op, const PlaceName& place) {
+    const std::vector<Task>& order = plan.order[device];
+    const std::vector<int> closing = last_positions(plan, device, stage, op == Op::Update ? is_update : is_sum);
+    const std::vector<int> gradient = last_positions(plan, device, stage, makes_gradient);
+    for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch) {
+        const Task wanted{op, stage, plan.shape.last_of(mini_batch)};
+        const int at = closing[mini_batch];
+        if (at < 0)
+            fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
+        if (order[at] != wanted)
+            fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
+        if (gradient[mini_batch] > at)
+            fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule, place(device, at),
+                 print(order[at]), print(order[gradient[mini_batch]]));
     }
 }
 
@@ -84,6 +85,18 @@ void check_recomputes(const Plan& plan, const PlanGraph& graph, const PlaceName&
                 fail("plan '{}': {}: {} is not on the device of {}", plan.schedule,
                      place(graph.device_of(node), graph.position_of(node)), print(task), print(graph.task(other)));
     }
+}
+
+// Every holder of a stage sums its gradients with the others', if there are any, and updates it.
+void check_updates(const Plan& plan, const PlaceName& place) {
+    if (!has_backward(plan))
+        return;
+    for (int device = 0; device < plan.shape.devices; ++device)
+        for (const int stage : plan.shape.stages_of(device)) {
+            if (plan.shape.devices_of(stage).size() > 1)
+                check_closing(plan, device, stage, Op::SumGradients, place);
+            check_closing(plan, device, stage, Op::Update, place);
+        }
 }
 
 void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
@@ -104,6 +117,20 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
             fail("{} has no {} at the other end", where(), print(other_end(task)));
         if (graph.device_of(other) == graph.device_of(node))
             fail("{}: both stages are on device {}", where(), graph.device_of(node));
+    }
+}
+
+// What F saves stays on its device.
+void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        const int device = graph.device_of(node);
+        if (task.op == Op::Update || task.op == Op::SumGradients)
+            continue;
+        if (const int holder = graph.holder(task.stage, task.microbatch); holder != device)
+            fail("plan '{}': {}: {} belongs on device {}, which runs {}", plan.schedule,
+                 place(device, graph.position_of(node)), print(task), holder,
+                 print({Op::Forward, task.stage, task.microbatch}));
     }
 }
 
@@ -142,6 +169,7 @@ void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
         named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
     const PlanGraph graph(plan);
     check_complete(plan, graph);
+    check_holders(plan, graph, place);
     check_recomputes(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);

@@ -46,20 +46,18 @@ void set_counts(Shape& shape, const CsvFile& file) {
 
 // What a row has said of a stage's gradients so far. A file is one mini-batch: one sum ends it.
 struct Gradients {
-    int newest = -1;  // micro-batch
+    bool any = false;
     const CsvCell* sum = nullptr;
 };
 
-// The micro-batch of a REDUCE_GRAD: the last one whose gradient it sums.
-int summed_by(const CsvCell& cell, Gradients& gradients) {
+void note_sum(const CsvCell& cell, Gradients& gradients) {
     if (gradients.sum)
         fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(gradients.sum->at)),
                 "remove one of them");
-    if (gradients.newest < 0)
+    if (!gradients.any)
         fail_in(cell.at, fmt::format("{} has no gradient of stage {} before it in its row", cell.text, cell.stage),
                 "put it behind the stage's last B or W, or remove it");
     gradients.sum = &cell;
-    return gradients.newest;
 }
 
 void note_gradient(const CsvCell& cell, Gradients& gradients) {
@@ -67,11 +65,11 @@ void note_gradient(const CsvCell& cell, Gradients& gradients) {
         fail_in(gradients.sum->at,
                 fmt::format("{} comes before {} at {}", gradients.sum->text, cell.text, print(cell.at)),
                 "put it behind the stage's last B or W: a file is one mini-batch");
-    gradients.newest = std::max(gradients.newest, cell.microbatch);
+    gradients.any = true;
 }
 
-// A row's tasks, and in `read.cells` where they stand.
-std::vector<Task> tasks_of(const std::vector<CsvCell>& row, CsvDialect dialect, CsvPlan& read) {
+// A row's tasks, and in `read.cells` and `read.sums` where they stand.
+std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDialect dialect, CsvPlan& read) {
     std::vector<Task> order;
     std::map<int, Gradients> gradients_of;  // by stage
     for (const CsvCell& cell : row) {
@@ -79,8 +77,13 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, CsvDialect dialect, 
             continue;
         const Op op = op_of(cell, dialect);
         Task task{op, cell.stage, cell.microbatch, 0, peer_of(op, cell, read.plan.shape.stages), cell.with_next};
-        if (op == Op::SumGradients)
-            task.microbatch = summed_by(cell, gradients_of[cell.stage]);
+        if (op == Op::SumGradients) {
+            note_sum(cell, gradients_of[cell.stage]);
+            task.microbatch = read.plan.shape.last_of(0);
+            read.sums[{device, cell.stage}] = cell.at;
+            order.push_back(task);
+            continue;
+        }
         const auto [first, fresh] = read.cells.try_emplace(task, cell.at);
         if (!fresh)
             fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(first->second)),
@@ -176,8 +179,8 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     plan.schedule = std::filesystem::path(name).filename().string();
     plan.shape.devices = static_cast<int>(file.rows.size());
     set_counts(plan.shape, file);
-    for (const auto& row : file.rows)
-        plan.order.push_back(tasks_of(row, file.dialect, read));
+    for (int device = 0; device < plan.shape.devices; ++device)
+        plan.order.push_back(tasks_of(file.rows[device], device, file.dialect, read));
     read.notices = notices_of(file, name);
     check_cells(read, file.dialect);
     place_stages(plan);
@@ -199,7 +202,11 @@ CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
 
 void prove(const CsvPlan& read, const TransferMode& mode) {
     check(read.plan, mode, [&](int device, int position) {
-        const auto found = read.cells.find(read.plan.order[device][position]);
+        const Task& task = read.plan.order[device][position];
+        if (const auto sum = read.sums.find({device, task.stage});
+            task.op == Op::SumGradients && sum != read.sums.end())
+            return print(sum->second);
+        const auto found = read.cells.find(task);
         return found == read.cells.end() ? fmt::format("device {} step {}", device, position) : print(found->second);
     });
 }

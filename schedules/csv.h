@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -28,8 +29,9 @@ std::string print(const CellPlace& place);  // "plan.csv:2, cell 7"
 
 struct CsvPlan {
     Plan plan;
-    std::map<Task, CellPlace> cells;   // of the tasks that the file has: not of added transfers and updates
-    std::vector<std::string> notices;  // what was left out; each one line
+    std::map<Task, CellPlace> cells;  // of the tasks that the file has: not of added transfers and updates
+    std::map<std::pair<int, int>, CellPlace> sums;  // of S, which every holder has: by device and stage
+    std::vector<std::string> notices;               // what was left out; each one line
 };
 
 // Both formats: transfers are taken from the file when it has any and added for `mode` otherwise;

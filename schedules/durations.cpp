@@ -46,7 +46,8 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
                 time += begun[task.stage] ? cost.accumulate : 0;
                 begun[task.stage] = true;
             }
-            if (!costs.speed.empty() && costs.speed[device] != 1)
+            const bool computes = task.op != Op::SumGradients;
+            if (computes && !costs.speed.empty() && costs.speed[device] != 1)
                 time = std::llround(static_cast<double>(time) / costs.speed[device]);
             all[graph.node(device, position)] = time + costs.dispatch;
         }
@@ -62,6 +63,16 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 
 std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
     return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy);
+}
+
+void add_gradient_sums(Costs& costs, const Shape& shape) {
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const auto holders = static_cast<int>(shape.devices_of(stage).size());
+        const Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.link);
+        costs.stage[stage].sum_gradients = time;
+        if (!costs.busy.empty())
+            costs.busy[stage].sum_gradients = time;
+    }
 }
 
 Ns occupation_of(const Task& transfer, const Costs& costs) {

@@ -15,6 +15,9 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 // The same while all other devices compute; empty when the costs do not know it.
 std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
 
+// Fills in what S costs on every stage of the shape that has several holders: they sum in a ring over the link.
+void add_gradient_sums(Costs& costs, const Shape& shape);
+
 // Time for which a transfer occupies its link: bytes / bandwidth.
 Ns occupation_of(const Task& transfer, const Costs& costs);
 

@@ -44,7 +44,10 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
 }
 
 // A split of another length than the devices ask for is a mistake unless pipeline.stages says so.
+// With replicas the devices follow from these.
 void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
+    if (!shape.placement.empty())
+        return;
     const int expected = shape.devices * schedule.chunks;
     if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
         config.places.contains("pipeline.split") && shape.stages != expected)
@@ -69,6 +72,9 @@ Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vec
             "pipeline.weights",
             fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}", weights),
             "leave pipeline.weights out");
+    if (is_replicated(config.pipeline))
+        config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
+                       "leave pipeline.replicas out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
     if (!std::all_of(edges.begin(), edges.end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
@@ -119,6 +125,8 @@ Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps, 
     shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous() ? steps : 1);
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
     shape.edges = edges;
+    if (is_replicated(config.pipeline))
+        shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);
     const PlanOptions options = options_of(config, schedule);
     try {
@@ -126,7 +134,10 @@ Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps, 
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;
-        config.fail_at("pipeline", error.what(), fmt::format("schedule {}", schedule.name));
+        const bool refused = is_replicated(config.pipeline) && !schedule.takes_replicas();
+        config.fail_at(refused ? "pipeline.replicas" : "pipeline", error.what(),
+                       refused ? "leave pipeline.replicas out, or choose one of these schedules"
+                               : fmt::format("schedule {}", schedule.name));
     }
 }
 

@@ -10,7 +10,7 @@ namespace pw {
 Tasks naive(const Shape& shape, int device, const ScheduleOptions&) {
     const std::vector<int> stages = shape.stages_of(device);
     Tasks order;
-    for (int mb = 0; mb < shape.microbatches; ++mb) {
+    for (const int mb : shape.microbatches_of(device)) {
         for (auto stage = stages.begin(); stage != stages.end(); ++stage)
             order.push_back({Op::Forward, *stage, mb});
         for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
@@ -23,30 +23,43 @@ Tasks naive(const Shape& shape, int device, const ScheduleOptions&) {
 // (PyTorch) or last in, first out.
 Tasks gpipe(const Shape& shape, int device, const ScheduleOptions& options) {
     const std::vector<int> stages = shape.stages_of(device);
-    const int last = shape.microbatches - 1;
-    const bool lifo = options.drain == ScheduleOptions::Drain::Lifo;
+    std::vector<int> microbatches = shape.microbatches_of(device);
     Tasks order;
-    for (int mb = 0; mb <= last; ++mb)
+    for (const int mb : microbatches)
         for (auto stage = stages.begin(); stage != stages.end(); ++stage)
             order.push_back({Op::Forward, *stage, mb});
-    for (int mb = 0; mb <= last; ++mb)
+    if (options.drain == ScheduleOptions::Drain::Lifo)
+        std::reverse(microbatches.begin(), microbatches.end());
+    for (const int mb : microbatches)
         for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage)
-            order.push_back({Op::Backward, *stage, lifo ? last - mb : mb});
+            order.push_back({Op::Backward, *stage, mb});
     return order;
+}
+
+int share_ahead(const Shape& shape, int stage, int times) {
+    const auto holders = static_cast<int>(shape.devices_of(stage).size());
+    return times * (shape.devices - 1 - shape.devices_before(stage)) / holders;
+}
+
+int share_behind(const Shape& shape, int stage, int times) {
+    const auto holders = static_cast<int>(shape.devices_of(stage).size());
+    return times * shape.devices_before(stage) / holders;
 }
 
 namespace {
 
 // `warmup` forwards ahead, then one forward and one backward in turn, then the remaining backwards.
-Tasks alternate(const Shape& shape, int stage, int warmup) {
-    warmup = std::min(warmup, shape.microbatches);
+Tasks alternate(const Shape& shape, int device, int stage, int warmup) {
+    const std::vector<int> microbatches = shape.microbatches_of(device);
+    const auto all = static_cast<int>(microbatches.size());
+    warmup = std::min(warmup, all);
     Tasks order;
-    for (int mb = 0; mb < warmup; ++mb)
-        order.push_back({Op::Forward, stage, mb});
-    for (int mb = 0; mb < shape.microbatches; ++mb) {
-        if (warmup + mb < shape.microbatches)
-            order.push_back({Op::Forward, stage, warmup + mb});
-        order.push_back({Op::Backward, stage, mb});
+    for (int k = 0; k < warmup; ++k)
+        order.push_back({Op::Forward, stage, microbatches[k]});
+    for (int k = 0; k < all; ++k) {
+        if (warmup + k < all)
+            order.push_back({Op::Forward, stage, microbatches[warmup + k]});
+        order.push_back({Op::Backward, stage, microbatches[k]});
     }
     return order;
 }
@@ -56,12 +69,14 @@ Tasks alternate(const Shape& shape, int stage, int warmup) {
 // 1F1B ("PipeDream-Flush", DAPPLE). Device d runs (p - 1 - d) forwards ahead, so it never holds more
 // than (p - d) activations.
 Tasks one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) {
-    return alternate(shape, shape.only_stage_of(device), shape.devices - 1 - device);
+    const int stage = shape.only_stage_of(device);
+    return alternate(shape, device, stage, share_ahead(shape, stage));
 }
 
 // Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that transfers hide behind compute.
 Tasks eager_one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) {
-    return alternate(shape, shape.only_stage_of(device), 2 * (shape.devices - 1 - device));
+    const int stage = shape.only_stage_of(device);
+    return alternate(shape, device, stage, share_ahead(shape, stage, 2));
 }
 
 // PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a
@@ -186,10 +201,11 @@ Tasks breadth_first(const Shape& shape, int device, const ScheduleOptions& optio
 // Evaluation: groups of p micro-batches, so that a device with several stages never waits for a
 // round trip of one of them.
 Tasks forward_only(const Shape& shape, int device, const ScheduleOptions&) {
-    const std::vector<int> stages = shape.stages_of(device);
+    const std::vector<int> stages = shape.stages_of(device), microbatches = shape.microbatches_of(device);
+    const auto chunks = static_cast<int>(stages.size()), all = static_cast<int>(microbatches.size());
     Tasks order;
-    for (const Turn& turn : turns_in_groups(static_cast<int>(stages.size()), shape.microbatches, shape.devices))
-        order.push_back({Op::Forward, stages[turn.chunk], turn.microbatch});
+    for (const Turn& turn : turns_in_groups(chunks, all, shape.devices))
+        order.push_back({Op::Forward, stages[turn.chunk], microbatches[turn.microbatch]});
     return order;
 }
 

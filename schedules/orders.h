@@ -26,6 +26,14 @@ Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions& options);
 Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options);
 Tasks zb_v(const Shape& shape, int device, const ScheduleOptions& options);
 
+// How many of its own micro-batches a device of `stage` runs ahead of, or lags behind, those around it, `times`
+// over: p - 1 - d and d where every stage has one device. The r holders of a stage share the micro-batches:
+// of R devices in all, with q before the stage, each runs (R - 1 - q) / r ahead (PipeDream's 1F1B-RR).
+// No circle of waits comes of it. With a ahead, F(s, i) waits for B(s, i - (a + 1) r) and no later one; B(s, i)
+// waits for F(s, i + a' r') at most, which stage s' behind it runs first; and a' r' < (a + 1) r.
+int share_ahead(const Shape& shape, int stage, int times = 1);
+int share_behind(const Shape& shape, int stage, int times = 1);
+
 // A device with several stages takes turns: groups of micro-batches, in a group stage after stage,
 // backwards in the opposite order of stages. `ahead` forwards, then one forward and one backward in turn.
 using BackwardOf = std::function<void(int stage, int microbatch)>;

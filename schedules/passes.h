@@ -13,8 +13,8 @@ namespace pw {
 // backward passes stays as it is. F of these stages drops what it saves, R saves it again.
 void add_recomputes(Plan& plan, const std::vector<int>& stages);
 
-// Writes S (stages with several holders) and U right after each stage's last B or W of every
-// mini-batch, where the order has none.
+// Writes S (stages with several holders) and U right after each stage's last B or W of every mini-batch on
+// every holder, where the order has none. Both carry the mini-batch's last micro-batch.
 void add_updates(Plan& plan);
 
 // Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV on

@@ -37,6 +37,23 @@ int Shape::only_stage_of(int device) const {
     return found.front();
 }
 
+std::vector<int> Shape::microbatches_of(int device) const {
+    const std::vector<int> holders = devices_of(stages_of(device).front());
+    const auto count = static_cast<int>(holders.size());
+    const auto turn = static_cast<int>(std::find(holders.begin(), holders.end(), device) - holders.begin());
+    std::vector<int> own;
+    for (int mb = turn; mb < microbatches; mb += count)
+        own.push_back(mb);
+    return own;
+}
+
+int Shape::devices_before(int stage) const {
+    int count = 0;
+    for (int earlier = 0; earlier < stage; ++earlier)
+        count += static_cast<int>(devices_of(earlier).size());
+    return count;
+}
+
 std::vector<int> Shape::before(int stage) const {
     if (edges.empty())
         return stage > 0 ? std::vector<int>{stage - 1} : std::vector<int>{};
@@ -60,6 +77,23 @@ std::vector<int> Shape::after(int stage) const {
 }
 
 int Shape::updates() const { return per_update == 0 ? 1 : (microbatches + per_update - 1) / per_update; }
+
+int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }
+
+int Shape::last_of(int mini_batch) const {
+    return per_update == 0 ? microbatches - 1 : std::min((mini_batch + 1) * per_update, microbatches) - 1;
+}
+
+std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
+    std::vector<std::vector<int>> placement;
+    int device = 0;
+    for (const int count : replicas) {
+        std::vector<int>& holders = placement.emplace_back();
+        for (int replica = 0; replica < count; ++replica)
+            holders.push_back(device++);
+    }
+    return placement;
+}
 
 std::vector<Task> parts_of(const Task& task) {
     if (task.op != Op::Backward)

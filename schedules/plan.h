@@ -36,10 +36,18 @@ struct Shape {
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
     int only_stage_of(int device) const;  // throws Error when the device holds not exactly one
+    // That a device serves, ascending: the holders of its stages take turns (PipeDream's 1F1B-RR).
+    std::vector<int> microbatches_of(int device) const;
+    int devices_before(int stage) const;       // that hold the stages before it
     std::vector<int> before(int stage) const;  // stages that feed it, ascending
     std::vector<int> after(int stage) const;   // stages it feeds, ascending
     int updates() const;                       // mini-batches of the plan
+    int mini_batch_of(int microbatch) const;
+    int last_of(int mini_batch) const;  // its last micro-batch
 };
+
+// Stage s on replicas[s] devices, next to each other and behind those of the stages before it.
+std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas);
 
 struct Plan {
     std::string schedule;

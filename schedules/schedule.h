@@ -50,6 +50,10 @@ struct Schedule {
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
 
     bool asynchronous() const { return updates != Updates::PerStep; }
+    // Stages may have several holders: a device has one stage, and the holders sum their gradients at the flush.
+    bool takes_replicas() const {
+        return !asynchronous() && (placement == Placement::Any || placement == Placement::Linear);
+    }
 };
 
 std::span<const Schedule> schedules();
@@ -63,7 +67,8 @@ struct PlanOptions {
     TransferMode transfers;               // the plan is proven in these lanes, under rendezvous
 };
 
-// Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement.
+// Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement, unless the
+// shape brings one (placement_of(replicas), one stage per device).
 // Throws Error (BadInput) with the rule and the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});

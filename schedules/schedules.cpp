@@ -173,10 +173,12 @@ bool is_called(const Schedule& schedule, const std::string& name) {
     return !name.empty() && name.find(' ') == name.npos && aliases.find(fmt::format(" {} ", name)) != aliases.npos;
 }
 
-std::string all_names() {
+template <class Condition>
+std::string names_where(Condition condition) {
     std::string names;
     for (const Schedule& schedule : kSchedules)
-        names += (names.empty() ? "" : ", ") + std::string(schedule.name);
+        if (condition(schedule))
+            names += (names.empty() ? "" : ", ") + std::string(schedule.name);
     return names;
 }
 
@@ -185,7 +187,18 @@ std::string all_names() {
          shape.stages, shape.devices, nearest);
 }
 
+void check_replicas(const Schedule& schedule, const Shape& shape) {
+    if (!schedule.takes_replicas())
+        fail("schedule {} has one device per stage; replicas are for {}", schedule.name,
+             names_where([](const Schedule& other) { return other.takes_replicas(); }));
+    if (shape.devices_before(shape.stages) != shape.devices)
+        fail("the replicas of {} stages are {} devices, not {}; set cluster.devices to {}", shape.stages,
+             shape.devices_before(shape.stages), shape.devices, shape.devices_before(shape.stages));
+}
+
 void place(const Schedule& schedule, Shape& shape) {
+    if (!shape.placement.empty())
+        return check_replicas(schedule, shape);
     const int p = shape.devices;
     switch (schedule.placement) {
         case Placement::Any:
@@ -221,7 +234,8 @@ const Schedule& schedule_named(std::string_view name) {
     for (const Schedule& schedule : kSchedules)
         if (is_called(schedule, plain(name)))
             return schedule;
-    fail("no schedule '{}'; the schedules are {}, or a plan in a *.csv file", name, all_names());
+    fail("no schedule '{}'; the schedules are {}, or a plan in a *.csv file", name,
+         names_where([](const Schedule&) { return true; }));
 }
 
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {

@@ -28,6 +28,58 @@ int end_of_step(const std::vector<Task>& order, int position) {
 
 bool reads_saved_state(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
 
+bool is_trained(const Plan& plan, int stage) {
+    const std::vector<int> holders = plan.shape.devices_of(stage);
+    return std::any_of(holders.begin(), holders.end(), [&](int device) {
+        const std::vector<Task>& order = plan.order[device];
+        return std::any_of(order.begin(), order.end(),
+                           [&](const Task& task) { return task.stage == stage && makes_gradient(task.op); });
+    });
+}
+
+// Where a device ends a mini-batch of a stage: at its last B or W of it, or at its S.
+struct Ending {
+    int position = -1;  // -1: before its list
+    bool summed = false;
+};
+
+// By mini-batch. A holder without a gradient of one ends it with the mini-batch before.
+std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
+    std::vector<Ending> endings(static_cast<std::size_t>(plan.shape.updates()));
+    const std::vector<Task>& order = plan.order[device];
+    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
+        const Task& task = order[position];
+        const bool sums = task.op == Op::SumGradients;
+        if (task.stage != stage || !(makes_gradient(task.op) || sums))
+            continue;
+        auto& [at, summed] = endings[plan.shape.mini_batch_of(task.microbatch)];
+        at = sums ? position : end_of_step(order, position);
+        summed |= sums;
+    }
+    for (std::size_t k = 1; k < endings.size(); ++k)
+        if (endings[k].position < 0)
+            endings[k].position = endings[k - 1].position;
+    return endings;
+}
+
+// The S and U that the list of a device lacks, by the position that they follow.
+std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
+    std::multimap<int, Task> missing;
+    for (const int stage : plan.shape.stages_of(device)) {
+        if (has_update(plan.order[device], stage) || !is_trained(plan, stage))
+            continue;
+        const bool shared = plan.shape.devices_of(stage).size() > 1;
+        const std::vector<Ending> endings = endings_of(plan, device, stage);
+        for (int mini_batch = 0; mini_batch < static_cast<int>(endings.size()); ++mini_batch) {
+            const auto& [position, summed] = endings[mini_batch];
+            if (shared && !summed)
+                missing.insert({position, {Op::SumGradients, stage, plan.shape.last_of(mini_batch)}});
+            missing.insert({position, {Op::Update, stage, plan.shape.last_of(mini_batch)}});
+        }
+    }
+    return missing;
+}
+
 }  // namespace
 
 void add_recomputes(Plan& plan, const std::vector<int>& stages) {
@@ -49,34 +101,14 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
 }
 
 void add_updates(Plan& plan) {
-    const int per_update = plan.shape.per_update == 0 ? plan.shape.microbatches : plan.shape.per_update;
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        struct Last {
-            int position = 0, microbatch = 0;
-            bool summed = false;
-        };
-        std::map<std::pair<int, int>, Last> last;  // [stage, mini-batch] -> its last B or W here, or its S
-        for (int position = 0; position < static_cast<int>(order.size()); ++position) {
-            const Task& task = order[position];
-            const bool sums = task.op == Op::SumGradients;
-            if (!(makes_gradient(task.op) || sums) || has_update(order, task.stage))
-                continue;
-            auto& [at, newest, summed] = last[{task.stage, task.microbatch / per_update}];
-            at = sums ? position : end_of_step(order, position);
-            newest = std::max(newest, task.microbatch);
-            summed |= sums;
-        }
-        std::multimap<int, Task> after;  // position -> what follows it
-        for (const auto& [key, value] : last) {
-            if (plan.shape.devices_of(key.first).size() > 1 && !value.summed)
-                after.insert({value.position, {Op::SumGradients, key.first, value.microbatch}});
-            after.insert({value.position, {Op::Update, key.first, value.microbatch}});
-        }
+        const std::multimap<int, Task> missing = missing_updates(plan, device);
         std::vector<Task> longer;
-        for (int position = 0; position < static_cast<int>(order.size()); ++position) {
-            longer.push_back(order[position]);
-            const auto [first, end] = after.equal_range(position);
+        for (int position = -1; position < static_cast<int>(order.size()); ++position) {
+            if (position >= 0)
+                longer.push_back(order[position]);
+            const auto [first, end] = missing.equal_range(position);
             for (auto follow = first; follow != end; ++follow)
                 longer.push_back(follow->second);
         }

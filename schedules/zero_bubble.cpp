@@ -32,21 +32,21 @@ private:
     std::deque<Task> waiting_;
 };
 
-// `warmup` forwards, then `forwards_first` or I first: one of each in turn; from the (delay + 1)-th I
-// on a W follows each I; the remaining W last.
-Tasks alternate_split(const Shape& shape, int stage, int warmup, int delay, bool forward_first) {
-    const int m = shape.microbatches;
-    warmup = std::min(warmup, m);
+// `warmup` forwards, then one forward and one I in turn; from the (delay + 1)-th I on a W follows each I; the
+// remaining W last.
+Tasks alternate_split(const Shape& shape, int device, int stage, int warmup, int delay) {
+    const std::vector<int> microbatches = shape.microbatches_of(device);
+    const auto all = static_cast<int>(microbatches.size());
+    warmup = std::min(warmup, all);
     Tasks order;
     Deferred deferred(order);
-    int next = 0;
-    while (next < warmup)
-        order.push_back({Op::Forward, stage, next++});
-    for (int mb = 0; mb < m; ++mb) {
-        if (next < m && (forward_first || mb > 0))
-            order.push_back({Op::Forward, stage, next++});
-        deferred.input(stage, mb);
-        if (mb >= delay)
+    for (int k = 0; k < warmup; ++k)
+        order.push_back({Op::Forward, stage, microbatches[k]});
+    for (int k = 0; k < all; ++k) {
+        if (warmup + k < all)
+            order.push_back({Op::Forward, stage, microbatches[warmup + k]});
+        deferred.input(stage, microbatches[k]);
+        if (k >= delay)
             deferred.weight();
     }
     deferred.rest();
@@ -58,13 +58,15 @@ Tasks alternate_split(const Shape& shape, int stage, int warmup, int delay, bool
 // ZB-H1 (Qi et al., 2023): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
 // 1F1B.
 Tasks zb_h1(const Shape& shape, int device, const ScheduleOptions&) {
-    return alternate_split(shape, shape.only_stage_of(device), shape.devices - 1 - device, device, true);
+    const int stage = shape.only_stage_of(device);
+    return alternate_split(shape, device, stage, share_ahead(shape, stage), share_behind(shape, stage));
 }
 
 // ZB-H2 (Qi et al., 2023): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
 // span needs m >= 2p - 1.
 Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions&) {
-    return alternate_split(shape, shape.only_stage_of(device), 2 * (shape.devices - device) - 1, 2 * device, false);
+    const int stage = shape.only_stage_of(device);
+    return alternate_split(shape, device, stage, share_ahead(shape, stage, 2), share_behind(shape, stage, 2));
 }
 
 // PyTorch's InterleavedZeroBubble: interleaved with I and W apart and half of its warm-up; W lags d

@@ -14,16 +14,19 @@
 namespace pw::test {
 
 // The semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
-// the library: a state says how far every list is and which transfers are complete. Chains of stages.
+// the library: a state says how far every list is and which transfers are complete. Chains of stages whose
+// holders take turns; one mini-batch.
 class Oracle {
 public:
     Oracle(const Plan& plan, TransferMode mode) : plan_(plan), mode_(mode) {
-        for (int device = 0; device < plan.shape.devices; ++device)
+        for (int device = 0; device < plan.shape.devices; ++device) {
+            first_.push_back(static_cast<int>(places_.size()));
             for (int position = 0; position < length(device); ++position) {
                 const int id = static_cast<int>(places_.size());
                 id_[plan.order[device][position]] = id;
                 places_.push_back({device, position});
             }
+        }
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
             if (is_transfer(task(id).op))
                 lanes_[lane_of(id)].push_back(id);
@@ -63,6 +66,10 @@ private:
     int length(int device) const { return static_cast<int>(plan_.order[device].size()); }
     const Task& task(int id) const { return plan_.order[places_[id].device][places_[id].position]; }
     int id_of(const Task& task) const { return id_.at(task); }
+    int holder(int stage, int microbatch) const {
+        const std::vector<int> holders = plan_.shape.devices_of(stage);
+        return holders[static_cast<std::size_t>(microbatch) % holders.size()];
+    }
 
     std::string lane_of(int id) const {
         const Task& transfer = task(id);
@@ -72,7 +79,7 @@ private:
             return fmt::format("{}", device);
         if (mode_.communicator == TransferMode::Communicator::Direction)
             return fmt::format("{} {}", device, gradient);
-        const int other = plan_.shape.devices_of(transfer.peer).front();
+        const int other = holder(transfer.peer, transfer.microbatch);
         return fmt::format("{} {} {} {}", device, other, gradient, is_send(transfer.op));
     }
 
@@ -130,7 +137,7 @@ private:
 
     // A tensor of `stage` that `by` makes is there.
     bool is_there(const State& state, int device, int stage, Op by, Op received_by, int reader) const {
-        if (plan_.shape.devices_of(stage).front() == device)
+        if (holder(stage, task(reader).microbatch) == device)
             return has_reached(state, by_stage(by, stage, reader));
         const Task& of = task(reader);
         return state.complete[id_of({received_by, of.stage, of.microbatch, 0, stage})];
@@ -138,6 +145,15 @@ private:
     int by_stage(Op op, int stage, int reader) const {
         const auto found = id_.find({op, stage, task(reader).microbatch});
         return found != id_.end() ? found->second : id_of({Op::Backward, stage, task(reader).microbatch});
+    }
+
+    bool has_all_gradients(const State& state, int stage) const {
+        for (int mb = 0; mb < plan_.shape.microbatches; ++mb)
+            for (const Op op : {Op::Backward, Op::BackwardWeight})
+                if (const auto found = id_.find({op, stage, mb});
+                    found != id_.end() && !has_reached(state, found->second))
+                    return false;
+        return true;
     }
 
     bool may_run(const State& state, int id) const {
@@ -162,6 +178,8 @@ private:
                 }
                 return true;
             }
+            case Op::SumGradients:
+                return has_all_gradients(state, at.stage);
             default:
                 return true;  // U follows its gradients in the list
         }
@@ -181,7 +199,7 @@ private:
             }
         return next;
     }
-    int id_at(int device, int position) const { return id_of(plan_.order[device][position]); }
+    int id_at(int device, int position) const { return first_[device] + position; }
 
     bool is_final(const State& state) const {
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
@@ -197,7 +215,8 @@ private:
 
     const Plan& plan_;
     const TransferMode mode_;
-    std::map<Task, int> id_;
+    std::map<Task, int> id_;  // of U and S: some holder's
+    std::vector<int> first_;  // id, by device
     std::vector<Place> places_;
     std::map<std::string, std::vector<int>> lanes_;
     std::set<Task> stuck_;

@@ -116,10 +116,12 @@ inline bool is_well_formed(const Plan& plan, const Plan& original) {
                 fine = in_order({Op::Forward, s, mb}, task);
             if (task.op == Op::SendBackward)
                 fine = in_order({Op::Backward, s, mb}, task) && in_order({Op::BackwardInput, s, mb}, task);
-            if (task.op == Op::Update)
+            if (task.op == Op::Update || task.op == Op::SumGradients)
                 for (int other = 0; other < plan.shape.microbatches; ++other)
                     fine = fine && in_order({Op::Backward, s, other}, task) &&
                            in_order({Op::BackwardWeight, s, other}, task);
+            if (task.op == Op::Update)
+                fine = fine && in_order({Op::SumGradients, s, mb}, task);
             if (!fine)
                 return false;
         }

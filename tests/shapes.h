@@ -19,6 +19,17 @@ inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, con
     return make_plan(schedule_named(schedule), shape, options);
 }
 
+// Stage s on replicas[s] devices.
+inline Plan plan_of(std::string_view schedule, const std::vector<int>& replicas, int m,
+                    const PlanOptions& options = {}) {
+    Shape shape;
+    shape.placement = placement_of(replicas);
+    shape.stages = static_cast<int>(replicas.size());
+    shape.devices = shape.devices_before(shape.stages);
+    shape.microbatches = m;
+    return make_plan(schedule_named(schedule), shape, options);
+}
+
 // Times of one stage.
 inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0) {
     Costs costs;

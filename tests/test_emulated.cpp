@@ -244,7 +244,7 @@ TEST(Emulated, AStageOnTwoDevicesIsRefused) {
         run(job, {});
         FAIL();
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("replicas are not in this version"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("running replicas is not in this version"), std::string::npos);
     }
 }
 

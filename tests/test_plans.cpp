@@ -2,6 +2,7 @@
 // deadlock in every lane mode, and never held up by the lanes of the default mode.
 // PIPEWRIGHT_SOAK=1 tries every shape up to p = 16, v = 4, m = 64; else a part of them.
 #include "schedules/passes.h"
+#include "tests/longest_path.h"
 #include "tests/shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -71,34 +72,6 @@ std::pair<int, int> bound(const Schedule& schedule, int p, int v, int m, int d) 
     if (schedule.name == "forward-only")
         return {1, 1};
     return at_most(p - d, p - d);  // 1f1b and those that never flush
-}
-
-// A longest path: tasks in list order, a hop of `latency` between devices, and nothing else.
-Ns longest_path(const Plan& plan, const Costs& costs) {
-    const PlanGraph graph(plan);
-    std::vector<Ns> end(static_cast<std::size_t>(graph.size()), 0);
-    std::vector<Ns> free(plan.order.size(), 0);
-    Ns last = 0;
-    for (const int node : graph.topological_order()) {
-        const Task& task = graph.task(node);
-        Ns start = 0;
-        for (const int input : graph.inputs(node))
-            start = std::max(start, end[input]);
-        if (is_transfer(task.op)) {
-            end[node] = start + (is_recv(task.op) ? costs.link.latency : 0);
-            continue;
-        }
-        const StageCost& cost = costs.stage[task.stage];
-        const Ns time = task.op == Op::Forward          ? cost.forward
-                        : task.op == Op::Backward       ? cost.backward
-                        : task.op == Op::BackwardInput  ? cost.backward_input
-                        : task.op == Op::BackwardWeight ? cost.backward_weight
-                                                        : 0;
-        Ns& device = free[graph.device_of(node)];
-        end[node] = device = std::max(start, device) + time;
-        last = std::max(last, end[node]);
-    }
-    return last;
 }
 
 Costs uneven(int stages) {

@@ -38,6 +38,8 @@ std::vector<Plan> originals() {
             plans.push_back(plan_of("zb-h1", 2, 2, 1, options));
             plans.push_back(plan_of("interleaved", 2, 2, 2, options));
             plans.push_back(plan_of("zb-v", 2, 1, 2, options));
+            plans.push_back(plan_of("1f1b", {2, 1}, 2, options));
+            plans.push_back(plan_of("zb-h1", {1, 2}, 2, options));
         }
     return plans;
 }

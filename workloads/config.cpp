@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <set>
 
 namespace pw {
@@ -160,6 +161,21 @@ int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, i
     return first ? first->stages : std::max<int>(1, static_cast<int>(devices)) * chunks;
 }
 
+// Devices that the file leaves out: one for every replica of a stage, else as many as the stages fill.
+void resolve_devices(const Yaml& root, int chunks, Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const auto replicas = std::accumulate(pipeline.replicas.begin(), pipeline.replicas.end(), std::size_t{0});
+    const std::size_t needed =
+        is_replicated(pipeline) ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks));
+    if (devices.empty())
+        devices.assign(std::min<std::size_t>(needed, kMostDevices), {"", 1, config.cluster.memory, ""});
+    if (is_replicated(pipeline) && devices.size() != needed)
+        root["pipeline"]["replicas"].complain(
+            fmt::format("'pipeline.replicas' makes {} devices, but 'cluster.devices' is {}", needed, devices.size()),
+            fmt::format("write cluster.devices: {}, or other replicas", needed));
+}
+
 }  // namespace
 
 std::string absolute_path(const std::string& folder, const std::string& path) {
@@ -203,12 +219,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.search = read_search(
         root["search"], std::int64_t{config.pipeline.micro_batches} * config.pipeline.micro_batch_size);
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
-    if (config.cluster.devices.empty()) {
-        DeviceConfig device;
-        device.memory = config.cluster.memory;
-        config.cluster.devices.assign(static_cast<std::size_t>(std::max(1, config.pipeline.stages / defaults.chunks)),
-                                      device);
-    }
+    if (defaults.stages == 0)  // else the plan says which devices hold a stage
+        resolve_devices(root, defaults.chunks, config);
     if (config.workload.model == "uniform") {
         spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
         if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())

@@ -62,6 +62,9 @@ struct PipelineConfig {
     int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
 };
 
+// Whether some stage has several devices.
+bool is_replicated(const PipelineConfig& pipeline);
+
 struct TrainingConfig {
     int steps = 20;
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;

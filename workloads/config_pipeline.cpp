@@ -11,6 +11,8 @@ using Split = PipelineConfig::Split;
 constexpr const char* kHowToSplit =
     "write auto, even, a list with the first layer of each later stage, or {stages: [[layers], ...]}";
 
+constexpr int kMostReplicas = 4096;
+
 std::string read_name(const Yaml& at) {
     const std::string name = at.text();
     if (name.empty() && at.is_text())
@@ -57,17 +59,18 @@ void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
 }
 
 void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
-    for (const Yaml& item : replicas.items()) {
-        pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostStages)));
-        if (pipeline.replicas.back() != 1)
-            not_in_this_version(item, "more than one replica of a stage", "write 1");
-    }
+    for (const Yaml& item : replicas.items())
+        pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostReplicas)));
     if (replicas.is_list())
         claims.push_back({replicas, static_cast<int>(pipeline.replicas.size()),
                           fmt::format("'pipeline.replicas' has {} entries", pipeline.replicas.size())});
 }
 
 }  // namespace
+
+bool is_replicated(const PipelineConfig& pipeline) {
+    return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
+}
 
 PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",

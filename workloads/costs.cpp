@@ -124,6 +124,11 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     return *this;
 }
 
+Ns ring_sum(int holders, Bytes bytes, const Link& link) {
+    const int steps = 2 * (holders - 1);
+    return steps * link.latency + std::llround(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);
+}
+
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
     const bool batch_norm = layer.kind == LayerKind::BatchNorm;
     const Bytes two_per_channel = batch_norm ? 2 * kFloat * layer.input.channels : 0;  // mean and deviation

@@ -63,6 +63,11 @@ struct Profile {
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
 
+// Time in which `holders` devices sum `bytes` that each has: in a ring, where each hands 1/r of the bytes to the next
+// one 2 (r - 1) times, first adding and then copying. No way of summing sends fewer bytes per device
+// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+Ns ring_sum(int holders, Bytes bytes, const Link& link);
+
 // Everything per micro-batch.
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
