@@ -73,20 +73,6 @@ void check_closing(const Plan& plan, int device, int stage, Op op, const PlaceNa
     }
 }
 
-// What F leaves behind, R reads where it is.
-void check_recomputes(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
-    for (int node = 0; node < graph.size(); ++node) {
-        const Task& task = graph.task(node);
-        if (task.op != Op::Recompute)
-            continue;
-        for (const Op op : {Op::Forward, Op::BackwardInput})
-            if (const int other = graph.find({op, task.stage, task.microbatch});
-                graph.device_of(other) != graph.device_of(node))
-                fail("plan '{}': {}: {} is not on the device of {}", plan.schedule,
-                     place(graph.device_of(node), graph.position_of(node)), print(task), print(graph.task(other)));
-    }
-}
-
 // Every holder of a stage sums its gradients with the others', if there are any, and updates it.
 void check_updates(const Plan& plan, const PlaceName& place) {
     if (!has_backward(plan))
@@ -170,7 +156,6 @@ void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
     const PlanGraph graph(plan);
     check_complete(plan, graph);
     check_holders(plan, graph, place);
-    check_recomputes(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, place);

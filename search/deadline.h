@@ -1,6 +1,7 @@
 // A point in time after which a search stops and answers with what it has.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 
@@ -13,19 +14,21 @@ struct SearchLimits {
 
 class Deadline {
 public:
-    explicit Deadline(double seconds)
+    // `rarely`: looks at the clock every so many questions.
+    explicit Deadline(double seconds, std::size_t rarely = 4096)
         : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                      std::chrono::duration<double>(seconds))) {}
-    // Looks at the clock now and then; once true, it stays so.
+                                                      std::chrono::duration<double>(std::min(seconds, 1e9)))),
+          rarely_(rarely) {}
+    // Once true, it stays so.
     bool passed() {
-        if (!passed_ && ++asked_ % 4096 == 0)
+        if (!passed_ && ++asked_ % rarely_ == 0)
             passed_ = std::chrono::steady_clock::now() >= end_;
         return passed_;
     }
 
 private:
     std::chrono::steady_clock::time_point end_;
-    std::size_t asked_ = 0;
+    std::size_t rarely_, asked_ = 0;
     bool passed_ = false;
 };
 

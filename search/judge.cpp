@@ -1,6 +1,7 @@
 #include "search/judge.h"
 
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
 
@@ -50,6 +51,7 @@ std::optional<Ns> Judge::step_time(const StageSplit& split) {
         return std::nullopt;
     Costs costs = costs_.times_of(split);
     add_cluster(costs, config_, profile_);
+    add_gradient_sums(costs, candidate->plan.shape);
     return candidate->simulator.step_time(costs);
 }
 

@@ -44,11 +44,11 @@ void for_each_index(std::size_t count, int threads, Work work) {
 
 class Search {
 public:
-    Search(const SearchProblem& problem, const SearchLimits& limits, const SearchProgress& progress)
+    Search(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress)
         : problem_(problem),
           limits_(limits),
           progress_(progress),
-          deadline_(limits.seconds),
+          deadline_(limits.seconds, 1),
           space_(problem.model.layers, limits.cuts) {
         if (limits.seconds < std::numeric_limits<double>::infinity())
             limits_.tasks = std::numeric_limits<std::int64_t>::max() / 8;
@@ -120,7 +120,8 @@ private:
             const Ns limit = best();
             for_each_index(count, limits_.threads, [&](std::size_t i) {
                 Trial& trial = *trials_[order[begin + i]];
-                work(trial, order[begin + i], limit);
+                Deadline deadline = deadline_;
+                work(trial, order[begin + i], limit, deadline);
                 trial.close();
             });
             show(doing, begin + count, order.size());
@@ -138,7 +139,7 @@ private:
 
     void propose() {
         in_batches("proposing", ordered_by([](const Trial& trial) { return trial.bound(); }),
-                   [](Trial& trial, std::size_t, Ns) { trial.propose(); });
+                   [](Trial& trial, std::size_t, Ns, Deadline&) { trial.propose(); });
     }
 
     // Half of what may be simulated; the most promising choices first.
@@ -147,9 +148,9 @@ private:
         const std::vector<std::size_t> order = ordered_by(promise);
         const std::int64_t each =
             limits_.tasks / 2 / static_cast<std::int64_t>(std::clamp<std::size_t>(order.size(), 1, 24));
-        in_batches("improving", order, [&](Trial& trial, std::size_t, Ns limit) {
+        in_batches("improving", order, [&](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
             if (trial.bound() < limit && trial.has_plan())
-                trial.climb(each, deadline_);
+                trial.climb(each, deadline);
         });
     }
 
@@ -161,8 +162,8 @@ private:
             std::count_if(trials_.begin(), trials_.end(), [&](const auto& trial) { return trial->bound() < limit; });
         const std::int64_t each = limits_.tasks / 2 / std::max<std::ptrdiff_t>(1, open);
         proven_.assign(trials_.size(), false);
-        in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far) {
-            proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline_);
+        in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
+            proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
         });
     }
 
@@ -211,7 +212,7 @@ private:
     }
 
     const SearchProblem& problem_;
-    SearchLimits limits_;
+    MakespanLimits limits_;
     const SearchProgress& progress_;
     Deadline deadline_;
     StageSpace space_;
@@ -234,7 +235,7 @@ double SearchResult::gap() const {
     return static_cast<double>(plan->step_time - lower_bound) / static_cast<double>(plan->step_time);
 }
 
-SearchResult search_plans(const SearchProblem& problem, const SearchLimits& limits, const SearchProgress& progress) {
+SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress) {
     return Search(problem, limits, progress).run();
 }
 

@@ -12,7 +12,7 @@
 
 namespace pw {
 
-struct SearchLimits {
+struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
     // Tasks to simulate, about two million per second; the same answer on every machine. Unlimited when
     // `seconds` is given.
@@ -48,7 +48,7 @@ using SearchProgress = std::function<void(const std::string& state)>;
 
 // The same problem gives the same result on every machine. Throws Error (BadInput) where the config leaves nothing
 // to try.
-SearchResult search_plans(const SearchProblem& problem, const SearchLimits& limits = {},
+SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits = {},
                           const SearchProgress& progress = {});
 
 }  // namespace pw

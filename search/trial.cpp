@@ -149,7 +149,7 @@ bool Trial::move_cut(std::size_t which, int steps) {
     return try_cuts(cuts);
 }
 
-void Trial::climb(std::int64_t tasks, const Deadline& deadline) {
+void Trial::climb(std::int64_t tasks, Deadline& deadline) {
     const std::int64_t end = spent_ + tasks;
     const int longest = std::max(1, space_.layers() / (4 * found_.choice.stages));
     for (int stride = longest; stride > 0;) {
@@ -163,12 +163,12 @@ void Trial::climb(std::int64_t tasks, const Deadline& deadline) {
     }
 }
 
-bool Trial::prove(Ns limit, std::int64_t tasks, const Deadline& deadline) {
+bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
     Cuts cuts = {0};
     return descend(cuts, 0, limit, spent_ + tasks, deadline);
 }
 
-bool Trial::descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t end, const Deadline& deadline) {
+bool Trial::descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t end, Deadline& deadline) {
     const int stage = static_cast<int>(cuts.size()) - 1, cut = cuts.back();
     const auto too_slow = [&](Ns bound) { return bound >= limit || (found_.fits && bound >= found_.step_time); };
     if (stage == found_.choice.stages) {

@@ -1,11 +1,10 @@
 // One choice under search: its bounds, and the best split so far.
 #pragma once
 
+#include "search/deadline.h"
 #include "search/makespan.h"
 #include "search/plan_bound.h"
 
-#include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -20,19 +19,6 @@ struct SizedModel {
     Pieces fused, split;
 };
 
-// Ends a search by the clock.
-class Deadline {
-public:
-    explicit Deadline(double seconds) : end_(now() + std::min(seconds, 1e9)) {}
-    bool passed() const { return now() >= end_; }
-
-private:
-    static double now() {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    }
-    double end_;
-};
-
 class Trial {
 public:
     Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
@@ -44,9 +30,9 @@ public:
     // Simulates the splits that the bounds propose.
     void propose();
     // Moves one cut at a time while that helps, for about `tasks` simulated tasks.
-    void climb(std::int64_t tasks, const Deadline& deadline);
+    void climb(std::int64_t tasks, Deadline& deadline);
     // Tries every split whose bound is below `limit`. True when none is left.
-    bool prove(Ns limit, std::int64_t tasks, const Deadline& deadline);
+    bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
     // Step time that no split of this choice undercuts; kNever when none fits.
     Ns bound() const { return found_.lower_bound; }
@@ -80,7 +66,7 @@ private:
     Judge& judge();
     bool try_cuts(const Cuts& cuts);  // true: better than the best so far
     bool move_cut(std::size_t which, int steps);
-    bool descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t tasks, const Deadline& deadline);
+    bool descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t tasks, Deadline& deadline);
 
     const SearchProblem& problem_;
     const StageSpace& space_;

@@ -242,6 +242,9 @@ Costs CostTable::times_of(const StageSplit& split) const {
         costs.stage.push_back(stage_cost(layers, alone_));
         if (!busy_.empty())
             costs.busy.push_back(stage_cost(layers, busy_));
+        StageBytes& bytes = costs.bytes.emplace_back();
+        for (const int layer : layers)
+            bytes.weights += bytes_[layer].weights;
     }
     costs.edges = edge_bytes(model_.layers, split, bytes_);
     costs.dispatch = profile_.dispatch.median;
@@ -252,6 +255,7 @@ Costs CostTable::times_of(const StageSplit& split) const {
 
 Costs CostTable::costs_of(const StageSplit& split, bool split_backward) const {
     Costs costs = times_of(split);
+    costs.bytes.clear();
     for (int stage = 0; stage < split.stages(); ++stage)
         costs.bytes.push_back(
             stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_), split_backward));

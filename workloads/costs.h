@@ -123,7 +123,9 @@ public:
     const std::vector<LayerBytes>& bytes() const { return bytes_; }
     Ns data_time() const { return data_time_; }  // once per stage that reads the data batch
 
-    Costs times_of(const StageSplit& split) const;  // without `bytes` of the stages, links and speeds
+    // Without links and speeds; of the stages' bytes only the weights.
+    Costs times_of(const StageSplit& split) const;
+    // All but links and speeds.
     // `split_backward`: the plan runs I and W, whose workspaces differ from B's.
     Costs costs_of(const StageSplit& split, bool split_backward) const;
 
