@@ -58,7 +58,7 @@ void search_all(const PlacementGroups& graph, const Devices& devices, const Down
     MaxLoadSearch search(graph, devices, sets, deadline);
     const double top = std::min(found.load, greatest_load(graph));
     double step = (top - found.lower_bound) / 64;
-    for (bool done = top <= found.lower_bound; !done; step *= 4) {
+    for (bool done = top <= found.lower_bound; !done; step *= 8) {
         const double bound = std::min(found.lower_bound + step, top);
         const auto placement = search.below(bound);
         if (deadline.passed())

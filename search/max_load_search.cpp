@@ -16,14 +16,13 @@ double work_of(const PlacementGroup& group) { return group.on_accelerator ? grou
 
 // The most work that CPUs can take away in `time`, if groups could be cut.
 double relief(const PlacementGroups& graph, double time) {
-    std::vector<const PlacementGroup*> order;
+    std::vector<std::pair<double, const PlacementGroup*>> order;  // what a group costs the CPU per work
     for (const PlacementGroup& group : graph.groups)
-        order.push_back(&group);
-    std::sort(order.begin(), order.end(), [](const PlacementGroup* a, const PlacementGroup* b) {
-        return work_of(*a) * b->cpu_time > work_of(*b) * a->cpu_time;
-    });
+        if (work_of(group) > 0)
+            order.emplace_back(group.cpu_time / work_of(group), &group);
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     double work = 0;
-    for (const PlacementGroup* group : order) {
+    for (const auto& [price, group] : order) {
         const double share = group->cpu_time <= time ? 1 : time / group->cpu_time;
         work += share * work_of(*group);
         time -= share * group->cpu_time;

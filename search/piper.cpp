@@ -52,13 +52,22 @@ void keep_better(Found& found, const std::optional<PiperSplit>& split, double mo
     found.goal = goal;
 }
 
+// The less a bound allows, the sooner it is tried; the first that leaves a split leaves the best one.
+std::optional<PiperSplit> first_below(PiperSearch& search, double most, PiperGoal goal) {
+    const double lower = search.work_bound();
+    for (double gap = lower / 16; goal != PiperGoal::Memory && most == kNever && gap < 4 * lower; gap *= 2)
+        if (const auto split = search.below(lower + gap, goal))
+            return split;
+    return search.below(most, goal);
+}
+
 // Quick enough to need no deadline.
 void search_orders(const PiperInstance& instance, bool data_parallel, PiperGoal goal, Found& found) {
     Deadline none(1e9);
     for (const Tie tie : {Tie::LatestFirst, Tie::SmallestFirst, Tie::LargestFirst}) {
         const Downsets suffixes = prefixes_of(topological_order(against_data(instance), tie));
         PiperSearch search(instance, data_parallel, suffixes, none);
-        const auto split = search.below(found.most, goal);
+        const auto split = first_below(search, found.most, goal);
         keep_better(found, split, search.most(), goal);
         found.lower_bound = std::max(found.lower_bound, goal == PiperGoal::Memory ? 0 : search.work_bound());
         found.stages_seen += search.stages_seen();

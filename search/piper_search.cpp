@@ -61,6 +61,11 @@ PiperSearch::Layer PiperSearch::least_of(const PiperLayer& layer, int degree) {
                  .memory = fast->memory,
                  .least_memory_each = std::min(fast->memory_each, slow->memory_each),
                  .least_memory = std::min(fast->memory, slow->memory)};
+    for (std::size_t i = 0; i < least.own.least_with.size(); ++i) {
+        const double in_flight = static_cast<double>(i) + 1;
+        least.own.least_with[i] =
+            std::min(fast->memory_each * in_flight + fast->memory, slow->memory_each * in_flight + slow->memory);
+    }
     for (std::size_t i = 0; i < layer.in.size(); ++i)
         least.sync_in.push_back(std::min(fast->sync_in[i], slow->sync_in[i]));
     for (std::size_t i = 0; i < layer.out.size(); ++i)
@@ -74,9 +79,8 @@ bool PiperSearch::is_feasible_size() const {
     return static_cast<std::size_t>(sets_.count()) * (instance_.devices + 1) * (most_replicas_ + 1) <= kMostStates;
 }
 
-PiperSearch::State& PiperSearch::state(int set, int devices, int replicas) {
-    return states_[(static_cast<std::size_t>(set) * (instance_.devices + 1) + devices) * (most_replicas_ + 1) +
-                   replicas];
+std::size_t PiperSearch::state(int set, int devices, int replicas) const {
+    return (static_cast<std::size_t>(set) * (instance_.devices + 1) + devices) * (most_replicas_ + 1) + replicas;
 }
 
 std::optional<PiperSplit> PiperSearch::below(double bound, PiperGoal goal) {
@@ -84,7 +88,7 @@ std::optional<PiperSplit> PiperSearch::below(double bound, PiperGoal goal) {
     goal_ = goal;
     states_.assign(static_cast<std::size_t>(sets_.count()) * (instance_.devices + 1) * (most_replicas_ + 1),
                    {kNever, -1, 0, 0});
-    state(0, 0, 0).most = 0;
+    states_[0].most = 0;
     for (int set = 0; set + 1 < sets_.count() && !deadline_.passed(); ++set)
         extend_from(set);
     if (deadline_.passed())
@@ -92,6 +96,7 @@ std::optional<PiperSplit> PiperSearch::below(double bound, PiperGoal goal) {
     collect(sets_.count() - 1);
     if (reached_.empty())
         return {};
+    worst_ = *std::min_element(best_.begin(), best_.end());
     return split();
 }
 
@@ -111,7 +116,7 @@ void PiperSearch::collect(int set) {
     for (int replicas = 0; replicas <= most_replicas_; ++replicas) {
         double least = kNever;  // with these replicas or fewer, on fewer devices
         for (int devices = 0; devices <= instance_.devices; ++devices) {
-            const double most = state(set, devices, replicas).most;
+            const double most = states_[state(set, devices, replicas)].most;
             if (most < std::min(least, best_[devices]))
                 reached_.push_back({devices, replicas, most});
             best_[devices] = std::min(best_[devices], most);
@@ -149,6 +154,8 @@ PiperSearch::Load PiperSearch::with(int number, Load load) const {
     load.memory += added.own.memory;
     load.least_memory_each += added.own.least_memory_each;
     load.least_memory += added.own.least_memory;
+    for (std::size_t i = 0; i < load.least_with.size(); ++i)
+        load.least_with[i] += added.own.least_with[i];
     for (std::size_t i = 0; i < layer.in.size(); ++i)
         load.border += 2 * (instance_.edges[layer.in[i]].bytes + added.sync_in[i]);
     for (std::size_t i = 0; i < layer.out.size(); ++i) {
@@ -170,9 +177,15 @@ double PiperSearch::time_of(const Load& load, double border, int replicas) const
     return load.time / replicas + (border / replicas + share * load.parameters) / instance_.bandwidth;
 }
 
+// No choice of ways needs less memory.
+double PiperSearch::memory_bound(const Load& load, int in_flight) {
+    const auto known = std::min<std::size_t>(in_flight, load.least_with.size());
+    return std::max(load.least_with[known - 1], load.least_memory_each * in_flight + load.least_memory);
+}
+
 bool PiperSearch::can_be(const Load& load, int replicas) const {
     const int in_flight = (reached_.front().replicas + replicas + replicas - 1) / replicas;
-    const double memory = load.least_memory_each * in_flight + load.least_memory;
+    const double memory = memory_bound(load, in_flight);
     if (goal_ == PiperGoal::Memory)
         return memory < bound_;
     return memory <= instance_.memory * (1 + kRounding) && time_of(load, load.later, replicas) < bound_;
@@ -195,13 +208,13 @@ bool PiperSearch::is_worth(int next, const Reached& from, int replicas, double c
     const int devices = from.devices + replicas * degrees_[degree_], sum = from.replicas + replicas;
     const double most = std::max(from.most, cost);
     return devices <= instance_.devices && sum <= most_replicas_ && most < bound_ &&
-           most < const_cast<PiperSearch*>(this)->state(next, devices, sum).most && can_finish(next, devices, sum);
+           most < states_[state(next, devices, sum)].most && can_finish(next, devices, sum);
 }
 
 void PiperSearch::reach(int next, const Reached& from, int replicas, double cost) {
     if (!is_worth(next, from, replicas, cost))
         return;
-    state(next, from.devices + replicas * degrees_[degree_], from.replicas + replicas) = {
+    states_[state(next, from.devices + replicas * degrees_[degree_], from.replicas + replicas)] = {
         std::max(from.most, cost), first_, static_cast<std::int16_t>(degrees_[degree_]),
         static_cast<std::int16_t>(replicas)};
 }
@@ -216,6 +229,8 @@ void PiperSearch::offer(int next, const Load& load, int replicas) {
     for (const Reached& from : reached_) {
         const int in_flight = (from.replicas + 2 * replicas - 1) / replicas;
         if (lower >= bound_)
+            return;
+        if (goal_ != PiperGoal::Memory && memory_bound(load, in_flight) > instance_.memory * (1 + kRounding))
             return;
         if (!is_worth(next, from, replicas, lower * (1 - kRounding)))
             continue;
@@ -256,14 +271,13 @@ PiperStage PiperSearch::stage(int set, int next, int degree, int replicas) const
     return PiperStage(instance_, layers, own, degree, replicas);
 }
 
-PiperSplit PiperSearch::split() {
+PiperSplit PiperSearch::split() const {
     const Reached best = *std::min_element(reached_.begin(), reached_.end(),
                                            [](const Reached& a, const Reached& b) { return a.most < b.most; });
-    worst_ = best.most;
     PiperSplit stages;
     int devices = best.devices, replicas = best.replicas;
     for (int set = sets_.count() - 1; set != 0;) {
-        const State last = state(set, devices, replicas);
+        const State last = states_[state(set, devices, replicas)];
         stages.push_back({layers_between(last.from, set), last.degree, last.replicas,
                           (replicas + last.replicas - 1) / last.replicas});
         devices -= last.degree * last.replicas;

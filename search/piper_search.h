@@ -6,6 +6,7 @@
 #include "search/downsets.h"
 #include "search/piper_stage.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -42,6 +43,7 @@ private:
         double later = 0;                                // of them to later stages
         double memory_each = 0, memory = 0;              // of the fastest ways
         double least_memory_each = 0, least_memory = 0;  // no way needs less
+        std::array<double, 8> least_with{};              // likewise, with 1, 2 .. 8 micro-batches in flight
     };
     struct Layer {  // the least of every kind over a layer's ways in one degree
         bool exists = false;
@@ -65,15 +67,16 @@ private:
     Load with(int layer, Load load) const;
     bool may_grow(const Load& load) const;
     bool can_be(const Load& load, int replicas) const;
+    static double memory_bound(const Load& load, int in_flight);
     double time_of(const Load& load, double border, int replicas) const;
     void offer(int next, const Load& load, int replicas);
     void reach(int next, const Reached& from, int replicas, double cost);
     bool is_worth(int next, const Reached& from, int replicas, double cost) const;
     bool can_finish(int next, int devices, int replicas) const;
-    State& state(int set, int devices, int replicas);
+    std::size_t state(int set, int devices, int replicas) const;
     PiperStage stage(int set, int next, int degree, int replicas) const;
     std::vector<int> layers_between(int set, int next) const;
-    PiperSplit split();
+    PiperSplit split() const;
 
     const PiperInstance& instance_;
     const Downsets& sets_;
@@ -86,7 +89,7 @@ private:
     std::vector<double> work_;                // device time that each set needs at least
     std::vector<State> states_;
     std::vector<Reached> reached_;  // of first_, ascending in replicas: no other state is as good in all
-    std::vector<double> best_;      // scratch of collect
+    std::vector<double> best_;      // of collect: with so many devices
     std::vector<std::int32_t> seen_;
     std::int32_t stamp_ = 0;
     int first_ = 0;  // the set of layers that the stages looked at come before

@@ -26,34 +26,36 @@ double border_bytes(const PiperInstance& instance, const PiperLayer& layer, cons
 
 PiperStage::PiperStage(const PiperInstance& instance, const std::vector<int>& layers, const std::vector<bool>& own,
                        int degree, int replicas) {
+    members_.reserve(layers.size());
     const double share = 4.0 * (replicas - 1) / replicas / instance.microbatches;
     for (const int number : layers) {
         const PiperLayer& layer = instance.layers[number];
-        Member& member = members_.emplace_back(Member{number, {}});
-        for (const PiperOption& option : layer.options.at(degree)) {
+        const std::vector<PiperOption>& options = layer.options.at(degree);
+        const auto way_of = [&](const PiperOption& option) {
             const double bytes = border_bytes(instance, layer, option, own) / replicas + share * option.parameters;
-            member.ways.push_back({bytes / instance.bandwidth + option.time / replicas, option.memory_each,
-                                   option.memory, option.recompute});
-        }
+            return Way{bytes / instance.bandwidth + option.time / replicas, option.memory_each, option.memory,
+                       option.recompute};
+        };
+        members_.push_back({number, {way_of(options.front()), way_of(options.back())}});
     }
 }
 
-const PiperStage::Way& PiperStage::fastest(const Member& member, int in_flight) const {
-    return *std::min_element(member.ways.begin(), member.ways.end(), [&](const Way& a, const Way& b) {
-        return a.time < b.time || (a.time == b.time && a.memory_with(in_flight) < b.memory_with(in_flight));
-    });
+const PiperStage::Way& PiperStage::fastest(const Member& member) {
+    const auto& [a, b] = member.ways;
+    if (a.time != b.time)
+        return a.time < b.time ? a : b;
+    return a.recompute ? b : a;
 }
 
-const PiperStage::Way& PiperStage::smallest(const Member& member, int in_flight) const {
-    return *std::min_element(member.ways.begin(), member.ways.end(), [&](const Way& a, const Way& b) {
-        return a.memory_with(in_flight) < b.memory_with(in_flight);
-    });
+const PiperStage::Way& PiperStage::smallest(const Member& member, int in_flight) {
+    const auto& [a, b] = member.ways;
+    return b.memory_with(in_flight) < a.memory_with(in_flight) ? b : a;
 }
 
 double PiperStage::memory_of_fastest(int in_flight) const {
     double memory = 0;
     for (const Member& member : members_)
-        memory += fastest(member, in_flight).memory_with(in_flight);
+        memory += fastest(member).memory_with(in_flight);
     return memory;
 }
 
@@ -67,8 +69,9 @@ double PiperStage::memory_of_smallest(int in_flight) const {
 // What each layer would save, and cost, if it ran its smaller way instead of its faster one.
 RecomputeChoice PiperStage::savings(int in_flight) const {
     std::vector<Saving> savings;
+    savings.reserve(members_.size());
     for (std::size_t i = 0; i < members_.size(); ++i) {
-        const Way &fast = fastest(members_[i], in_flight), &small = smallest(members_[i], in_flight);
+        const Way &fast = fastest(members_[i]), &small = smallest(members_[i], in_flight);
         const double bytes = fast.memory_with(in_flight) - small.memory_with(in_flight);
         if (bytes > 0)
             savings.push_back({small.time - fast.time, bytes, static_cast<int>(i)});
@@ -83,7 +86,7 @@ double PiperStage::least(PiperGoal goal, int in_flight, double memory) const {
         return choice(goal, in_flight, memory).time;
     double time = 0;
     for (const Member& member : members_)
-        time += fastest(member, in_flight).time;
+        time += fastest(member).time;
     const double missing = memory_of_fastest(in_flight) - memory;
     if (missing <= 0)
         return time;
@@ -103,7 +106,7 @@ PiperStage::Choice PiperStage::choice(PiperGoal goal, int in_flight, double memo
     }
     Choice made;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-        const Way& way = saves[i] ? smallest(members_[i], in_flight) : fastest(members_[i], in_flight);
+        const Way& way = saves[i] ? smallest(members_[i], in_flight) : fastest(members_[i]);
         made.time += way.time;
         made.memory += way.memory_with(in_flight);
         if (way.recompute)

@@ -4,6 +4,7 @@
 #include "search/piper_instance.h"
 #include "search/recompute_choice.h"
 
+#include <array>
 #include <vector>
 
 namespace pw {
@@ -39,10 +40,10 @@ private:
     };
     struct Member {
         int layer;
-        std::vector<Way> ways;
+        std::array<Way, 2> ways;  // twice the same where there is one
     };
-    const Way& fastest(const Member& member, int in_flight) const;
-    const Way& smallest(const Member& member, int in_flight) const;
+    static const Way& fastest(const Member& member);
+    static const Way& smallest(const Member& member, int in_flight);
     RecomputeChoice savings(int in_flight) const;
     double memory_of_fastest(int in_flight) const;
     double memory_of_smallest(int in_flight) const;

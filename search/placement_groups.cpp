@@ -36,22 +36,28 @@ Members by_colour(const PlacementInstance& instance) {
 
 int count_of(const Members& members) { return 1 + *std::max_element(members.begin(), members.end()); }
 
-// Edges into forward nodes, and against the edges between backward nodes of which one has no forward mate.
-Graph forward_graph(const PlacementInstance& instance, const Members& members) {
-    std::vector<bool> has_forward(count_of(members));
-    for (std::size_t node = 0; node < members.size(); ++node)
+// Which node must not come after which: the edges into forward nodes, and those between backward nodes turned around
+// where one of them has no forward node of its colour to follow.
+std::vector<PlacementEdge> order_of(const PlacementInstance& instance) {
+    const Members colours = by_colour(instance);
+    std::vector<bool> has_forward(count_of(colours));
+    for (std::size_t node = 0; node < colours.size(); ++node)
         if (!instance.nodes[node].backward)
-            has_forward[members[node]] = true;
-    Graph graph(has_forward.size());
-    for (const auto& [from, to] : instance.edges) {
-        const int source = members[from], target = members[to];
-        if (source == target)
-            continue;
+            has_forward[colours[node]] = true;
+    std::vector<PlacementEdge> order;
+    for (const auto& [from, to] : instance.edges)
         if (!instance.nodes[to].backward)
-            add_edge(source, target, graph);
-        else if (instance.nodes[from].backward && !(has_forward[source] && has_forward[target]))
-            add_edge(target, source, graph);
-    }
+            order.push_back({from, to});
+        else if (instance.nodes[from].backward && !(has_forward[colours[from]] && has_forward[colours[to]]))
+            order.push_back({to, from});
+    return order;
+}
+
+Graph forward_graph(const PlacementInstance& instance, const Members& members) {
+    Graph graph(count_of(members));
+    for (const auto& [before, after] : order_of(instance))
+        if (members[before] != members[after])
+            add_edge(members[before], members[after], graph);
     return graph;
 }
 

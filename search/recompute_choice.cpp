@@ -22,8 +22,8 @@ struct Decision {
 
 RecomputeChoice::RecomputeChoice(std::vector<Saving> savings) : savings_(std::move(savings)), costs_{0}, bytes_{0} {
     std::sort(savings_.begin(), savings_.end(), [](const Saving& a, const Saving& b) {
-        const double left = a.cost * b.bytes, right = b.cost * a.bytes;
-        return std::tie(left, a.bytes, a.layer) < std::tie(right, b.bytes, b.layer);
+        const double price_a = a.cost / a.bytes, price_b = b.cost / b.bytes;
+        return std::tie(price_a, a.bytes, a.layer) < std::tie(price_b, b.bytes, b.layer);
     });
     for (const Saving& saving : savings_) {
         costs_.push_back(costs_.back() + saving.cost);

@@ -232,7 +232,7 @@ TEST(MaxLoad, BackwardNodesFollowTheirForwardMates) {
 
 TEST(MaxLoad, EveryPlacementOfSmallInstancesIsBeaten) {
     int infeasible = 0;
-    for (unsigned seed = 0; seed < 600; ++seed) {
+    for (unsigned seed = 0; seed < 800; ++seed) {
         const PlacementInstance instance = random_instance(seed);
         const Partition partition = max_load_partition(instance);
         const double least = least_by_trying(instance);
@@ -279,6 +279,16 @@ TEST(MaxLoad, ALimitLeavesAnAnswerAndALowerBound) {
     expect_true(instance, limited);
 }
 
+TEST(MaxLoad, NoTimeLeavesAnAnswerAndALowerBound) {
+    PW_INSTANCE_OR_SKIP(path, "dnn-partitioning/layer_gnmt_training.json");
+    const PlacementInstance instance = read_placement_instance(path);
+    const Partition limited = max_load_partition(instance, {.seconds = 0.001});
+    EXPECT_LT(limited.lower_bound, limited.objective);
+    EXPECT_GT(limited.lower_bound, 85);
+    EXPECT_LE(limited.lower_bound, 107.0044140625);
+    expect_true(instance, limited);
+}
+
 TEST_P(PublicPlacements, HaveTheirPublishedOptimum) {
     PW_INSTANCE_OR_SKIP(path, std::string("dnn-partitioning/") + GetParam().file + ".json");
     const PlacementInstance instance = read_placement_instance(path);
@@ -299,50 +309,3 @@ INSTANTIATE_TEST_SUITE_P(Goldens, PublicPlacements,
                              std::replace(name.begin(), name.end(), '-', '_');
                              return name;
                          });
-
-TEST(PlacementInstance, IsReadAsWritten) {
-    const PlacementInstance instance = parse_placement_instance(R"({"maxSizePerFPGA": 8.0, "maxFPGAs": 2, "maxCPUs": 1,
-        "nodes": [{"id": 7, "name": "a", "supportedOnFpga": 1, "cpuLatency": 2, "fpgaLatency": 0.5, "size": 3,
-                   "isBackwardNode": false, "colorClass": 4},
-                  {"id": 2, "supportedOnFpga": false, "cpuLatency": 1, "fpgaLatency": 0, "isBackwardNode": 1}],
-        "edges": [{"sourceId": 7, "destId": 2, "cost": 0.25}]})",
-                                                                "small.json");
-    EXPECT_EQ(instance.accelerators, 2);
-    EXPECT_EQ(instance.cpus, 1);
-    EXPECT_EQ(instance.memory, 8);
-    ASSERT_EQ(instance.nodes.size(), 2u);
-    EXPECT_EQ(instance.nodes[0].name, "a");
-    EXPECT_EQ(instance.nodes[0].transfer_time, 0.25);
-    EXPECT_EQ(instance.nodes[0].colour, 4);
-    EXPECT_EQ(instance.nodes[1].name, "node 2");
-    EXPECT_TRUE(instance.nodes[1].backward);
-    EXPECT_FALSE(instance.nodes[1].on_accelerator);
-    EXPECT_EQ(instance.edges[0].from, 0);
-    EXPECT_EQ(instance.edges[0].to, 1);
-}
-
-TEST(PlacementInstance, RefusesWhatItCannotMean) {
-    const auto said_of = [](const std::string& nodes, const std::string& edges) {
-        const std::string text = R"({"maxSizePerFPGA": 8, "maxFPGAs": 2, "maxCPUs": 0, "nodes": [)" + nodes +
-                                 R"(], "edges": [)" + edges + "]}";
-        return refusal([&] { parse_placement_instance(text, "bad.json"); });
-    };
-    const auto node = [](const std::string& id, const std::string& backward = "0", const std::string& time = "1") {
-        return R"({"id": )" + id + R"(, "supportedOnFpga": 1, "cpuLatency": 1, "fpgaLatency": )" + time +
-               R"(, "isBackwardNode": )" + backward + "}";
-    };
-    expect_says(said_of("", ""), {"bad.json", "nodes is empty"});
-    expect_says(said_of(node("1", "0", "-1"), ""), {"nodes[0].fpgaLatency", "-1"});
-    expect_says(said_of(node("1", "2"), ""), {"nodes[0].isBackwardNode", "true, false"});
-    expect_says(said_of(node("1") + "," + node("1"), ""), {"nodes[1]", "id 1 is taken"});
-    expect_says(said_of(node("1"), R"({"sourceId": 1, "destId": 5, "cost": 1})"), {"edges[0].destId", "id 5"});
-    expect_says(said_of(node("1"), R"({"sourceId": 1, "destId": 1, "cost": 1})"), {"to itself"});
-    expect_says(said_of(node("1", "1") + "," + node("2"), R"({"sourceId": 1, "destId": 2, "cost": 1})"),
-                {"forward node 'node 2' reads backward node 'node 1'"});
-    expect_says(said_of(node("1") + "," + node("2") + "," + node("3"),
-                        R"({"sourceId": 1, "destId": 2, "cost": 1}, {"sourceId": 1, "destId": 3, "cost": 2})"),
-                {"edges[1].cost", "one output has one cost"});
-    expect_says(refusal([] { parse_placement_instance("[]", "bad.json"); }), {"bad.json", "expected an object"});
-    expect_says(refusal([] { parse_placement_instance("{", "bad.json"); }), {"bad.json", "not JSON"});
-    expect_says(refusal([] { read_placement_instance("/nowhere.json"); }), {"/nowhere.json", "cannot be read"});
-}

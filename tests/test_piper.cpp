@@ -381,32 +381,3 @@ TEST_P(PublicSplits, HaveTheirPublishedTime) {
         expect_true(instance, partition);
 }
 INSTANTIATE_TEST_SUITE_P(Goldens, PublicSplits, testing::ValuesIn(kGoldens));
-
-TEST(PiperInstance, RefusesWhatItCannotMean) {
-    const auto said_of = [](const std::string& nodes, const std::string& edges) {
-        const std::string text = R"({"maxDevices": 2, "maxMemoryPerDevice": 8, "bandwidth": 1, "mbsInBatch": 4,
-            "nodes": [)" + nodes +
-                                 R"(], "edges": [)" + edges + "]}";
-        return refusal([&] { parse_piper_instance(text, "bad.json"); });
-    };
-    const auto node = [](const std::string& id, const std::string& degrees) {
-        return R"({"id": )" + id + R"(, "TMPCs": {)" + degrees + "}}";
-    };
-    const auto option = [](const std::string& id, const std::string& more = "") {
-        return R"({"id": ")" + id + R"(", "timePerSample": 1, "parameterSize": 1, "memoryUsageA": 1,
-            "memoryUsageB": 1, "syncTimeFw": {)" +
-               more + R"(}, "syncTimeBw": {}})";
-    };
-    const std::string edge = R"({"sourceId": 1, "destId": 2, "communicationCost": 1})";
-    expect_says(said_of("", ""), {"bad.json", "nodes is empty"});
-    expect_says(said_of(node("1", R"("x": [])"), ""), {"TMPCs", "'x'", "degrees"});
-    expect_says(said_of(node("1", R"("1": [)" + option("offload") + "]"), ""), {"'offload'", "'vanilla'"});
-    expect_says(said_of(node("1", R"("1": [)" + option("vanilla") + "," + option("vanilla") + "]"), ""),
-                {"an option 'vanilla' already"});
-    expect_says(said_of(node("1", "") + "," + node("1", ""), ""), {"id 1 is taken"});
-    expect_says(said_of(node("1", "") + "," + node("2", R"("1": [)" + option("vanilla") + "]"), edge),
-                {"nodes[1].TMPCs.1[0].syncTimeFw", "no key '1'"});
-    expect_says(said_of(node("1", "") + "," + node("2", ""), edge + "," + edge), {"edges[1]", "joined already"});
-    const std::string back = R"({"sourceId": 2, "destId": 1, "communicationCost": 1})";
-    expect_says(said_of(node("1", "") + "," + node("2", ""), edge + "," + back), {"close a cycle"});
-}
