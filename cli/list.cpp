@@ -37,6 +37,7 @@ void list_models() {
     table.add(model_row("resnet50", 224));
     table.add(model_row("mlp", 28));
     table.add({"uniform", "times per stage", "-", "-"});
+    table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});
     fmt::print("{}", table.print());
 }
 

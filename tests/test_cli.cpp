@@ -251,6 +251,30 @@ TEST_F(Cli, ListsNameWhatThereIs) {
     EXPECT_TRUE(contains(run_well("list transports").out, "threads"));
 }
 
+TEST_F(Cli, ModelsFromFilesArePredictedAndEmulated) {
+    write("net.graph.txt",
+          "node1 -- a -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
+          "node2 -- b -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
+          "\tnode1 -- node2\n");
+    write("net.yaml", "layers: [{name: a, forward: 4 ms, backward: 8 ms}, {name: b, forward: 4 ms, backward: 8 ms}]");
+    for (const std::string model : {"net.graph.txt", "net.yaml"}) {
+        write("cfg.yaml",
+              fmt::format("{{workload: {{model: {}}}, cluster: {{devices: 2}}, pipeline: {{schedule: gpipe, "
+                          "micro_batches: 4}}, training: {{steps: 2}}}}",
+                          model));
+        const Json predicted = run_well("simulate cfg.yaml --json").json();
+        EXPECT_EQ(predicted["makespan_ns"], (4 + 2 - 1) * 3'000'000);
+        EXPECT_EQ(predicted["costs"], "file");
+        EXPECT_TRUE(contains(run_well("simulate cfg.yaml").out, model == "net.yaml" ? "stages from a | b" : "node2"));
+        for (const char* command : {"run cfg.yaml", "compare cfg.yaml", "profile cfg.yaml -o p.yaml"})
+            EXPECT_TRUE(contains(error_of(command, 2), "emulated")) << command;
+        run_well("run cfg.yaml --set run.backend=emulated");
+    }
+    EXPECT_TRUE(contains(error_of("simulate cfg.yaml --set workload.model=op.json", 2), "only `search` takes"));
+    write("bad.graph.txt", "node1 -- a -- forward_compute_time=x\n");
+    EXPECT_TRUE(contains(error_of("simulate cfg.yaml --set workload.model=bad.graph.txt", 2), "bad.graph.txt:1:36"));
+}
+
 TEST_F(Cli, TracesAreComparedPlottedAndValidated) {
     run_well("simulate uniform.yaml --trace a.json");
     const Json same = run_well("compare a.json a.json --json --max-error 0.1%").json();
