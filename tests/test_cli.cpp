@@ -209,6 +209,22 @@ TEST_F(Cli, APlanInAFileIsASchedule) {
 }
 
 // REDUCE_GRAD of a stage on one device changes nothing but the plan.
+TEST_F(Cli, ReplicasArePlannedAndSimulatedButNotRun) {
+    const std::string replicas = "uniform.yaml --set cluster.devices=6 --set pipeline.replicas=[1,3,1,1]";
+    EXPECT_NE(run_well("plan " + replicas).out.find("\n2: 1RECV_F1<0 1F1 "), std::string::npos);
+    const Json result = run_well("simulate " + replicas + " --json").json();
+    EXPECT_EQ(result["devices"].size(), 6u);
+    EXPECT_EQ(result["stages"], 4);
+    EXPECT_EQ(result["devices"][1]["busy_ns"], 3 * 3000);  // micro-batches 0, 3 and 6
+    EXPECT_EQ(result["devices"][3]["busy_ns"], 2 * 3000);
+    run_well("plan " + replicas + " --format csv-comms -o plan.csv");
+    const Json read =
+        run_well("simulate uniform.yaml --set cluster.devices=6 --set pipeline.schedule=plan.csv --json").json();
+    EXPECT_EQ(read["makespan_ns"], result["makespan_ns"]);
+    const std::string error = error_of("run " + replicas + " --set run.backend=emulated", 2);
+    EXPECT_NE(error.find("`pipewright simulate` and `pipewright plan` take them"), std::string::npos) << error;
+}
+
 TEST_F(Cli, AFileWithGradientSumsRuns) {
     const auto hash_of = [&](const char* sum) {
         write("plan.csv", fmt::format("0F0,0F1,0B0,0B1{0}\n1F0,1F1,1B0,1B1{1}\n", *sum ? ",0REDUCE_GRAD" : "",

@@ -2,10 +2,10 @@
 // deadlock in every lane mode, and never held up by the lanes of the default mode.
 // PIPEWRIGHT_SOAK=1 tries every shape up to p = 16, v = 4, m = 64; else a part of them.
 #include "schedules/passes.h"
-#include "tests/longest_path.h"
-#include "tests/shapes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/longest_path.h"
+#include "tests/shapes.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
