@@ -20,6 +20,7 @@ Action add_simulate(CLI::App& command);
 Action add_profile(CLI::App& command);
 Action add_run(CLI::App& command);
 Action add_compare(CLI::App& command);
+Action add_search(CLI::App& command);
 Action add_plot(CLI::App& command);
 Action add_validate(CLI::App& command);
 Action add_plan(CLI::App& command);

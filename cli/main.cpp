@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"profile", "measure what layers, transfers and updates cost on this machine", add_profile},
     {"run", "execute the plan and measure it", add_run},
     {"compare", "put predicted beside measured", add_compare},
+    {"search", "find the best stage split, schedule and micro-batches", add_search},
     {"plot", "draw traces", add_plot},
     {"validate", "check a config, a plan, a trace or a folder of results", add_validate},
     {"plan", "print or export the task lists", add_plan},

@@ -85,7 +85,7 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
 }
 
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices)
-    : asynchronous_(plan.asynchronous), dispatch_(dispatch) {
+    : asynchronous_(plan.asynchronous), micro_batches_(plan.shape.microbatches), dispatch_(dispatch) {
     const VersionTable versions = versions_of(plan);
     fastest_ = 0;
     for (const DeviceConfig& device : devices) {
@@ -171,12 +171,14 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
 Ns PlanBound::of_work(const Pieces& pieces) const {
     if (asynchronous_)
         return 0;
+    // every stage has the same kinds of tasks
     const Piece& model = pieces.model();
-    const Way& way = stages_.front().all;  // every stage runs as many tasks of each kind
-    const auto work =
-        static_cast<double>(way.forwards * model.forward + way.backwards * model.backward + way.weights * model.weight);
-    const Ns rounding = fastest_ == 1 ? 0 : 3 * way.forwards;
-    return std::max<Ns>(0, static_cast<Ns>(work / all_speeds_) - rounding);
+    const Way& way = stages_.front().all;
+    Ns work = model.forward;
+    work += way.backwards > 0 ? model.backward : 0;
+    work += way.weights > 0 ? model.weight : 0;
+    const Ns rounding = fastest_ == 1 ? 0 : 3 * micro_batches_;
+    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(work * micro_batches_) / all_speeds_) - rounding);
 }
 
 Ns PlanBound::of_path(const Pieces& pieces) const {

@@ -53,6 +53,7 @@ private:
     Ns path(Ns time) const;  // on the fastest devices
 
     bool asynchronous_ = false;
+    int micro_batches_ = 1;
     Ns dispatch_ = 0;
     double fastest_ = 1, all_speeds_ = 0;
     std::vector<Stage> stages_;

@@ -1,6 +1,7 @@
 #include "search/plan_choice.h"
 
 #include "schedules/schedule.h"
+#include "workloads/error.h"
 #include "workloads/stage_split.h"
 
 #include <fmt/format.h>
@@ -102,6 +103,43 @@ std::vector<int> recomputed_counts(const Config& config, int stages) {
     return counts;
 }
 
+// Ways to give every stage one device or more, `devices` in all; the even one is empty.
+void share_out(int devices, int stages, std::vector<int>& shares, std::vector<std::vector<int>>& all) {
+    if (stages == 1) {
+        shares.push_back(devices);
+        all.push_back(shares);
+        shares.pop_back();
+        return;
+    }
+    for (int share = 1; share <= devices - (stages - 1); ++share) {
+        shares.push_back(share);
+        share_out(devices - share, stages - 1, shares, all);
+        shares.pop_back();
+    }
+}
+
+std::vector<std::vector<int>> replicas_of(const Config& config, const Schedule& schedule, int stages, int devices) {
+    if (!config.search.replicas || !schedule.takes_replicas() || devices == stages)
+        return {{}};
+    std::vector<int> shares;
+    std::vector<std::vector<int>> all;
+    share_out(devices, stages, shares, all);
+    return all;
+}
+
+// Numbers of devices to try with so many stages: with replicas any that is not smaller.
+std::vector<int> device_counts(const Config& config, const Schedule& schedule, int stages) {
+    const int most = static_cast<int>(config.cluster.devices.size());
+    const int plain = devices_for(schedule, stages, most);
+    std::vector<int> counts;
+    if (plain > 0)
+        counts.push_back(plain);
+    if (config.search.replicas && schedule.takes_replicas() && plain == stages)
+        for (int devices = stages + 1; devices <= most; ++devices)
+            counts.push_back(devices);
+    return counts;
+}
+
 std::vector<int> sizes_of(const Config& config) {
     std::vector<int> sizes = config.search.micro_batch_sizes;
     if (sizes.empty())
@@ -116,25 +154,48 @@ std::vector<int> sizes_of(const Config& config) {
 
 }  // namespace
 
+namespace {
+
+// All choices with this schedule, micro-batch size and number of stages.
+void add_choices(const Config& config, const Schedule& schedule, PlanChoice choice, Choices& choices) {
+    for (const int devices : device_counts(config, schedule, choice.stages)) {
+        const Orders orders(config.cluster.devices, devices);
+        choices.complete = choices.complete && orders.complete;
+        for (const std::vector<int>& order : orders.all)
+            for (const int recomputed : recomputed_counts(config, choice.stages))
+                for (const std::vector<int>& replicas : replicas_of(config, schedule, choice.stages, devices)) {
+                    choice.devices = order;
+                    choice.recomputed = recomputed;
+                    choice.replicas = replicas;
+                    choices.all.push_back(choice);
+                }
+    }
+}
+
+const Schedule& schedule_of(const Config& config, const std::string& name) {
+    try {
+        return schedule_named(name);
+    } catch (const Error& error) {
+        config.fail_at(config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error.what(),
+                       "search takes schedules by name: `pipewright list schedules`");
+    }
+}
+
+}  // namespace
+
 Choices choices_of(const Config& config, int layers) {
     Choices choices;
-    const int most = static_cast<int>(config.cluster.devices.size());
     for (const std::string& name : schedules_of(config)) {
-        const Schedule& schedule = schedule_named(name);
-        for (const int size : sizes_of(config))
-            for (const int stages : stages_of(config, schedule)) {
-                const auto micro_batches = config.search.mini_batch / size;
-                const int devices = devices_for(schedule, stages, most);
-                // an update after every micro-batch: it must be the whole mini-batch
-                const bool too_many = schedule.updates == Updates::PerMicroBatch && micro_batches != 1;
-                if (devices < 1 || stages > layers || too_many)
-                    continue;
-                const Orders orders(config.cluster.devices, devices);
-                choices.complete = choices.complete && orders.complete;
-                for (const std::vector<int>& order : orders.all)
-                    for (const int recomputed : recomputed_counts(config, stages))
-                        choices.all.push_back({name, order, stages, static_cast<int>(micro_batches), size, recomputed});
-            }
+        const Schedule& schedule = schedule_of(config, name);
+        for (const int size : sizes_of(config)) {
+            const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
+            // an update after every micro-batch: it must be the whole mini-batch
+            if (schedule.updates == Updates::PerMicroBatch && micro_batches != 1)
+                continue;
+            for (const int stages : stages_of(config, schedule))
+                if (stages <= layers)
+                    add_choices(config, schedule, {name, {}, stages, micro_batches, size}, choices);
+        }
     }
     if (choices.all.empty())
         config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
@@ -153,6 +214,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.micro_batch_size = choice.micro_batch_size;
     chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
+    chosen.pipeline.replicas = choice.replicas;
     chosen.places.clear();  // what the file says no longer holds
     return chosen;
 }
@@ -184,6 +246,8 @@ std::string print(const PlanChoice& choice) {
         fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
                     choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
                     choice.micro_batches, choice.micro_batch_size);
+    if (!choice.replicas.empty())
+        text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
     if (choice.recomputed > 0)
         text += fmt::format(", {} of the stages recomputed", choice.recomputed);
     return text;

@@ -14,7 +14,8 @@ struct PlanChoice {
     std::vector<int> devices;  // of the config's, in the order of the stages
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;
-    int recomputed = 0;  // the first stages: they hold most micro-batches
+    int recomputed = 0;              // the first stages: they hold most micro-batches
+    std::vector<int> replicas = {};  // per stage; empty: one each
     bool operator==(const PlanChoice&) const = default;
 };
 
@@ -27,7 +28,7 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 std::string print(const PlanChoice& choice);
 
 // All that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of unequal
-// devices, recomputed stages. Throws Error (BadInput) at the key that leaves nothing to try.
+// devices, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try.
 struct Choices {
     std::vector<PlanChoice> all;
     bool complete = true;  // every order of unequal devices is there

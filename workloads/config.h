@@ -150,6 +150,9 @@ using DefaultsOf = PlanDefaults (*)(const std::string& schedule);
 // once. Keys of later parts of the contract that this build does not serve are errors that say so.
 Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of = nullptr);
 
+// The canonical YAML of an effective configuration.
+std::string print_config(const Config& config);
+
 // The model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
 // The split it asks for; `profile` serves `auto`.

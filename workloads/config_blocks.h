@@ -43,7 +43,5 @@ std::vector<SweepAxis> read_sweep(const Yaml& sweep);
 
 // A text as YAML on one line: plain where YAML cannot take it for anything else, else in JSON's quotes.
 std::string quoted(const std::string& text);
-// The canonical YAML of an effective configuration.
-std::string print_config(const Config& config);
 
 }  // namespace pw

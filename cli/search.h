@@ -1,0 +1,39 @@
+// What a search found, for people and for other programs.
+#pragma once
+
+#include "cli/pipeline.h"
+#include "cli/report.h"
+#include "search/makespan.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The config that runs a plan that was found: `simulate` and `run` take it as it is.
+Config config_of(const SearchProblem& problem, const FoundPlan& plan);
+
+// The best plans, simulated once more, with the proof of how good the first one is.
+std::string print(const SearchProblem& problem, const SearchResult& result, std::size_t most);
+Json json_of(const SearchProblem& problem, const SearchResult& result, double seconds);
+// The best config as YAML, with what was found in comments.
+std::string print_yaml(const SearchProblem& problem, const SearchResult& result);
+// Peak memory against step time of all plans, with the Pareto front.
+void plot_search(const SearchResult& result, const std::string& file);
+
+// Stages as Megatron-LM's --pipeline-model-parallel-layout writes them: a letter per layer (E embedding, L loss, t any
+// other), stages split by '|'. Empty when a stage is no range of the forward order.
+std::string megatron_layout(const LayerGraph& graph, const StageSplit& split);
+// As torch.distributed.pipelining takes it; empty likewise.
+std::string pytorch_split_spec(const LayerGraph& graph, const StageSplit& split);
+
+// The objectives of other planners: max-load, pipedream, piper. Prints and returns; throws Error (Infeasible) when
+// nothing fits.
+struct ObjectiveArguments {
+    bool json = false;
+    double seconds = 0;  // 0: no limit given
+    std::string output;
+};
+void search_objective(const Config& config, const ObjectiveArguments& arguments);
+
+}  // namespace pw

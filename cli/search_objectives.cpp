@@ -1,0 +1,205 @@
+// The objectives of published planners, each in its own cost model.
+#include "cli/search.h"
+#include "cli/table.h"
+#include "search/max_load.h"
+#include "search/pipedream.h"
+#include "search/piper.h"
+#include "workloads/error.h"
+#include "workloads/profiled_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+namespace pw {
+
+namespace {
+
+// A problem of one of the planners, solved.
+struct Answer {
+    Partition partition;
+    std::vector<std::string> names;  // of the layers
+    bool seconds = false;            // the objective's unit; else the instance's own
+};
+
+bool is_given(const Config& config, const std::string& key) { return config.places.contains(key); }
+
+std::string instance_of(const Config& config) {
+    if (model_file(config.workload.model) != ModelFile::Instance)
+        config.fail_at("workload.model", fmt::format("objective {} takes an instance *.json", config.search.objective),
+                       config.search.objective == "piper" ? "name one in Piper's format, or search another objective"
+                                                          : "name one in the format of dnn-partitioning, or search "
+                                                            "another objective");
+    return config.workload.model;
+}
+
+double smaller_memory(const Config& config, double own) {
+    const Bytes cap = config.cluster.memory;
+    return cap == kUnlimited ? own : std::min(own, static_cast<double>(cap));
+}
+
+int devices_of(const Config& config, int own) {
+    return is_given(config, "cluster.devices") ? static_cast<int>(config.cluster.devices.size()) : own;
+}
+
+Answer solve_max_load(const Config& config, const SearchLimits& limits) {
+    PlacementInstance instance = read_placement_instance(instance_of(config));
+    instance.memory = smaller_memory(config, instance.memory);
+    instance.accelerators = devices_of(config, instance.accelerators);
+    Answer answer{max_load_partition(instance, limits), {}};
+    for (const PlacementNode& node : instance.nodes)
+        answer.names.push_back(node.name);
+    return answer;
+}
+
+Answer solve_piper(const Config& config, const SearchLimits& limits) {
+    PiperInstance instance = read_piper_instance(instance_of(config));
+    instance.memory = smaller_memory(config, instance.memory);
+    instance.devices = devices_of(config, instance.devices);
+    if (is_given(config, "pipeline.micro_batches"))
+        instance.microbatches = config.pipeline.micro_batches;
+    if (config.cluster.link_given && std::isfinite(config.cluster.link_bandwidth))
+        instance.bandwidth = config.cluster.link_bandwidth;
+    const bool recompute = !is_given(config, "search.recompute") || config.search.recompute != "none";
+    const PiperChoices choices{config.search.tensor_parallel, !config.search.straight, recompute};
+    Answer answer{piper_partition(instance, choices, limits), {}};
+    for (const PiperLayer& layer : instance.layers)
+        answer.names.push_back(layer.name);
+    return answer;
+}
+
+PipedreamOptions pipedream_options(const Config& config) {
+    PipedreamOptions options;
+    for (const SearchConfig::Level& level : config.search.levels)
+        options.levels.push_back({level.devices, level.bandwidth});
+    if (options.levels.empty())
+        options.levels.push_back({static_cast<int>(config.cluster.devices.size()), config.cluster.link_bandwidth});
+    options.charge_transfers = config.search.p2p == "charged";
+    options.straight = config.search.straight;
+    if (config.search.memory_limit && config.cluster.devices.front().memory != kUnlimited)
+        options.memory = config.cluster.devices.front().memory;
+    return options;
+}
+
+Answer solve_pipedream(const Config& config, const SearchLimits&) {
+    if (model_file(config.workload.model) == ModelFile::Instance)
+        config.fail_at("workload.model", "objective pipedream takes a model with layers, not an instance *.json",
+                       "name a built-in model, a *.graph.txt or a layer graph *.yaml");
+    const Model model = build_model(config);
+    const Profile profile = profile_of(config, model);
+    const auto samples = static_cast<int>(config.search.profile_batch);
+    Answer answer{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
+    for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
+        answer.names.push_back(model.layers[layer].name);
+    return answer;
+}
+
+struct Objective {
+    const char* name;
+    Answer (*solve)(const Config& config, const SearchLimits& limits);
+};
+constexpr Objective kObjectives[] = {
+    {"max-load", solve_max_load}, {"pipedream", solve_pipedream}, {"piper", solve_piper}};
+
+std::string print_value(const Answer& answer, double value) {
+    return answer.seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
+}
+
+double gap_of(const Partition& partition) {
+    return partition.objective > 0 ? (partition.objective - partition.lower_bound) / partition.objective : 0;
+}
+
+std::string print(const Answer& answer) {
+    Table table({"stage", "layers", "first layer", "devices", "time", "memory", "recomputed"});
+    const Partition& partition = answer.partition;
+    for (std::size_t number = 0; number < partition.stages.size(); ++number) {
+        const PlannedStage& stage = partition.stages[number];
+        std::string devices = stage.on_cpu ? "CPU" : std::to_string(stage.replicas);
+        if (stage.tensor_degree > 1)
+            devices += fmt::format(" x {}", stage.tensor_degree);
+        table.add({std::to_string(number), std::to_string(stage.layers.size()),
+                   stage.layers.empty() ? "" : answer.names[static_cast<std::size_t>(stage.layers.front())], devices,
+                   print_value(answer, stage.time), print_bytes(stage.memory),
+                   std::to_string(stage.recomputed.size())});
+    }
+    const std::string proof =
+        partition.lower_bound >= partition.objective
+            ? "none is better"
+            : fmt::format("none is better than {} (gap {})", print_value(answer, partition.lower_bound),
+                          print_percent(gap_of(partition)));
+    return fmt::format("{}\nobjective {}; {}\n", table.print(), print_value(answer, partition.objective), proof);
+}
+
+Json json_of(const Answer& answer, const std::string& objective, double seconds) {
+    const Partition& partition = answer.partition;
+    Json json = {{"schema_version", 1}, {"objective_name", objective}};
+    if (partition.stages.empty()) {
+        const Shortage shortage = partition.shortage.value_or(Shortage{});
+        json["best"] = nullptr;
+        json["infeasible"] = {{"stage", shortage.stage}, {"needs_bytes", shortage.needs}, {"has_bytes", shortage.has}};
+    } else {
+        const auto nanoseconds = [&](double value) {
+            return answer.seconds ? Json(std::llround(value * 1e9)) : Json(nullptr);
+        };
+        Json stages = Json::array();
+        for (const PlannedStage& stage : partition.stages) {
+            Json layers = Json::array(), recomputed = Json::array();
+            for (const int layer : stage.layers)
+                layers.push_back(answer.names[static_cast<std::size_t>(layer)]);
+            for (const int layer : stage.recomputed)
+                recomputed.push_back(answer.names[static_cast<std::size_t>(layer)]);
+            stages.push_back({{"layers", std::move(layers)},
+                              {"time", stage.time},
+                              {"time_ns", nanoseconds(stage.time)},
+                              {"memory_bytes", stage.memory},
+                              {"replicas", stage.replicas},
+                              {"tensor_degree", stage.tensor_degree},
+                              {"recomputed", std::move(recomputed)},
+                              {"on_cpu", stage.on_cpu}});
+        }
+        json["best"] = {{"stages", std::move(stages)}};
+        json["objective"] = partition.objective;
+        json["objective_ns"] = nanoseconds(partition.objective);
+        json["lower_bound"] = partition.lower_bound;
+        json["lower_bound_ns"] = nanoseconds(partition.lower_bound);
+        json["gap"] = gap_of(partition);
+    }
+    json["candidates"] = partition.candidates;
+    json["seconds"] = seconds;
+    return json;
+}
+
+}  // namespace
+
+void search_objective(const Config& config, const ObjectiveArguments& arguments) {
+    if (!arguments.output.empty())
+        fail(
+            "objective {} has no schedule: there is no config to write\n  help: leave out -o, or search objective "
+            "makespan",
+            config.search.objective);
+    const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {
+        return objective.name == config.search.objective;
+    });
+    SearchLimits limits;
+    if (arguments.seconds > 0)
+        limits.seconds = arguments.seconds;
+    const auto start = std::chrono::steady_clock::now();
+    const Answer answer = row->solve(config, limits);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (arguments.json)
+        print_json(json_of(answer, row->name, seconds));
+    if (answer.partition.stages.empty()) {
+        const Shortage shortage = answer.partition.shortage.value_or(Shortage{});
+        fail_with(ExitCode::Infeasible,
+                  "no partition fits: stage {} needs {} ({} bytes) and has {} ({} bytes)\n  help: raise "
+                  "cluster.memory or cluster.devices",
+                  shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+    }
+    if (!arguments.json)
+        fmt::print("{}", print(answer));
+}
+
+}  // namespace pw
