@@ -80,7 +80,6 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
 
 void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
-    require_layers(config, "search");
     if (!arguments.plot.empty())
         check_plot_file(arguments.plot);
     if (config.search.objective == "makespan")

@@ -154,17 +154,35 @@ private:
         });
     }
 
-    // The other half, in order of the bounds: what remains open with the least bound limits the gap.
+    // The other half, in order of the bounds: what remains open with the least bound limits the gap. What some choices
+    // leave over, the others get in another round.
     void prove() {
-        const std::vector<std::size_t> order = ordered_by([](const Trial& trial) { return trial.bound(); });
-        const Ns limit = best();
-        const auto open =
-            std::count_if(trials_.begin(), trials_.end(), [&](const auto& trial) { return trial->bound() < limit; });
-        const std::int64_t each = limits_.tasks / 2 / std::max<std::ptrdiff_t>(1, open);
         proven_.assign(trials_.size(), false);
-        in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
-            proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
-        });
+        std::int64_t left = limits_.tasks / 2;
+        for (std::size_t open = prune(); open > 0 && left > limits_.tasks / 20 && !deadline_.passed(); open = prune()) {
+            const std::int64_t each = left / static_cast<std::int64_t>(open), before = spent();
+            const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
+            in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
+                if (!proven_[index])
+                    proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+            });
+            left -= spent() - before;
+        }
+    }
+
+    // Closes the choices whose bound is not below the best; returns how many are left.
+    std::size_t prune() {
+        const Ns limit = best();
+        for (std::size_t index = 0; index < trials_.size(); ++index)
+            proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
+        return static_cast<std::size_t>(std::count(proven_.begin(), proven_.end(), false));
+    }
+
+    std::int64_t spent() const {
+        std::int64_t spent = 0;
+        for (const auto& trial : trials_)
+            spent += trial->spent();
+        return spent;
     }
 
     SearchResult result() {

@@ -14,9 +14,9 @@ namespace pw {
 
 struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
-    // Tasks to simulate, about two million per second; the same answer on every machine. Unlimited when
+    // Tasks to simulate, some ten million per second; the same answer on every machine. Unlimited when
     // `seconds` is given.
-    std::int64_t tasks = 16'000'000;
+    std::int64_t tasks = 60'000'000;
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // more than so many topological cuts: only those of the forward order
 };

@@ -155,10 +155,20 @@ Ns PlanBound::time(int number, const Piece& piece) const {
         return number + 1 == static_cast<int>(stages_.size()) ? between_updates(piece) : 0;
     const Ns update = stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0;
     const Ns head = path(piece.head), mid = path(piece.mid), after = std::max(path(piece.tail), update);
-    Ns most = time_of(stage.all, piece, stage, 0) + update;
+    Ns most = whole_time(number, piece);
     for (const Way& way : stage.ways)
         most = std::max(most, time_of(way, piece, stage, mid) + after);
     return head + most;
+}
+
+Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
+    const Stage& stage = stages_[number];
+    return stage.ways.empty() ? 0 : time_of(stage.ways.front(), piece, stage, 0);
+}
+
+Ns PlanBound::whole_time(int number, const Piece& piece) const {
+    const Stage& stage = stages_[number];
+    return time_of(stage.all, piece, stage, 0) + (stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0);
 }
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {

@@ -15,6 +15,9 @@ public:
 
     // Step time that no split undercuts in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
+    // What the stage takes of its device's time: up to its last backward, and in all.
+    Ns until_last_backward(int stage, const Piece& piece) const;
+    Ns whole_time(int stage, const Piece& piece) const;
     // Bytes that its device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;
     Bytes available(int stage) const { return stages_[stage].available; }
@@ -23,6 +26,8 @@ public:
     // And however fast the devices beside the fastest: a micro-batch takes the longest path.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
+    bool trains() const { return stages_.front().all.backwards > 0; }
+    Ns path(Ns time) const;  // of layers, on the fastest devices
 
 private:
     // Tasks of the stage on one way through its device's list: in list order, or from F over the stages behind it to
@@ -50,7 +55,6 @@ private:
     static std::vector<Way> ways_through(const std::vector<Task>& tasks);
     Ns time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const;
     Ns between_updates(const Piece& piece) const;
-    Ns path(Ns time) const;  // on the fastest devices
 
     bool asynchronous_ = false;
     int micro_batches_ = 1;

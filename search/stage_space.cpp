@@ -1,7 +1,7 @@
 #include "search/stage_space.h"
 
 #include <algorithm>
-#include <map>
+#include <limits>
 #include <numeric>
 
 namespace pw {
@@ -225,6 +225,13 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
                         if (!space.contains(to, reader))
                             piece.mid = std::max(piece.mid, paths.behind[reader]);
             pieces_[from].push_back(piece);
+        }
+    least_head_.assign(static_cast<std::size_t>(cuts), std::numeric_limits<Ns>::max());
+    least_tail_ = least_head_;
+    for (int cut = cuts - 1; cut >= 0; --cut)
+        for (const Piece& piece : pieces_[cut]) {
+            least_head_[cut] = std::min({least_head_[cut], piece.head, least_head_[piece.to]});
+            least_tail_[cut] = std::min({least_tail_[cut], piece.tail, least_tail_[piece.to]});
         }
 }
 

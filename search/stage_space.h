@@ -61,12 +61,16 @@ public:
 
     const std::vector<Piece>& from(int cut) const { return pieces_[cut]; }  // ascending `to`
     const Piece& model() const { return pieces_.front().back(); }
+    // Of all stages that begin at the cut or behind it.
+    Ns least_head(int cut) const { return least_head_[cut]; }
+    Ns least_tail(int cut) const { return least_tail_[cut]; }
     // Of one micro-batch along the longest path of layers: forwards only, and to the loss and back.
     Ns longest_forward() const { return longest_forward_; }
     Ns longest_round() const { return longest_round_; }
 
 private:
     std::vector<std::vector<Piece>> pieces_;
+    std::vector<Ns> least_head_, least_tail_;
     Ns longest_forward_ = 0, longest_round_ = 0;
 };
 

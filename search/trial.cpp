@@ -29,6 +29,8 @@ void Trial::open() {
     plan_bound_.emplace(plan, model_.profile.dispatch.median, devices);
     limited_ = std::any_of(devices.begin(), devices.end(),
                            [](const DeviceConfig& device) { return device.memory != kUnlimited; });
+    same_speed_ = std::all_of(devices.begin(), devices.end(),
+                              [&](const DeviceConfig& device) { return device.speed == devices.front().speed; });
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order);
     bounds_ = least_bottleneck([this](int stage, const Piece& piece) { return bound_of(stage, piece); });
@@ -164,39 +166,67 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
 }
 
 bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
-    Cuts cuts = {0};
-    return descend(cuts, 0, limit, spent_ + tasks, deadline);
+    Descent descent{{0}, std::vector<Load>(found_.choice.devices.size()), limit, spent_ + tasks, deadline};
+    return descend(descent, 0);
 }
 
-bool Trial::descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t end, Deadline& deadline) {
-    const int stage = static_cast<int>(cuts.size()) - 1, cut = cuts.back();
-    const auto too_slow = [&](Ns bound) { return bound >= limit || (found_.fits && bound >= found_.step_time); };
+Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
+    if (load.head < 0) {
+        load.head = plan_bound_->path(pieces_->least_head(piece.from));
+        load.tail = plan_bound_->trains() ? plan_bound_->path(pieces_->least_tail(piece.from)) : 0;
+    }
+    load.until_last_backward += plan_bound_->until_last_backward(stage, piece);
+    load.whole += plan_bound_->whole_time(stage, piece);
+    return load;
+}
+
+// Of devices with several stages: whether this one can take the piece, and all of them what lies behind it, below the
+// limit.
+bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) const {
+    const Ns limit = found_.fits ? std::min(descent.limit, found_.step_time) : descent.limit;
+    const int device = plan_bound_->device_of(stage);
+    const Load load = with(descent.loads[device], stage, piece);
+    if (load.time() >= limit)
+        return false;
+    Ns room = 0;
+    for (int other = 0; other < std::ssize(descent.loads); ++other)
+        room += limit - 1 - (other == device ? load : descent.loads[other]).time();
+    const std::vector<Piece>& rest = pieces_->from(piece.to);
+    const int last = found_.choice.stages - 1;  // it runs R only where all stages do
+    return rest.empty() || !same_speed_ || plan_bound_->whole_time(last, rest.back()) <= room;
+}
+
+bool Trial::descend(Descent& descent, Ns so_far) {
+    const int stage = static_cast<int>(descent.cuts.size()) - 1, cut = descent.cuts.back();
+    const auto too_slow = [&](Ns bound) {
+        return bound >= descent.limit || (found_.fits && bound >= found_.step_time);
+    };
     if (stage == found_.choice.stages) {
-        try_cuts(cuts);
+        try_cuts(descent.cuts);
         return true;
     }
-    struct Step {
-        Ns bound;
-        int to;
-        auto operator<=>(const Step&) const = default;
-    };
-    std::vector<Step> steps;
+    std::vector<std::pair<Ns, const Piece*>> steps;  // by bound, then by cut
     for (const Piece& piece : pieces_->from(cut)) {
         const Ns rest = bounds_[stage + 1][piece.to];
-        if (rest < kNever)
-            if (const Ns bound = std::max({so_far, rest, bound_of(stage, piece)}); !too_slow(bound))
-                steps.push_back({bound, piece.to});
+        if (rest >= kNever || too_slow(std::max(so_far, rest)))
+            continue;
+        if (const Ns bound = std::max({so_far, rest, bound_of(stage, piece)}); !too_slow(bound))
+            steps.emplace_back(bound, &piece);
     }
     spent_ += std::ssize(pieces_->from(cut));
-    std::sort(steps.begin(), steps.end());
-    for (const Step& step : steps) {
-        if (too_slow(step.bound))
+    std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [bound, piece] : steps) {
+        if (too_slow(bound) || (shares_devices() && !leaves_room(descent, stage, *piece)))
             continue;
-        if (spent_ >= end || deadline.passed())
+        if (spent_ >= descent.end || descent.deadline.passed())
             return false;
-        cuts.push_back(step.to);
-        const bool complete = descend(cuts, step.bound, limit, end, deadline);
-        cuts.pop_back();
+        Load& load = descent.loads[plan_bound_->device_of(stage)];
+        const Load before = load;
+        load = with(load, stage, *piece);
+        descent.cuts.push_back(piece->to);
+        const bool complete = descend(descent, bound);
+        descent.cuts.pop_back();
+        load = before;
         if (!complete)
             return false;
     }

@@ -45,6 +45,7 @@ public:
     void fill_peaks();    // of the plan found
     Shortage shortage();  // of a plan that does not fit: the device that lacks most
     std::int64_t candidates() const { return candidates_; }
+    std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
 
     static constexpr Ns kNever = std::numeric_limits<Ns>::max() / 4;
 
@@ -63,10 +64,27 @@ private:
     Ns bound_of(int stage, const Piece& piece) const;
     Bytes shortage_of(int stage, const Piece& piece) const;
 
+    // A split under way: cuts so far, and what they have given to every device.
+    struct Load {
+        Ns head = -1, tail = 0;  // of its first stage; -1: it has none
+        Ns until_last_backward = 0, whole = 0;
+        Ns time() const { return std::max(head, Ns{0}) + std::max(whole, until_last_backward + tail); }
+    };
+    struct Descent {
+        Cuts cuts = {0};
+        std::vector<Load> loads;
+        Ns limit;
+        std::int64_t end;
+        Deadline& deadline;
+    };
+    Load with(Load load, int stage, const Piece& piece) const;
+    bool leaves_room(const Descent& descent, int stage, const Piece& piece) const;
+
     Judge& judge();
     bool try_cuts(const Cuts& cuts);  // true: better than the best so far
     bool move_cut(std::size_t which, int steps);
-    bool descend(Cuts& cuts, Ns so_far, Ns limit, std::int64_t tasks, Deadline& deadline);
+    bool descend(Descent& descent, Ns so_far);
+    bool shares_devices() const { return found_.choice.stages > std::ssize(found_.choice.devices); }
 
     const SearchProblem& problem_;
     const StageSpace& space_;
@@ -75,7 +93,8 @@ private:
     std::unique_ptr<Judge> judge_;
     std::optional<PlanBound> plan_bound_;
     std::int64_t tasks_of_plan_ = 0;
-    bool limited_ = false;  // some device's memory is
+    bool limited_ = false;     // some device's memory is
+    bool same_speed_ = false;  // all devices have
     Table bounds_;
     FoundPlan found_;
     Cuts cuts_;  // of the plan found
