@@ -6,6 +6,7 @@
 #include "exec/execute.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -41,12 +42,24 @@ MakespanLimits limits_of(const SearchArguments& arguments) {
     return limits;
 }
 
-[[noreturn]] void fail_infeasible(const Shortage& shortage) {
+[[noreturn]] void fail_infeasible(const SearchResult& result) {
+    if (!result.shortage)
+        fail_with(ExitCode::Infeasible,
+                  "no schedule of the search takes any of the splits that were tried\n  help: search "
+                  "other schedules (search.schedules) or numbers of stages (search.stages)");
+    const Shortage& shortage = *result.shortage;
     fail_with(ExitCode::Infeasible,
-              "no plan fits: in the closest one the device of stage {} needs {} ({} bytes) and has {} ({} bytes)\n  "
+              "{}: in the closest one the device of stage {} needs {} ({} bytes) and has {} ({} bytes)\n  "
               "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
               "(search.schedules) or recomputation (search.recompute: auto)",
-              shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+              result.none_fits ? "no plan fits" : "no plan was found that fits", shortage.stage,
+              print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+}
+
+// Else it can only be simulated.
+bool can_run(const Config& config) {
+    const bool has_kernels = model_file(config.workload.model) == ModelFile::None;
+    return !is_replicated(config.pipeline) && (has_kernels || is_emulated(config));
 }
 
 void search_makespan(const Config& config, const SearchArguments& arguments) {
@@ -67,15 +80,18 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     if (arguments.json)
         print_json(json_of(problem, result, seconds_since(start)));
     if (result.best() == nullptr)
-        fail_infeasible(*result.shortage);
+        fail_infeasible(result);
     if (!arguments.json)
         fmt::print("{}", print(problem, result, static_cast<std::size_t>(arguments.top)));
     if (!arguments.plot.empty())
         plot_search(result, arguments.plot);
     if (!arguments.output.empty())
         write_file(arguments.output, print_yaml(problem, result));
+    const Config best = config_of(problem, *result.best());
     if (!arguments.json && !arguments.output.empty())
-        fmt::print("pipewright run {}\n", arguments.output);
+        fmt::print("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);
+    if (const std::string note = note_on_costs(pipeline_of(best)); !note.empty())
+        print_note(note);
 }
 
 void search_config(const SearchArguments& arguments) {
@@ -85,7 +101,7 @@ void search_config(const SearchArguments& arguments) {
     if (config.search.objective == "makespan")
         search_makespan(config, arguments);
     else
-        search_objective(config, {arguments.json, arguments.time_limit, arguments.output});
+        search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::string pytorch_split_spec(const LayerGraph& graph, const StageSplit& split)
 struct ObjectiveArguments {
     bool json = false;
     double seconds = 0;  // 0: no limit given
-    std::string output;
+    std::string output, plot;
 };
 void search_objective(const Config& config, const ObjectiveArguments& arguments);
 

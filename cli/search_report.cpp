@@ -62,7 +62,7 @@ std::string proof_of(const SearchResult& result) {
     const FoundPlan& best = *result.best();
     if (result.lower_bound >= best.step_time)
         return "no plan of this search is faster";
-    const std::string where = result.every_cut ? "" : ", cutting the forward order only";
+    const std::string where = result.every_cut ? "" : "; only cuts of the forward order were tried";
     return fmt::format("no plan of this search is faster than {} (gap {}){}", print_time(result.lower_bound),
                        print_percent(result.gap()), where);
 }
@@ -154,6 +154,7 @@ std::string print(const SearchProblem& problem, const SearchResult& result, std:
 
 Json json_of(const SearchProblem& problem, const SearchResult& result, double seconds) {
     Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
+    json["every_cut"] = result.every_cut;
     if (const FoundPlan* best = result.best()) {
         const Pipeline pipeline = pipeline_of(config_of(problem, *best));
         Json plan = {{"schedule", best->choice.schedule},
@@ -172,9 +173,12 @@ Json json_of(const SearchProblem& problem, const SearchResult& result, double se
         json["lower_bound_ns"] = result.lower_bound;
         json["gap"] = result.gap();
     } else {
-        const Shortage& shortage = *result.shortage;
+        const Shortage shortage = result.shortage.value_or(Shortage{});
         json["best"] = nullptr;
-        json["infeasible"] = {{"stage", shortage.stage}, {"needs_bytes", shortage.needs}, {"has_bytes", shortage.has}};
+        json["infeasible"] = {{"stage", shortage.stage},
+                              {"needs_bytes", shortage.needs},
+                              {"has_bytes", shortage.has},
+                              {"proven", result.none_fits}};
     }
     json["choices"] = result.choices;
     json["candidates"] = result.candidates;
@@ -183,7 +187,7 @@ Json json_of(const SearchProblem& problem, const SearchResult& result, double se
     for (const FoundPlan& plan : result.plans)
         json["plans"].push_back({{"plan", print(plan.choice)},
                                  {"step_time_ns", plan.step_time},
-                                 {"lower_bound_ns", plan.lower_bound},
+                                 {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
                                  {"peak_memory_bytes", plan.peak()},
                                  {"fits", plan.fits}});
     return json;

@@ -102,6 +102,10 @@ private:
         return best;
     }
 
+    bool any_plan() const {
+        return std::any_of(trials_.begin(), trials_.end(), [](const auto& trial) { return trial->has_plan(); });
+    }
+
     void show(const std::string& doing, std::size_t done, std::size_t all) const {
         if (!progress_)
             return;
@@ -115,7 +119,9 @@ private:
 
     template <class Work>
     void in_batches(const std::string& doing, const std::vector<std::size_t>& order, Work work) {
-        for (std::size_t begin = 0; begin < order.size() && !deadline_.passed(); begin += kBatch) {
+        for (std::size_t begin = 0; begin < order.size(); begin += kBatch) {
+            if (deadline_.passed() && any_plan())
+                return;
             const std::size_t count = std::min(kBatch, order.size() - begin);
             const Ns limit = best();
             for_each_index(count, limits_.threads, [&](std::size_t i) {
@@ -202,8 +208,10 @@ private:
             if (!every_order_)
                 result.lower_bound = std::min(result.lower_bound, trial.bound_of_any_order(speeds));
         }
-        if (found == Trial::kNever)
+        if (found == Trial::kNever) {
             result.shortage = least_shortage();
+            result.none_fits = result.lower_bound == Trial::kNever;
+        }
         for_each_index(trials_.size(), limits_.threads, [&](std::size_t i) {
             trials_[i]->fill_peaks();
             trials_[i]->close();

@@ -14,9 +14,9 @@ namespace pw {
 
 struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
-    // Tasks to simulate, some ten million per second; the same answer on every machine. Unlimited when
+    // Tasks to simulate, three million per second or more; the same answer on every machine. Unlimited when
     // `seconds` is given.
-    std::int64_t tasks = 60'000'000;
+    std::int64_t tasks = 30'000'000;
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // more than so many topological cuts: only those of the forward order
 };
@@ -27,6 +27,7 @@ struct FoundPlan {
     StageSplit split;
     Ns step_time = 0;
     Ns lower_bound = 0;        // of every split under this choice
+    bool may_fit = true;       // false: no split can
     std::vector<Bytes> peaks;  // per device
     bool fits = false;
     Bytes peak() const;
@@ -35,7 +36,8 @@ struct FoundPlan {
 struct SearchResult {
     std::vector<FoundPlan> plans;  // of every choice that could be tried: those that fit first, then by step time
     Ns lower_bound = 0;            // of every choice and split; equals the best step time when that is proven optimal
-    std::optional<Shortage> shortage;  // no plan fits: the closest try
+    std::optional<Shortage> shortage;  // no plan fits: the closest try; none when the schedules refuse every split
+    bool none_fits = false;            // that is proven, too
     std::int64_t candidates = 0;       // simulated plans
     int choices = 0;
     bool every_cut = true;  // all topological cuts were open, not only those of the forward order

@@ -37,6 +37,7 @@ void Trial::open() {
     found_.lower_bound = std::max(plan_bound_->of_work(*pieces_), plan_bound_->of_path(*pieces_));
     if (space_.complete())
         found_.lower_bound = std::max(found_.lower_bound, bounds_[0][0]);
+    found_.may_fit = found_.lower_bound < kNever;
 }
 
 Ns Trial::bound_of_any_order(double speeds) const {
@@ -241,12 +242,11 @@ void Trial::fill_peaks() {
 Shortage Trial::shortage() {
     const std::vector<Bytes> peaks = judge().peaks(found_.split);
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
-    Shortage worst{-1, 0, 0};
-    for (int stage = 0; stage < found_.choice.stages; ++stage) {
-        const int device = plan_bound_->device_of(stage);
+    Shortage worst{-1, 0, kUnlimited};
+    for (int device = 0; device < std::ssize(devices); ++device) {
         const Bytes needs = peaks[device], has = devices[device].memory;
-        if (needs - has > worst.needs - worst.has)
-            worst = {stage, needs, has};
+        if (has != kUnlimited && needs - has > worst.needs - worst.has)
+            worst = {judge().plan().shape.stages_of(device).front(), needs, has};
     }
     return worst;
 }

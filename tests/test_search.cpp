@@ -1,0 +1,150 @@
+// The command `search`.
+#include "cli_rig.h"
+
+#include <fmt/format.h>
+
+namespace pw::test {
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Four layers that take 6, 3, 3 and 6 us, most of it backward.
+constexpr const char* kLayers = R"(
+samples: 1
+layers:
+  - {name: embedding, inputs: [], forward: 2 us, backward: 4 us, output: 1 kB, weights: 64 kB}
+  - {name: first, forward: 1 us, backward: 2 us, output: 1 kB, weights: 1 kB}
+  - {name: second, forward: 1 us, backward: 2 us, output: 1 kB, weights: 1 kB}
+  - {name: head, forward: 2 us, backward: 4 us, output: 1 kB, weights: 64 kB}
+)";
+
+constexpr const char* kConfig = R"(
+workload: {model: layers.yaml}
+cluster: {devices: 2}
+pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 1}
+run: {backend: emulated}
+search: {profile_batch: 1, schedules: [gpipe, 1f1b]}
+)";
+
+class Search : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("layers.yaml", kLayers);
+        write("config.yaml", kConfig);
+    }
+};
+
+}  // namespace
+
+// Two equal stages of 9 us: (m + p - 1) times that, and nothing can be better.
+TEST_F(Search, FindsTheEvenSplitAndProvesIt) {
+    const Json json = run_well("search config.yaml --json -o best.yaml").json();
+    EXPECT_EQ(json["schema_version"], 1);
+    EXPECT_EQ(json["objective_ns"], 45'000);
+    EXPECT_DOUBLE_EQ(json["objective"].get<double>(), 45e-6);
+    EXPECT_EQ(json["lower_bound_ns"], 45'000);
+    EXPECT_EQ(json["gap"], 0.0);
+    EXPECT_EQ(json["choices"], 4);  // two schedules on one and on two devices
+    EXPECT_GT(json["candidates"], 0);
+    const Json& stages = json["best"]["stages"];
+    ASSERT_EQ(stages.size(), 2u);
+    EXPECT_EQ(stages[0]["layers"], (Json{"embedding", "first"}));
+    EXPECT_EQ(stages[1]["time_ns"], 9000);
+    EXPECT_EQ(stages[0]["replicas"], 1);
+    EXPECT_EQ(json["best"]["megatron_layout"], "Et|tt");
+    EXPECT_EQ(json["best"]["pytorch_split_spec"], "{\"second\": SplitPoint.BEGINNING}");
+}
+
+TEST_F(Search, WhatItWritesIsSimulatedAndRunAsItIs) {
+    const Json found = run_well("search config.yaml --json -o best.yaml").json();
+    const Json simulated = run_well("simulate best.yaml --json").json();
+    EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]);
+    EXPECT_EQ(simulated["devices"][0]["peak_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]);
+    EXPECT_EQ(simulated["schedule"], found["best"]["schedule"]);
+    run_well("run best.yaml --steps 2");
+}
+
+TEST_F(Search, SaysWhatIsBestAndHowToRunIt) {
+    const std::string out = run_well("search config.yaml -o best.yaml").out;
+    EXPECT_TRUE(contains(out, "step 45.00 us; no plan of this search is faster\n")) << out;
+    EXPECT_TRUE(contains(out, "pipewright run best.yaml\n")) << out;
+    EXPECT_TRUE(contains(out, "Megatron layout: Et|tt\n")) << out;
+    run_well("search config.yaml --plot plans.html");
+    EXPECT_TRUE(contains(read("plans.html"), "peak memory"));
+}
+
+TEST_F(Search, ThreadsDoNotChangeTheAnswer) {
+    const std::string all = "search config.yaml --set search.schedules=all --set search.recompute=auto --json ";
+    Json one = run_well(all + "--threads 1").json(), three = run_well(all + "--threads 3").json();
+    one.erase("seconds");
+    three.erase("seconds");
+    EXPECT_EQ(one, three);
+}
+
+TEST_F(Search, MemoryDecides) {
+    // The layers at the ends have 3 x 64 kB; both on one device need twice as much.
+    const std::string cap = "search config.yaml --json --set cluster.memory=";
+    EXPECT_EQ(run_well(cap + "'250 kB'").json()["best"]["devices"], 2);
+    const Said said = run(cap + "'150 kB'");
+    EXPECT_EQ(said.code, 3);
+    EXPECT_TRUE(contains(said.err, "no plan fits")) << said.err;
+    const Json json = Json::parse(said.out);
+    EXPECT_TRUE(json["best"].is_null());
+    EXPECT_TRUE(json["infeasible"]["proven"]);
+    EXPECT_GT(json["infeasible"]["needs_bytes"], json["infeasible"]["has_bytes"]);
+    EXPECT_EQ(json["infeasible"]["has_bytes"], 150'000);
+}
+
+TEST_F(Search, RecomputesWhereThatIsTheOnlyWay) {
+    write("saved.yaml", R"(
+samples: 1
+layers:
+  - {name: a, inputs: [], forward: 1 us, backward: 2 us, output: 1 kB, saved: 100 kB}
+  - {name: b, forward: 1 us, backward: 2 us, output: 1 kB, saved: 100 kB}
+)");
+    const std::string search =
+        "search config.yaml --json --set workload.model=saved.yaml --set cluster.memory='150 kB' "
+        "--set search.schedules='[1f1b]' --set search.stages='[2]' --set search.recompute=";
+    EXPECT_EQ(run(search + "none").code, 3);
+    const Json json = run_well(search + "auto").json();
+    EXPECT_EQ(json["best"]["stages"][0]["recompute"], true);
+    EXPECT_EQ(json["best"]["stages"][1]["recompute"], false);
+}
+
+TEST_F(Search, SharesASlowStageAmongReplicas) {
+    write("slow.yaml", R"(
+samples: 1
+layers:
+  - {name: a, inputs: [], forward: 1 us, backward: 2 us, output: 1 kB}
+  - {name: slow, forward: 2 us, backward: 4 us, output: 1 kB}
+)");
+    const std::string search =
+        "search config.yaml --json -o best.yaml --set workload.model=slow.yaml "
+        "--set cluster.devices=3 --set search.schedules='[gpipe]' --set search.stages='[2]' ";
+    const Json plain = run_well(search).json();
+    const Json shared = run_well(search + "--set search.replicas=true").json();
+    EXPECT_LT(shared["objective_ns"], plain["objective_ns"]);
+    EXPECT_EQ(shared["best"]["stages"][0]["replicas"], 1);
+    EXPECT_EQ(shared["best"]["stages"][1]["replicas"], 2);
+    EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], shared["objective_ns"]);
+}
+
+TEST_F(Search, OtherPlannersObjectives) {
+    const Json json = run_well("search config.yaml --json --set search.objective=pipedream").json();
+    EXPECT_EQ(json["objective_name"], "pipedream");
+    EXPECT_EQ(json["objective_ns"], 9000);  // links are free
+    EXPECT_EQ(json["gap"], 0.0);
+    EXPECT_TRUE(contains(error_of("search config.yaml --set search.objective=piper", 2), "takes an instance *.json"));
+    EXPECT_TRUE(contains(error_of("search config.yaml -o b.yaml --set search.objective=pipedream", 2), "no schedule"));
+}
+
+TEST_F(Search, RefusesWhatLeavesNothingToTry) {
+    EXPECT_TRUE(contains(error_of("search uniform.yaml", 2), "uniform"));
+    EXPECT_TRUE(contains(error_of("search config.yaml --set search.schedules='[2f2b]'", 2), "no schedule '2f2b'"));
+    EXPECT_TRUE(contains(error_of("search config.yaml --set search.micro_batch_sizes='[3]'", 2), "divides"));
+    EXPECT_TRUE(contains(error_of("search config.yaml --set search.stages='[9]'", 2), "go together"));
+}
+
+}  // namespace pw::test
