@@ -21,4 +21,4 @@ inline std::string public_data(const std::string& name) {
 #define PIPEWRIGHT_NEED_DATA(path, name)            \
     const std::string path = pw::public_data(name); \
     if (path.empty())                               \
-    GTEST_SKIP() << name << " is not here: set PIPEWRIGHT_DATA to the folder of the public profiles"
+    GTEST_SKIP() << name << " is not here: set PIPEWRIGHT_DATA to the folder of the public profiles and instances"

@@ -1,7 +1,7 @@
 // Placements of least maximum load: published optima, and every placement tried on small instances.
 #include "search/max_load.h"
 #include "search/placement_groups.h"
-#include "tests/instance_files.h"
+#include "tests/public_data.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>
@@ -280,7 +280,7 @@ TEST(MaxLoad, ALimitLeavesAnAnswerAndALowerBound) {
 }
 
 TEST(MaxLoad, NoTimeLeavesAnAnswerAndALowerBound) {
-    PW_INSTANCE_OR_SKIP(path, "dnn-partitioning/layer_gnmt_training.json");
+    PIPEWRIGHT_NEED_DATA(path, "dnn-partitioning/layer_gnmt_training.json");
     const PlacementInstance instance = read_placement_instance(path);
     const Partition limited = max_load_partition(instance, {.seconds = 0.001});
     EXPECT_LT(limited.lower_bound, limited.objective);
@@ -290,7 +290,7 @@ TEST(MaxLoad, NoTimeLeavesAnAnswerAndALowerBound) {
 }
 
 TEST_P(PublicPlacements, HaveTheirPublishedOptimum) {
-    PW_INSTANCE_OR_SKIP(path, std::string("dnn-partitioning/") + GetParam().file + ".json");
+    PIPEWRIGHT_NEED_DATA(path, std::string("dnn-partitioning/") + GetParam().file + ".json");
     const PlacementInstance instance = read_placement_instance(path);
     const Partition partition = max_load_partition(instance);
     EXPECT_NEAR(partition.objective, GetParam().optimum, 1e-9);

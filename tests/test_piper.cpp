@@ -2,7 +2,7 @@
 // instances.
 #include "search/piper.h"
 #include "search/recompute_choice.h"
-#include "tests/instance_files.h"
+#include "tests/public_data.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>
@@ -365,7 +365,7 @@ TEST(Piper, ALayerThatNothingRunsIsNamed) {
 
 TEST_P(PublicSplits, HaveTheirPublishedTime) {
     const Golden& golden = GetParam();
-    PW_INSTANCE_OR_SKIP(path, std::string("piper/") + golden.file + ".json");
+    PIPEWRIGHT_NEED_DATA(path, std::string("piper/") + golden.file + ".json");
     PiperInstance instance = read_piper_instance(path);
     instance.devices = golden.devices;
     instance.microbatches = golden.microbatches;

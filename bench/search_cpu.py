@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Searches plans for ResNet-50 on two CPU devices and runs what it finds beside other splits.
+
+    bench/search_cpu.py PIPEWRIGHT OUT [ROUNDS]
+
+Measures a profile, searches without a memory limit, then with one that excludes the plan found first, and runs
+that best plan, the same plan cut evenly (equal numbers of layers), the same plan cut by FLOPs, and the plan that was
+excluded, one after the other, in rounds. Writes OUT/profile.yaml, free.yaml, best.yaml, table.txt, runs.json.
+"""
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+CONFIG = """\
+workload: {model: resnet50, image_size: 64, classes: 10}
+cluster: {devices: 2}
+pipeline: {schedule: 1f1b, stages: 2, micro_batches: 8, micro_batch_size: 4}
+training: {steps: 6}
+"""
+SEARCH = ["--set", "search.schedules=[gpipe, 1f1b, eager-1f1b, interleaved, zb-h1, zb-v]",
+          "--set", "search.stages=[2, 4]", "--set", "search.micro_batch_sizes=[1, 2, 4, 8]"]
+CAP = 0.9  # of the memory of the plan found without a limit
+
+
+def pipewright(*arguments):
+    return subprocess.run([binary, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def search(name, *more):
+    found = json.loads(pipewright("search", str(config), *SEARCH, *more, "--json", "-o", str(out / name)))
+    print(f"{name}: {found['best']['schedule']}, {found['objective'] * 1e3:.1f} ms predicted, gap {found['gap']:.1%}, "
+          f"{found['candidates']} plans in {found['seconds']:.1f} s", file=sys.stderr)
+    return found
+
+
+def cuts_of(plan, *more):
+    """First layers of the later stages under another way to split."""
+    summary = pipewright("simulate", str(plan), *more).splitlines()[0]
+    stages = re.search(r"stages from (.*?), ", summary).group(1)
+    return "[" + ", ".join(stages.split(" | ")[1:]) + "]"
+
+
+def describe(plan):
+    best = plan["best"]
+    return f"{best['schedule']}, {len(best['stages'])} stages, {best['micro_batches']} x {best['micro_batch_size']}"
+
+
+binary = sys.argv[1]
+out = Path(sys.argv[2]).absolute()
+rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+out.mkdir(parents=True, exist_ok=True)
+config = out / "config.yaml"
+config.write_text(CONFIG)
+pipewright("profile", str(config), "--sizes", "1,2,4,8", "-o", str(out / "profile.yaml"))
+SEARCH += ["--set", "cluster.profile=profile.yaml"]
+
+free = search("free.yaml")
+cap = int(free["best"]["peak_memory_bytes"] * CAP)
+best = search("best.yaml", "--set", f"cluster.memory={cap} B")
+
+# FLOPs alone: analytic costs of a machine whose memory is never the limit
+flops = ["--set", "cluster.profile=", "--set", "cluster.memory_bandwidth=1e9 GB/s", "--set", "pipeline.split=auto"]
+splits = {
+    "search": ("best.yaml", []),
+    "even": ("best.yaml", ["--set", "pipeline.split=even"]),
+    "FLOPs": ("best.yaml", ["--set", "pipeline.split=" + cuts_of(out / "best.yaml", *flops)]),
+    "no limit": ("free.yaml", []),
+}
+rows = {}
+for name, (plan, more) in splits.items():
+    predicted = json.loads(pipewright("simulate", str(out / plan), *more, "--json"))
+    rows[name] = {"cuts": cuts_of(out / plan, *more), "predicted_ns": predicted["step_time_ns"],
+                  "peak_bytes": max(d["peak_memory_bytes"] for d in predicted["devices"]), "measured_ns": []}
+for _ in range(rounds):
+    for name, (plan, more) in splits.items():
+        lifted = ["--set", f"cluster.devices=[{{memory: inf}}, {{memory: inf}}]"]
+        run = pipewright("run", str(out / plan), *more, *lifted, "--steps", "6", "--json").splitlines()
+        rows[name]["measured_ns"].append(json.loads("\n".join(run))["step_time_ns"])
+
+text = (f"without a limit: {describe(free)}, peak {free['best']['peak_memory_bytes'] / 2**20:.1f} MiB\n"
+        f"memory per device limited to {cap / 2**20:.1f} MiB: {describe(best)}\n"
+        f"{rounds} rounds, medians; spread: largest - smallest\n\n"
+        f"{'split':10}{'predicted':>12}{'measured':>12}{'spread':>10}{'peak memory':>14}  later stages start at\n")
+for name, row in rows.items():
+    median = statistics.median(row["measured_ns"])
+    spread = (max(row["measured_ns"]) - min(row["measured_ns"])) / median
+    text += (f"{name:10}{row['predicted_ns'] / 1e6:>9.1f} ms{median / 1e6:>9.1f} ms{spread:>9.1%}"
+             f"{row['peak_bytes'] / 2**20:>10.1f} MiB  {row['cuts']}\n")
+(out / "table.txt").write_text(text)
+(out / "runs.json").write_text(json.dumps({"cap_bytes": cap, "free": describe(free), "best": describe(best),
+                                            "rows": rows}, indent=1) + "\n")
+config.unlink()
+print(text, end="")
