@@ -125,27 +125,57 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
     return config;
 }
 
-std::string print(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
-    Table table({"plan", "step", "bubble", "peak memory", "bound", "first layers of the stages"});
+namespace {
+
+std::string print_plans(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
+    Table table({"plan", "step", "gap", "bubble", "peak memory", "first layers of the stages"});
     std::size_t shown = 0;
     for (const FoundPlan& plan : result.plans) {
         if (shown == most || !plan.fits)
             break;
         ++shown;
-        const Pipeline pipeline = pipeline_of(config_of(problem, plan));
-        const Metrics metrics = metrics_of(predict(pipeline));
+        const Metrics metrics = metrics_of(predict(pipeline_of(config_of(problem, plan))));
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
             stages += (stages.empty() ? "" : " | ") + problem.model.layers[layers.front()].name;
-        table.add({print(plan.choice), print_time(metrics.step_time), print_percent(metrics.bubble_rate),
-                   print_bytes(plan.peak()), print_time(plan.lower_bound), stages});
+        table.add({print(plan.choice), print_time(metrics.step_time),
+                   print_percent(gap_of(plan.step_time, plan.lower_bound)), print_percent(metrics.bubble_rate),
+                   print_bytes(plan.peak()), stages});
     }
-    std::string text = table.print();
+    return table.print();
+}
+
+std::string print_stages(const SearchProblem& problem, const FoundPlan& plan) {
+    const Pipeline pipeline = pipeline_of(config_of(problem, plan));
+    Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
+    for (int stage = 0; stage < plan.choice.stages; ++stage) {
+        const std::vector<int>& layers = plan.split.layers[stage];
+        const LayerGraph& graph = problem.model.layers;
+        std::vector<int> devices;
+        Bytes memory = 0;
+        for (const int device : pipeline.plan.shape.devices_of(stage)) {
+            devices.push_back(plan.choice.devices[device]);
+            memory = std::max(memory, plan.peaks[device]);
+        }
+        table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
+                   fmt::format("{}", fmt::join(devices, " ")), std::to_string(layers.size()),
+                   graph[layers.front()].name, graph[layers.back()].name,
+                   print_time(time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))),
+                   print_bytes(memory)});
+    }
+    return table.print();
+}
+
+}  // namespace
+
+std::string print(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
     const auto fitting =
         std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) { return plan.fits; });
-    text += fmt::format("{} of {} choices fit, {} plans simulated\n\n", fitting, result.choices, result.candidates);
     const FoundPlan& best = *result.best();
-    text += fmt::format("best: {}, step {}; {}\n", print(best.choice), print_time(best.step_time), proof_of(result));
+    std::string text = print_plans(problem, result, most);
+    text += fmt::format("{} of {} choices fit, {} plans simulated\n\n", fitting, result.choices, result.candidates);
+    text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
+                        print_stages(problem, best));
     if (const std::string layout = megatron_layout(problem.model.layers, best.split); !layout.empty())
         text += fmt::format("Megatron layout: {}\nPyTorch split_spec: {}\n", layout,
                             pytorch_split_spec(problem.model.layers, best.split));

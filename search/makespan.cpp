@@ -254,12 +254,11 @@ Bytes FoundPlan::peak() const { return peaks.empty() ? 0 : *std::max_element(pea
 
 const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
 
-double SearchResult::gap() const {
-    const FoundPlan* plan = best();
-    if (plan == nullptr || plan->step_time <= 0)
-        return 0;
-    return static_cast<double>(plan->step_time - lower_bound) / static_cast<double>(plan->step_time);
+double gap_of(Ns time, Ns lower_bound) {
+    return time > 0 ? static_cast<double>(time - lower_bound) / static_cast<double>(time) : 0;
 }
+
+double SearchResult::gap() const { return best() == nullptr ? 0 : gap_of(best()->step_time, lower_bound); }
 
 SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress) {
     return Search(problem, limits, progress).run();

@@ -33,6 +33,9 @@ struct FoundPlan {
     Bytes peak() const;
 };
 
+// (time - bound) / time: by how much a shorter time is not excluded.
+double gap_of(Ns time, Ns lower_bound);
+
 struct SearchResult {
     std::vector<FoundPlan> plans;  // of every choice that could be tried: those that fit first, then by step time
     Ns lower_bound = 0;            // of every choice and split; equals the best step time when that is proven optimal
@@ -43,7 +46,7 @@ struct SearchResult {
     bool every_cut = true;  // all topological cuts were open, not only those of the forward order
 
     const FoundPlan* best() const;  // none: see shortage
-    double gap() const;             // (best - lower bound) / best
+    double gap() const;             // of the best; 0 without one
 };
 
 using SearchProgress = std::function<void(const std::string& state)>;
