@@ -1,12 +1,17 @@
-// Times the searches for splits on public instances: the median of three, on one core, reading not counted. Each row
-// runs in a process of its own, whose peak memory is its own too. Times are the thread's: another process on the core
-// does not count. The last column is the wall time of the authors' program for the same instance on a shared Xeon of
-// two cores, within about a factor of two.
+// Times the searches for splits and plans: the median of three, on one core, reading not counted. Each row runs in a
+// process of its own, whose peak memory is its own too. Times are the thread's: another process on the core does not
+// count. The last column is the wall time of the authors' program for the same instance on a shared Xeon of two cores,
+// within about a factor of two, or "< x s" where there is no such program: the time to stay below.
 //
 //     bench_search DATA_DIR [part of the names to run]
+#include "schedules/schedule.h"
+#include "search/makespan.h"
 #include "search/max_load.h"
+#include "search/pipedream.h"
 #include "search/piper.h"
+#include "workloads/chain_partition.h"
 #include "workloads/error.h"
+#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -15,9 +20,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <functional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +32,11 @@
 namespace pw {
 namespace {
 
-using Solve = std::function<Partition()>;
+struct Answer {
+    double objective = 0, lower_bound = 0;  // in the instance's unit
+    std::int64_t tried = 0;                 // stages, or simulated plans
+};
+using Solve = std::function<Answer()>;
 
 struct Row {
     std::string name;
@@ -33,11 +44,17 @@ struct Row {
     const char* peer;  // its wall time
 };
 
+Answer answer_of(const Partition& partition) {
+    return {partition.objective, partition.lower_bound, partition.candidates};
+}
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
 Row max_load_row(std::string_view file, const char* peer) {
     return {fmt::format("max-load {}", file),
             [file](const std::string& folder) -> Solve {
                 const auto path = fmt::format("{}/dnn-partitioning/{}.json", folder, file);
-                return [instance = read_placement_instance(path)] { return max_load_partition(instance); };
+                return [instance = read_placement_instance(path)] { return answer_of(max_load_partition(instance)); };
             },
             peer};
 }
@@ -55,15 +72,84 @@ Row piper_row(const PiperSetting& setting) {
     return {fmt::format("piper {} k={} {} GiB{}", setting.file, setting.devices, setting.memory,
                         setting.data_parallel ? "" : " no replicas"),
             [setting](const std::string& folder) -> Solve {
-                constexpr double kGiB = 1024.0 * 1024 * 1024;
                 PiperInstance instance = read_piper_instance(fmt::format("{}/piper/{}.json", folder, setting.file));
                 instance.devices = setting.devices;
                 instance.memory = setting.memory * kGiB;
                 instance.microbatches = setting.microbatches;
                 instance.bandwidth = 25 * kGiB;
-                return [setting, instance] { return piper_partition(instance, {true, setting.data_parallel}); };
+                return [setting, instance] {
+                    return answer_of(piper_partition(instance, {true, setting.data_parallel}));
+                };
             },
             setting.peer};
+}
+
+ProfiledModel public_model(const std::string& folder, std::string_view model, int samples) {
+    return read_profiled_model(fmt::format("{}/pipedream-profiles/{}.graph.txt", folder, model), samples);
+}
+
+// Objectives in seconds.
+Row pipedream_row(std::string_view model, const std::vector<PipedreamOptions::Level>& levels, const char* peer) {
+    std::string devices;
+    for (const PipedreamOptions::Level& level : levels)
+        devices += fmt::format("{}{}", devices.empty() ? "" : "x", level.devices);
+    return {fmt::format("pipedream {} {}", model, devices),
+            [model, levels](const std::string& folder) -> Solve {
+                const ProfiledModel read = public_model(folder, model, 1);
+                return [graph = pipedream_graph(read.model, read.profile, 1), levels] {
+                    return answer_of(plan_pipedream(graph, {levels}));
+                };
+            },
+            peer};
+}
+
+// Objective in nanoseconds; the partition is exact.
+Row chain_row(int layers, int parts, const char* peer) {
+    return {fmt::format("chain {} layers {} parts", layers, parts),
+            [layers, parts](const std::string&) -> Solve {
+                std::mt19937_64 random(2026);
+                Chain chain;
+                for (int layer = 0; layer < layers; ++layer)
+                    chain.time.push_back(static_cast<Ns>(1 + random() % 1'000'000));
+                return [chain, parts] {
+                    const auto bottleneck = static_cast<double>(partition_chain(chain, parts).bottleneck);
+                    return Answer{bottleneck, bottleneck};
+                };
+            },
+            peer};
+}
+
+// Eight devices, a mini-batch of 64, links of 10 GB/s and 5 us.
+Config joint_config(Bytes memory) {
+    Config config;
+    config.workload.model = "resnet50";
+    config.cluster.devices.resize(8);
+    for (DeviceConfig& device : config.cluster.devices)
+        device.memory = memory;
+    config.cluster.link_given = true;
+    config.cluster.link_latency = 5'000;
+    config.cluster.link_bandwidth = 1e10;
+    config.search.schedules = {"gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-v"};
+    config.search.micro_batch_sizes = {1, 2, 4, 8};
+    config.search.mini_batch = 64;
+    return config;
+}
+
+// Schedule, micro-batch size, stages and split at once; objective: the simulated step in milliseconds. The profile's
+// sizes are those of 128 images.
+Row joint_row(std::string_view what, Bytes memory, const char* peer) {
+    return {
+        fmt::format("joint resnet50 8 devices{}", what),
+        [memory](const std::string& folder) -> Solve {
+            return [read = public_model(folder, "resnet50", 128), config = joint_config(memory)] {
+                const auto profile_at = [&](int) { return read.profile; };
+                const SearchResult result = search_plans({config, read.model, profile_at, mode_of(config.transfer)});
+                const Ns best = result.best() == nullptr ? 0 : result.best()->step_time;
+                return Answer{static_cast<double>(best) * 1e-6, static_cast<double>(result.lower_bound) * 1e-6,
+                              result.candidates};
+            };
+        },
+        peer};
 }
 
 std::vector<Row> all_rows() {
@@ -82,6 +168,15 @@ std::vector<Row> all_rows() {
         piper_row({"resnet", 8, 4, 7680, true, "3.1 s"}),
         piper_row({"resnet", 16, 2, 7680, true, "4.6 s"}),
         piper_row({"gnmt", 2, 2.5, 256, true, "none in 100 s"}),
+        pipedream_row("vgg16", {{16, 1.25e9}}, "0.19 s"),
+        pipedream_row("gnmt", {{8, 3e10}, {2, 3.125e9}}, "6.3 s"),
+        pipedream_row("gnmt_large", {{4, 1e9}}, "10.0 s"),
+        pipedream_row("resnet50", {{4, 1.2e10}, {4, 1.25e9}}, "19.3 s"),
+        pipedream_row("resnet50", {{8, 3e10}, {2, 3.125e9}}, "109.8 s"),
+        chain_row(1'000'000, 1'000, "< 0.1 s"),
+        joint_row("", kUnlimited, "< 10 s"),
+        joint_row(" of 4 GiB", static_cast<Bytes>(4 * kGiB), "< 10 s"),
+        joint_row(" of 256 MiB", static_cast<Bytes>(kGiB / 4), "< 10 s"),
     };
 }
 
@@ -99,21 +194,22 @@ double peak_megabytes() {
 
 void print_row(const Row& row, const std::string& folder) {
     const Solve solve = row.read(folder);
-    Partition partition;
+    Answer answer;
     std::array<double, 3> times{};
     for (double& time : times) {
         const double start = seconds();
-        partition = solve();
+        answer = solve();
         time = seconds() - start;
     }
     std::sort(times.begin(), times.end());
-    const double gap = partition.objective > 0 ? 1 - partition.lower_bound / partition.objective : 0;
-    fmt::print("{:38} {:>18.12g} {:>7.3f} {:>9.4f} {:>8.1f}  {}\n", row.name, partition.objective, 100 * gap, times[1],
-               peak_megabytes(), row.peer);
+    const double gap = answer.objective > 0 ? 1 - answer.lower_bound / answer.objective : 0;
+    fmt::print("{:38} {:>18.12g} {:>7.3f} {:>9} {:>9.4f} {:>8.1f}  {}\n", row.name, answer.objective, 100 * gap,
+               answer.tried, times[1], peak_megabytes(), row.peer);
 }
 
 int run(const std::string& folder, std::string_view part) {
-    fmt::print("{:38} {:>18} {:>7} {:>9} {:>8}  {}\n", "instance", "objective", "gap %", "seconds", "peak MB", "peer");
+    fmt::print("{:38} {:>18} {:>7} {:>9} {:>9} {:>8}  {}\n", "instance", "objective", "gap %", "tried", "seconds",
+               "peak MB", "peer");
     int failed = 0;
     for (const Row& row : all_rows()) {
         if (row.name.find(part) == std::string::npos)
