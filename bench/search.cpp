@@ -176,6 +176,7 @@ std::vector<Row> all_rows() {
         chain_row(1'000'000, 1'000, "< 0.1 s"),
         joint_row("", kUnlimited, "< 10 s"),
         joint_row(" of 4 GiB", static_cast<Bytes>(4 * kGiB), "< 10 s"),
+        joint_row(" of 256 MiB", static_cast<Bytes>(kGiB / 4), "< 10 s"),
     };
 }
 
