@@ -99,19 +99,23 @@ Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
 }
 
 void Trial::propose() {
-    const auto propose_by = [this](auto cost) {
-        if (const Cuts cuts = cuts_of(least_bottleneck(cost), cost); !cuts.empty())
+    const auto propose_by = [this](const Table& table, auto cost) {
+        if (const Cuts cuts = cuts_of(table, cost); !cuts.empty())
             try_cuts(cuts);
     };
-    propose_by([this](int stage, const Piece& piece) { return bound_of(stage, piece); });
-    propose_by([this](int stage, const Piece& piece) {
+    const auto bound = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
+    const auto work = [this](int stage, const Piece& piece) {
         if (shortage_of(stage, piece) > 0)
             return kNever;
-        const double work = static_cast<double>(piece.forward + piece.backward + piece.weight);
-        return static_cast<Ns>(work / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
-    });
-    if (limited_)
-        propose_by([this](int stage, const Piece& piece) { return shortage_of(stage, piece); });
+        const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
+        return static_cast<Ns>(time / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
+    };
+    propose_by(bounds_, bound);
+    propose_by(least_bottleneck(work), work);
+    if (limited_) {
+        const auto shortage = [this](int stage, const Piece& piece) { return shortage_of(stage, piece); };
+        propose_by(least_bottleneck(shortage), shortage);
+    }
 }
 
 bool Trial::try_cuts(const Cuts& cuts) {
