@@ -48,6 +48,23 @@ def describe(plan):
     return f"{best['schedule']}, {len(best['stages'])} stages, {best['micro_batches']} x {best['micro_batch_size']}"
 
 
+def table_of(runs):
+    rows, rounds = runs["rows"], len(runs["rows"]["search"]["measured_ns"])
+    text = (f"without a limit: {runs['free']}, peak {runs['free_peak_bytes'] / 2**20:.1f} MiB\n"
+            f"memory per device limited to {runs['cap_bytes'] / 2**20:.1f} MiB: {runs['best']}\n"
+            f"{rounds} rounds, medians; spread: largest - smallest; ratio to `search` of the same round, median (range)\n\n"
+            f"{'split':10}{'predicted':>12}{'measured':>12}{'spread':>9}{'ratio':>7}{'(range)':>16}{'peak memory':>13}"
+            f"  later stages start at\n")
+    for name, row in rows.items():
+        median = statistics.median(row["measured_ns"])
+        spread = (max(row["measured_ns"]) - min(row["measured_ns"])) / median
+        ratios = [own / best for own, best in zip(row["measured_ns"], rows["search"]["measured_ns"])]
+        text += (f"{name:10}{row['predicted_ns'] / 1e6:>9.1f} ms{median / 1e6:>9.1f} ms{spread:>9.1%}"
+                 f"{statistics.median(ratios):>7.3f}{f'({min(ratios):.3f} - {max(ratios):.3f})':>16}"
+                 f"{row['peak_bytes'] / 2**20:>9.1f} MiB  {row['cuts']}\n")
+    return text
+
+
 binary = sys.argv[1]
 out = Path(sys.argv[2]).absolute()
 rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 5
@@ -62,7 +79,7 @@ cap = int(free["best"]["peak_memory_bytes"] * CAP)
 best = search("best.yaml", "--set", f"cluster.memory={cap} B")
 
 # FLOPs alone: analytic costs of a machine whose memory is never the limit
-flops = ["--set", "cluster.profile=", "--set", "cluster.memory_bandwidth=1e9 GB/s", "--set", "pipeline.split=auto"]
+flops = ["--set", "cluster.profile=\"\"", "--set", "cluster.memory_bandwidth=inf", "--set", "pipeline.split=auto"]
 splits = {
     "search": ("best.yaml", []),
     "even": ("best.yaml", ["--set", "pipeline.split=even"]),
@@ -80,17 +97,9 @@ for _ in range(rounds):
         run = pipewright("run", str(out / plan), *more, *lifted, "--steps", "6", "--json").splitlines()
         rows[name]["measured_ns"].append(json.loads("\n".join(run))["step_time_ns"])
 
-text = (f"without a limit: {describe(free)}, peak {free['best']['peak_memory_bytes'] / 2**20:.1f} MiB\n"
-        f"memory per device limited to {cap / 2**20:.1f} MiB: {describe(best)}\n"
-        f"{rounds} rounds, medians; spread: largest - smallest\n\n"
-        f"{'split':10}{'predicted':>12}{'measured':>12}{'spread':>10}{'peak memory':>14}  later stages start at\n")
-for name, row in rows.items():
-    median = statistics.median(row["measured_ns"])
-    spread = (max(row["measured_ns"]) - min(row["measured_ns"])) / median
-    text += (f"{name:10}{row['predicted_ns'] / 1e6:>9.1f} ms{median / 1e6:>9.1f} ms{spread:>9.1%}"
-             f"{row['peak_bytes'] / 2**20:>10.1f} MiB  {row['cuts']}\n")
-(out / "table.txt").write_text(text)
-(out / "runs.json").write_text(json.dumps({"cap_bytes": cap, "free": describe(free), "best": describe(best),
-                                            "rows": rows}, indent=1) + "\n")
+runs = {"cap_bytes": cap, "free_peak_bytes": free["best"]["peak_memory_bytes"], "free": describe(free),
+        "best": describe(best), "rows": rows}
+(out / "runs.json").write_text(json.dumps(runs, indent=1) + "\n")
+(out / "table.txt").write_text(table_of(runs))
 config.unlink()
-print(text, end="")
+print(table_of(runs), end="")

@@ -86,7 +86,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     if (!arguments.plot.empty())
         plot_search(result, arguments.plot);
     if (!arguments.output.empty())
-        write_file(arguments.output, print_yaml(problem, result));
+        write_file(arguments.output, print_yaml(problem, result, arguments.output));
     const Config best = config_of(problem, *result.best());
     if (!arguments.json && !arguments.output.empty())
         fmt::print("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);

@@ -16,8 +16,8 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan);
 // The best plans, simulated once more, with the proof of how good the first one is.
 std::string print(const SearchProblem& problem, const SearchResult& result, std::size_t most);
 Json json_of(const SearchProblem& problem, const SearchResult& result, double seconds);
-// The best config as YAML, with what was found in comments.
-std::string print_yaml(const SearchProblem& problem, const SearchResult& result);
+// The best config as YAML for `file`, where its paths start, with what was found in comments.
+std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file);
 // Peak memory against step time of all plans, with the Pareto front.
 void plot_search(const SearchResult& result, const std::string& file);
 

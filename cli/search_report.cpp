@@ -1,10 +1,13 @@
 #include "cli/search.h"
 #include "cli/table.h"
 #include "viz/plot.h"
+#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 
 namespace pw {
 
@@ -223,15 +226,25 @@ Json json_of(const SearchProblem& problem, const SearchResult& result, double se
     return json;
 }
 
-std::string print_yaml(const SearchProblem& problem, const SearchResult& result) {
+std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file) {
     const FoundPlan& best = *result.best();
+    Config config = config_of(problem, best);
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    const auto from_folder = [&](std::string& path) {
+        if (!path.empty())
+            path = std::filesystem::path(path).lexically_proximate(folder).string();
+    };
+    from_folder(config.cluster.profile);
+    from_folder(config.workload.path);
+    if (model_file(config.workload.model) != ModelFile::None)
+        from_folder(config.workload.model);
     const SearchConfig& search = problem.config.search;
     const std::string batch = search.profile_batch == search.mini_batch
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, peak memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time), print_bytes(best.peak()), proof_of(result),
-                       config_of(problem, best).yaml, batch);
+                       print_config(config), batch);
 }
 
 void plot_search(const SearchResult& result, const std::string& file) {

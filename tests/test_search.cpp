@@ -64,6 +64,11 @@ TEST_F(Search, WhatItWritesIsSimulatedAndRunAsItIs) {
     EXPECT_EQ(simulated["devices"][0]["peak_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]);
     EXPECT_EQ(simulated["schedule"], found["best"]["schedule"]);
     run_well("run best.yaml --steps 2");
+    // paths start at the file that is written
+    std::filesystem::create_directory(file("deep"));
+    run_well("search config.yaml -o deep/best.yaml");
+    EXPECT_TRUE(contains(read("deep/best.yaml"), "../layers.yaml")) << read("deep/best.yaml");
+    EXPECT_EQ(run_well("simulate deep/best.yaml --json").json()["step_time_ns"], found["objective_ns"]);
 }
 
 TEST_F(Search, SaysWhatIsBestAndHowToRunIt) {
