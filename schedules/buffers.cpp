@@ -222,8 +222,8 @@ void refuse_over_memory(const Plan& plan, const std::vector<Buffer>& buffers,
 
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
     std::vector<std::vector<MemoryUse>> use;
-    for (const std::vector<Task>& order : plan.order)
-        use.emplace_back(order.size() + 1, MemoryUse{});
+    for (const std::vector<Task>& order : plan.order)  // one without tasks holds its weights at position 0
+        use.emplace_back(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
     for (const Buffer& buffer : buffers) {
         use[buffer.device][buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
         use[buffer.device][buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;

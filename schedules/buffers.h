@@ -48,7 +48,8 @@ bool keeps_copies(const Costs& costs, bool early);
 // Bytes that a transfer moves; 0 for other tasks and for edges that carry nothing.
 Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges);
 
-// Per device and position of its list: live bytes by kind while that task runs.
+// Per device and position of its list: live bytes by kind while that task runs. A device without tasks has one
+// position.
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
 
 // The largest total over the positions of a device, by kind.

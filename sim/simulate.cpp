@@ -218,6 +218,8 @@ Trace Simulation::trace() const {
     const auto memory = memory_of(plan_, buffers_of(plan_, *costs_, versions_, early_receive_));
     for (int device = 0; device < plan_.shape.devices; ++device) {
         trace.stages_of.push_back(plan_.shape.stages_of(device));
+        if (plan_.order[device].empty())
+            trace.memory.push_back({0, device, 0, memory[device].front()});
         int position = 0;
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (const Task& task : plan_.order[device]) {

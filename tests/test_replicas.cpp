@@ -223,6 +223,15 @@ TEST(Replicas, HoldTheStageAndTheirOwnMicroBatches) {
     EXPECT_EQ(activations(5), 100);
 }
 
+TEST(Replicas, WithoutAnyTaskHoldTheStageAllTheSame) {
+    const Plan plan = plan_of("forward-only", Replicas{3, 1}, 2);
+    Costs costs = uniform(2, 1, 1, 1);
+    costs.bytes[0].weights = 1000;
+    ASSERT_TRUE(plan.order[2].empty());
+    EXPECT_EQ(total(peak_of(memory_of(plan, buffers_of(plan, costs, versions_of(plan)))[2])), 1000);
+    EXPECT_EQ(metrics_of(simulate(plan, costs)).devices[2].peak_memory, 1000);
+}
+
 void expect_free_in_every_mode(const Schedule& schedule, const Replicas& replicas, int m) {
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
         for (const bool early : {true, false}) {
