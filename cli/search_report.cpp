@@ -13,22 +13,6 @@ namespace pw {
 
 namespace {
 
-// The first layer of every later stage; empty when a stage is no range of the forward order.
-std::vector<int> cuts_of(const StageSplit& split) {
-    std::vector<int> cuts;
-    int next = 0;
-    for (const std::vector<int>& layers : split.layers) {
-        if (layers.front() != next || layers.back() != next + static_cast<int>(layers.size()) - 1)
-            return {};
-        if (next > 0)
-            cuts.push_back(next);
-        next = layers.back() + 1;
-    }
-    return cuts;
-}
-
-bool is_cut_into_ranges(const StageSplit& split) { return split.stages() == 1 || !cuts_of(split).empty(); }
-
 char letter_of(const Layer& layer) {
     if (layer.kind == LayerKind::CrossEntropy)
         return 'L';
@@ -90,7 +74,7 @@ std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
 }  // namespace
 
 std::string megatron_layout(const LayerGraph& graph, const StageSplit& split) {
-    if (!is_cut_into_ranges(split))
+    if (!starts_of_ranges(split))
         return {};
     std::string layout;
     for (const std::vector<int>& layers : split.layers) {
@@ -109,10 +93,11 @@ std::string megatron_layout(const LayerGraph& graph, const StageSplit& split) {
 }
 
 std::string pytorch_split_spec(const LayerGraph& graph, const StageSplit& split) {
-    if (!is_cut_into_ranges(split))
+    const auto starts = starts_of_ranges(split);
+    if (!starts)
         return {};
     std::string spec;
-    for (const int cut : cuts_of(split))
+    for (const int cut : *starts)
         spec += fmt::format("{}\"{}\": SplitPoint.BEGINNING", spec.empty() ? "" : ", ", graph[cut].name);
     return "{" + spec + "}";
 }

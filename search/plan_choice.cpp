@@ -219,26 +219,33 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     return chosen;
 }
 
-void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split) {
-    pipeline.cuts.clear();
-    pipeline.lists.clear();
+std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split) {
+    std::vector<int> starts;
     int next = 0;
-    bool ranges = true;
     for (const std::vector<int>& layers : split.layers) {
+        if (layers.front() != next || layers.back() != next + static_cast<int>(layers.size()) - 1)
+            return std::nullopt;
         if (next > 0)
-            pipeline.cuts.push_back(graph[static_cast<std::size_t>(layers.front())].name);
-        ranges = ranges && layers.front() == next;
-        next += static_cast<int>(layers.size());
-        ranges = ranges && layers.back() == next - 1;
-        std::vector<std::string>& names = pipeline.lists.emplace_back();
+            starts.push_back(next);
+        next = layers.back() + 1;
+    }
+    return starts;
+}
+
+void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split) {
+    const auto names_of = [&](const std::vector<int>& layers) {
+        std::vector<std::string> names;
         for (const int layer : layers)
             names.push_back(graph[static_cast<std::size_t>(layer)].name);
-    }
-    pipeline.split = ranges ? PipelineConfig::Split::Cuts : PipelineConfig::Split::Lists;
-    if (ranges)
-        pipeline.lists.clear();
-    else
-        pipeline.cuts.clear();
+        return names;
+    };
+    const auto starts = starts_of_ranges(split);
+    pipeline.split = starts ? PipelineConfig::Split::Cuts : PipelineConfig::Split::Lists;
+    pipeline.cuts = starts ? names_of(*starts) : std::vector<std::string>{};
+    pipeline.lists.clear();
+    if (!starts)
+        for (const std::vector<int>& layers : split.layers)
+            pipeline.lists.push_back(names_of(layers));
 }
 
 std::string print(const PlanChoice& choice) {

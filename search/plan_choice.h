@@ -4,6 +4,7 @@
 #include "schedules/plan.h"
 #include "workloads/config.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct PlanChoice {
 
 // The config with this choice in it; the split is still to be set.
 Config config_of(const Config& config, const PlanChoice& choice);
+// The first layer of each later stage; nothing when a stage is no range of the forward order.
+std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // A split as the config writes it: cuts where every stage is a range of the forward order, else lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 

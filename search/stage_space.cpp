@@ -68,24 +68,6 @@ StageSplit StageSpace::split_of(const std::vector<int>& cuts) const {
     return split;
 }
 
-std::vector<int> StageSpace::cuts_of(const StageSplit& split) const {
-    std::vector<int> cuts = {0};
-    for (int stage = 0; stage < split.stages(); ++stage) {
-        int cut = cuts.back();
-        const auto adds_own_layer = [&](int grown) {
-            return split.stage_of[layers_between(cut, grown).front()] == stage;
-        };
-        for (std::size_t layer = 0; layer < split.layers[stage].size(); ++layer) {
-            const auto next = std::find_if(grown_[cut].begin(), grown_[cut].end(), adds_own_layer);
-            if (next == grown_[cut].end())
-                return {};
-            cut = *next;
-        }
-        cuts.push_back(cut);
-    }
-    return cuts;
-}
-
 namespace {
 
 // Longest paths of layers by a time per layer, the layer itself included.

@@ -30,7 +30,6 @@ public:
     std::vector<int> layers_between(int cut, int later) const;  // ascending
     // `cuts`: from 0 to whole(), each before the next.
     StageSplit split_of(const std::vector<int>& cuts) const;
-    std::vector<int> cuts_of(const StageSplit& split) const;  // empty when one is not there
 
 private:
     Downsets downsets_;
