@@ -14,7 +14,7 @@ namespace pw {
 namespace {
 
 char letter_of(const Layer& layer) {
-    if (layer.kind == LayerKind::CrossEntropy)
+    if (is_loss(layer.kind))
         return 'L';
     return layer.name.starts_with("embed") ? 'E' : 't';
 }

@@ -31,7 +31,8 @@ struct LayerArgs {
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::span<const int> labels;                 // the loss; in shared memory
+    std::uint64_t seed = 0;                      // F of dropout: of the layer and the micro-batch's samples
+    std::span<const int> labels;                 // the loss: [sample][position]; in shared memory
     double loss_scale = 1;                       // 1 / samples of the mini-batch
     double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory
 };
@@ -41,8 +42,8 @@ public:
     virtual ~LayerKernel() = default;
     virtual LayerBytes bytes() const = 0;
 
-    // `save` false: writes no saved state and leaves the running averages alone (evaluation). R is an F without
-    // `statistics` and `loss`.
+    // `save` false is evaluation: nothing is saved, batch norm reads the running averages, dropout does nothing.
+    // R is an F without `statistics` and `loss`.
     virtual void forward(const LayerArgs& args, bool save) = 0;
     virtual void backward_input(const LayerArgs& args) = 0;   // batch norm: with its weight gradients
     virtual void backward_weight(const LayerArgs& args) = 0;  // convolution, linear; else nothing

@@ -32,6 +32,8 @@ struct Shape {
     std::vector<std::vector<int>> placement;  // stage -> its devices; empty: stage s on device s mod devices
     std::vector<Edge> edges;                  // between which tensors flow; empty: the chain
     int per_update = 0;                       // micro-batches of a mini-batch; 0: all
+    std::vector<Edge> ties;                   // stages that share parameters, from < to: their S sums both gradients
+    bool global_norm = false;                 // every U waits for the gradients of all stages
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;

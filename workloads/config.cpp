@@ -50,7 +50,8 @@ std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
 }
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
-    at.allow({"devices", "memory", "link", "links", "shared", "profile", "compute", "memory_bandwidth"});
+    at.allow({"devices", "memory", "link", "links", "shared", "profile", "rank_table", "compute",
+              "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -66,13 +67,15 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
                                 "write one link: {bandwidth, latency} for all pairs");
         }
     cluster.profile = absolute_path(folder, at["profile"].text());
+    cluster.rank_table = absolute_path(folder, at["rank_table"].text());
     cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
     cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
     return cluster;
 }
 
 TrainingConfig read_training(const Yaml& at) {
-    at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "loss", "seed"});
+    at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "clip_norm", "loss", "batch_norm",
+              "seed"});
     TrainingConfig training;
     training.steps = static_cast<int>(at["steps"].integer(training.steps, 1, 1'000'000'000));
     training.learning_rate = at["learning_rate"].number(training.learning_rate, 0, 1e6);
@@ -80,7 +83,9 @@ TrainingConfig read_training(const Yaml& at) {
     training.weight_decay = at["weight_decay"].number(training.weight_decay, 0, 1e6);
     training.seed = at["seed"].integer(training.seed, 0, std::numeric_limits<std::int64_t>::max());
     at["optimizer"].choice("sgd", {"sgd"});
-    at["loss"].choice("cross_entropy", {"cross_entropy"});
+    training.clip_norm = at["clip_norm"].number(0, 0, 1e30);
+    training.loss = at["loss"].choice(training.loss, {"cross_entropy", "mse"});
+    training.batch_norm = at["batch_norm"].choice(training.batch_norm, {"per_micro_batch", "deferred"});
     return training;
 }
 
@@ -142,6 +147,7 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
     agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
     agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
     config.pipeline.micro_batches = file.micro_batches;
+    config.pipeline.mini_batch = std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size;
     if (config.cluster.devices.empty())
         config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
 }
@@ -216,8 +222,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     const PlanDefaults defaults = defaults_of == nullptr ? PlanDefaults{} : defaults_of(schedule);
     apply_file(root, defaults, config, claims);
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
-    config.search = read_search(
-        root["search"], std::int64_t{config.pipeline.micro_batches} * config.pipeline.micro_batch_size);
+    config.search = read_search(root["search"], config.pipeline.mini_batch);
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (defaults.stages == 0)  // else the plan says which devices hold a stage
         resolve_devices(root, defaults.chunks, config);

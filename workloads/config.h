@@ -22,11 +22,17 @@ struct UniformWorkload {
 };
 
 struct WorkloadConfig {
-    std::string model;  // resnet50 | mlp | uniform | the absolute path of a file (model_file)
+    std::string model;  // resnet50 | mlp | unet | gpt | uniform | the absolute path of a file (model_file)
     int image_size = 224;
     int classes = 10;
-    std::string dataset = "synthetic";  // synthetic | cifar10
+    std::string dataset = "synthetic";  // synthetic | cifar10 | mnist | text
     std::string path;                   // of the data set; made absolute against the config's folder
+    ImageChanges changes;
+    std::vector<int> hidden{512, 512};  // mlp: widths of the layers before the last
+    int base_channels = 16, levels = 3;  // unet: of the first level; times the image is halved
+    // gpt
+    int sequence_length = 64, vocabulary = 256, embedding = 128, blocks = 4, heads = 4;
+    double dropout = 0;  // mlp, gpt
     UniformWorkload uniform;
 };
 
@@ -44,6 +50,7 @@ struct ClusterConfig {
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
     bool link_given = false;   // else a profile's measured link counts
     std::string profile;       // path, absolute; empty: analytic costs
+    std::string rank_table;    // path, absolute: devices and their hosts come from it; empty: none
     DeviceRates rates;
 };
 
@@ -55,9 +62,13 @@ struct PipelineConfig {
     std::vector<std::vector<std::string>> lists;  // Split::Lists
     int micro_batches = 1;
     int micro_batch_size = 1;
+    // Samples of a mini-batch; fewer than micro_batches x micro_batch_size when the last one is smaller.
+    std::int64_t mini_batch = 1;
     std::vector<int> replicas;  // per stage; empty: 1 each
     std::vector<int> recompute;  // stages that run R, ascending
     std::string weights;        // policy; empty: the schedule's own
+    std::string prediction;     // of weights, by latest: none | spectrain | pipeoptim
+    std::string rules;          // empty, or mindspore: its stricter rules
     std::string drain;          // gpipe, bfs: fifo | lifo; empty: the schedule's own
     int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
 };
@@ -68,6 +79,10 @@ bool is_replicated(const PipelineConfig& pipeline);
 struct TrainingConfig {
     int steps = 20;
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
+    double clip_norm = 0;                // largest L2 norm of all gradients together; 0: any
+    std::string loss = "cross_entropy";  // cross_entropy | mse
+    // Running averages of batch norm: once per micro-batch, in their order, or `deferred`, once per mini-batch.
+    std::string batch_norm = "per_micro_batch";
     std::int64_t seed = 1;
 };
 

@@ -66,6 +66,23 @@ void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<S
                           fmt::format("'pipeline.replicas' has {} entries", pipeline.replicas.size())});
 }
 
+// Samples of a mini-batch: all micro-batches are full, or the last one is smaller.
+void read_mini_batch(const Yaml& at, PipelineConfig& pipeline) {
+    const std::int64_t size = pipeline.micro_batch_size;
+    pipeline.mini_batch = pipeline.micro_batches * size;
+    if (!at["mini_batch"].present())
+        return;
+    const std::int64_t asked = at["mini_batch"].integer(pipeline.mini_batch, 1, kMostBatches * kMostBatches);
+    const std::int64_t needed = (asked + size - 1) / size;
+    pipeline.mini_batch = asked;
+    if (!at["micro_batches"].present() && needed <= kMostBatches)
+        pipeline.micro_batches = static_cast<int>(needed);
+    else if (needed != pipeline.micro_batches)
+        at["mini_batch"].complain(
+            fmt::format("{} samples are {} micro-batches of {}, not {}", asked, needed, size, pipeline.micro_batches),
+            fmt::format("write micro_batches: {}, or remove one of the keys", needed));
+}
+
 }  // namespace
 
 bool is_replicated(const PipelineConfig& pipeline) {
@@ -74,7 +91,7 @@ bool is_replicated(const PipelineConfig& pipeline) {
 
 PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",
-              "drain", "group", "waves", "slices"});
+              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules"});
     PipelineConfig pipeline;
     pipeline.schedule = at["schedule"].text("1f1b");
     if (pipeline.schedule.empty())
@@ -88,8 +105,13 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     read_split(at["split"], pipeline, claims);
     pipeline.micro_batches = static_cast<int>(at["micro_batches"].integer(1, 1, kMostBatches));
     pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
+    read_mini_batch(at, pipeline);
     read_replicas(at["replicas"], pipeline, claims);
     pipeline.weights = at["weights"].choice("", {"flush", "stash", "vertical_sync", "double_buffer", "latest"});
+    pipeline.prediction = at["prediction"].choice("", {"none", "spectrain", "pipeoptim"});
+    if (pipeline.prediction == "none")
+        pipeline.prediction.clear();
+    pipeline.rules = at["rules"].choice("", {"mindspore"});
     pipeline.drain = at["drain"].choice("", {"fifo", "lifo"});
     if (at["group"].present())
         pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));

@@ -15,12 +15,35 @@ std::string list(const std::vector<T>& values, Print print) {
     return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
+void print_shape(const WorkloadConfig& workload, std::string& out) {
+    if (workload.model == "mlp")
+        out += fmt::format("  hidden: [{}]\n", fmt::join(workload.hidden, ", "));
+    if (workload.model == "unet")
+        out += fmt::format("  base_channels: {}\n  levels: {}\n", workload.base_channels, workload.levels);
+    if (workload.model == "gpt")
+        out += fmt::format(
+            "  sequence_length: {}\n  vocabulary: {}\n  embedding: {}\n  blocks: {}\n  heads: {}\n",
+            workload.sequence_length, workload.vocabulary, workload.embedding, workload.blocks, workload.heads);
+    if (workload.dropout > 0)
+        out += fmt::format("  dropout: {}\n", workload.dropout);
+}
+
+void print_changes(const ImageChanges& changes, std::string& out) {
+    if (changes.crop_padding > 0 || changes.flip)
+        out += fmt::format("  augment: {{crop_padding: {}, flip: {}}}\n", changes.crop_padding, changes.flip);
+    if (!changes.mean.empty())
+        out += fmt::format("  normalise: {{mean: [{}], std: [{}]}}\n", fmt::join(changes.mean, ", "),
+                           fmt::join(changes.deviation, ", "));
+}
+
 void print_workload(const WorkloadConfig& workload, std::string& out) {
     out += fmt::format("workload:\n  model: {}\n", quoted(workload.model));
     out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.image_size, workload.classes,
                        workload.dataset);
     if (!workload.path.empty())
         out += fmt::format("  path: {}\n", quoted(workload.path));
+    print_shape(workload, out);
+    print_changes(workload.changes, out);
     if (workload.model != "uniform")
         return;
     const UniformWorkload& uniform = workload.uniform;
@@ -42,6 +65,8 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
     if (cluster.link_given)
         out += fmt::format("  link: {{bandwidth: {}, latency: {}}}\n", exact_bandwidth(cluster.link_bandwidth),
                            exact_time(cluster.link_latency));
+    if (!cluster.rank_table.empty())
+        out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())
         out += fmt::format("  profile: {}\n", quoted(cluster.profile));
     out += fmt::format("  compute: {}\n  memory_bandwidth: {}\n", exact_flops(cluster.rates.flops),
@@ -75,10 +100,16 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
                        pipeline.stages, split_text(pipeline));
     out +=
         fmt::format("  micro_batches: {}\n  micro_batch_size: {}\n", pipeline.micro_batches, pipeline.micro_batch_size);
+    if (pipeline.mini_batch != std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size)
+        out += fmt::format("  mini_batch: {}\n", pipeline.mini_batch);
     if (!pipeline.replicas.empty())
         out += fmt::format("  replicas: [{}]\n", fmt::join(pipeline.replicas, ", "));
     if (!pipeline.weights.empty())
         out += fmt::format("  weights: {}\n", pipeline.weights);
+    if (!pipeline.prediction.empty())
+        out += fmt::format("  prediction: {}\n", pipeline.prediction);
+    if (!pipeline.rules.empty())
+        out += fmt::format("  rules: {}\n", pipeline.rules);
     if (!pipeline.drain.empty())
         out += fmt::format("  drain: {}\n", pipeline.drain);
     if (pipeline.group > 0)
@@ -118,7 +149,10 @@ std::string print_config(const Config& config) {
     out += fmt::format(
         "training:\n  steps: {}\n  optimizer: sgd\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n",
         training.steps, training.learning_rate, training.momentum, training.weight_decay);
-    out += fmt::format("  loss: cross_entropy\n  seed: {}\n", training.seed);
+    if (training.clip_norm > 0)
+        out += fmt::format("  clip_norm: {}\n", training.clip_norm);
+    out += fmt::format("  loss: {}\n  batch_norm: {}\n  seed: {}\n", training.loss, training.batch_norm,
+                       training.seed);
     const RunConfig& run = config.run;
     out += fmt::format(
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",

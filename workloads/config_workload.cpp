@@ -7,10 +7,10 @@
 namespace pw {
 namespace {
 
-constexpr const char* kModels = "models: resnet50, mlp, uniform, or a file *.graph.txt, *.yaml or *.json";
+constexpr const char* kModels = "models: resnet50, mlp, unet, gpt, uniform, or a file *.graph.txt, *.yaml or *.json";
 
 std::string read_model(const Yaml& at, const std::string& folder) {
-    const std::vector<std::string_view> models{"resnet50", "mlp", "uniform"};
+    const std::vector<std::string_view> models{"resnet50", "mlp", "unet", "gpt", "uniform"};
     const std::string model = at.text();
     if (model.empty()) {
         if (!at.present() || at.is_text())
@@ -93,9 +93,71 @@ void reject_uniform_keys(const Yaml& workload, const std::string& model) {
 }
 
 int default_image_size(const WorkloadConfig& workload) {
+    if (workload.model == "unet")
+        return 64;
     if (workload.model != "mlp")
         return 224;
     return workload.dataset == "cifar10" ? 32 : 28;
+}
+
+// Keys that only some models have.
+struct ModelKey {
+    std::string_view key, models;
+};
+constexpr ModelKey kModelKeys[] = {
+    {"hidden", "mlp"},     {"base_channels", "unet"}, {"levels", "unet"}, {"sequence_length", "gpt"},
+    {"vocabulary", "gpt"}, {"embedding", "gpt"},      {"blocks", "gpt"},  {"heads", "gpt"},
+    {"dropout", "mlp gpt"}};
+
+void reject_keys_of_others(const Yaml& at, const std::string& model) {
+    for (const ModelKey& known : kModelKeys)
+        if (at[known.key].present() && fmt::format(" {} ", known.models).find(" " + model + " ") == std::string::npos)
+            at[known.key].complain(fmt::format("'workload.{}' is not for model: {}", known.key, model),
+                                   fmt::format("remove the key; it belongs to {}", known.models));
+}
+
+void read_shape(const Yaml& at, WorkloadConfig& workload) {
+    const auto number = [&](std::string_view key, int fallback, int most) {
+        return static_cast<int>(at[key].integer(fallback, 1, most));
+    };
+    workload.base_channels = number("base_channels", workload.base_channels, 4096);
+    workload.levels = number("levels", workload.levels, 8);
+    workload.sequence_length = number("sequence_length", workload.sequence_length, 65'536);
+    workload.vocabulary = number("vocabulary", workload.vocabulary, 1'000'000);
+    workload.embedding = number("embedding", workload.embedding, 65'536);
+    workload.blocks = number("blocks", workload.blocks, 1024);
+    workload.heads = number("heads", workload.heads, 1024);
+    if (workload.model == "gpt" && workload.embedding % workload.heads != 0)
+        at[at["heads"].present() ? "heads" : "embedding"].complain(
+            fmt::format("an embedding of {} has no {} heads of equal width", workload.embedding, workload.heads),
+            "choose heads that divide the embedding");
+    workload.dropout = at["dropout"].number(0, 0, 0.999);
+    if (at["hidden"].present()) {
+        workload.hidden.clear();
+        for (const Yaml& width : at["hidden"].items())
+            workload.hidden.push_back(static_cast<int>(width.integer(1, 1, 1'000'000)));
+    }
+    reject_keys_of_others(at, workload.model);
+}
+
+void read_changes(const Yaml& augment, const Yaml& normalise, ImageChanges& changes) {
+    augment.allow({"crop_padding", "flip"});
+    changes.crop_padding = static_cast<int>(augment["crop_padding"].integer(0, 0, 4096));
+    changes.flip = augment["flip"].boolean(false);
+    normalise.allow({"mean", "std"});
+    const auto values = [&](std::string_view key, double least) {
+        std::vector<double> found;
+        for (const Yaml& item : normalise[key].items())
+            found.push_back(item.number(0, least, 1));
+        return found;
+    };
+    if (!normalise.present())
+        return;
+    changes.mean = values("mean", 0);
+    changes.deviation = values("std", 1e-6);
+    if (changes.mean.empty() || changes.mean.size() != changes.deviation.size())
+        normalise.complain("'workload.normalise' needs as many values of mean as of std",
+                           "write one of each per channel, or remove the key");
 }
 
 template <class T>
@@ -107,20 +169,27 @@ void spread(std::vector<T>& values, int stages) {
 }  // namespace
 
 WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
-    at.allow({"model", "image_size", "classes", "dataset", "path", "stages", "forward", "backward_input",
-              "backward_weight", "activation", "activation_until_weight", "output", "weights",
+    at.allow({"model",       "image_size",      "classes",
+              "dataset",     "path",            "augment",
+              "normalise",   "hidden",          "base_channels",
+              "levels",      "sequence_length", "vocabulary",
+              "embedding",   "blocks",          "heads",
+              "dropout",     "stages",          "forward",
+              "activation",  "backward_input",  "backward_weight",
+              "output",      "weights",         "activation_until_weight",
               "overlapped_forward_backward"});
     WorkloadConfig workload;
     workload.model = read_model(at["model"], folder);
-    workload.dataset = at["dataset"].choice("synthetic", {"synthetic", "cifar10", "mnist"});
-    if (workload.dataset == "mnist")
-        not_in_this_version(at["dataset"], "the data set mnist", "data sets: synthetic, cifar10");
+    workload.dataset = at["dataset"].choice("synthetic", {"synthetic", "cifar10", "mnist", "text"});
     workload.path = absolute_path(folder, at["path"].text());
     workload.image_size = static_cast<int>(at["image_size"].integer(default_image_size(workload), 1, 4096));
     workload.classes = static_cast<int>(at["classes"].integer(10, 1, 65'535));
-    if (workload.dataset == "cifar10" && workload.classes < 10)
-        at["classes"].complain(fmt::format("cifar10 has 10 classes, the model tells {} apart", workload.classes),
-                               "write classes: 10");
+    if ((workload.dataset == "cifar10" || workload.dataset == "mnist") && workload.classes < 10)
+        at["classes"].complain(
+            fmt::format("{} has 10 classes, the model tells {} apart", workload.dataset, workload.classes),
+            "write classes: 10");
+    read_shape(at, workload);
+    read_changes(at["augment"], at["normalise"], workload.changes);
     if (workload.model == "uniform")
         workload.uniform = read_uniform(at, claims);
     else if (!workload.model.empty())

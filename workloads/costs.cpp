@@ -132,19 +132,22 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link) {
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
     const bool batch_norm = layer.kind == LayerKind::BatchNorm;
     const Bytes two_per_channel = batch_norm ? 2 * kFloat * layer.input.channels : 0;  // mean and deviation
-    const bool loss = layer.kind == LayerKind::CrossEntropy;
+    const Bytes two_per_row = layer.kind == LayerKind::LayerNorm ? 2 * kFloat * layer.input.height : 0;
+    const bool loss = is_loss(layer.kind);
     return {.weights = aligned(layer.parameter_bytes),
             .statistics = aligned(two_per_channel),
             .output = loss ? 0 : aligned(layer.output.elements() * kFloat * samples),
-            .saved_until_input = aligned(mask_bytes(layer) * samples + two_per_channel)};
+            .saved_until_input = aligned((mask_bytes(layer) + two_per_row) * samples + two_per_channel)};
 }
 
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
     const bool weighted = has_weight_pass(layer.kind);
     const Bytes tensor = layer.input.elements() * kFloat * samples;
-    const Bytes inputs = layer.kind == LayerKind::Add ? 2 * tensor : tensor;
     const Bytes output = layer.output.elements() * kFloat * samples;
+    const Bytes inputs = layer.kind == LayerKind::Add      ? 2 * tensor
+                         : layer.kind == LayerKind::Concat ? output
+                                                           : tensor;
     const Bytes mask = mask_bytes(layer) * samples;
     const Bytes again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
     const int passes = layer.kind == LayerKind::BatchNorm ? 2 : 1;  // its sums come before its outputs

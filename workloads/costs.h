@@ -80,6 +80,7 @@ struct StageCost {
 struct Costs {
     std::vector<StageCost> stage;
     std::vector<StageCost> busy;    // the same while all other devices compute; empty: no slower
+    std::vector<StageCost> last;    // of a mini-batch's last micro-batch when it is smaller; empty: it is not
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
     std::vector<double> speed;      // per device, relative; empty: 1
@@ -121,7 +122,6 @@ public:
     const std::vector<StageCost>& alone() const { return alone_; }
     const std::vector<StageCost>& busy() const { return busy_; }  // empty: no slower
     const std::vector<LayerBytes>& bytes() const { return bytes_; }
-    Ns data_time() const { return data_time_; }  // once per stage that reads the data batch
 
     // Without links and speeds; of the stages' bytes only the weights.
     Costs times_of(const StageSplit& split) const;

@@ -10,6 +10,15 @@
 
 namespace pw {
 
+// What is done to an image between its file and the model. Random choices depend on the seed and the number
+// of the sample in the endless sequence alone, never on who reads it.
+struct ImageChanges {
+    int crop_padding = 0;                 // a random crop of the stored size out of the image with this border of zeros
+    bool flip = false;                    // left to right, every other time
+    std::vector<double> mean = {}, deviation = {};  // per channel, of values in [0, 1]; empty: the data set's own
+    bool operator==(const ImageChanges&) const = default;
+};
+
 // Samples in memory as bytes (channels x height x width, planar), resized and normalised when read.
 class Dataset {
 public:

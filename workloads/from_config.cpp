@@ -64,11 +64,13 @@ Model build_model(const Config& config) {
     if (workload.model == "uniform")
         config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
                        "use it with simulate and plan, or name a model, such as resnet50");
+    const LayerKind loss =
+        config.training.loss == "mse" ? LayerKind::MeanSquaredError : LayerKind::CrossEntropy;
     try {
         if (workload.model == "resnet50")
-            return build_resnet50(workload.image_size, workload.classes);
+            return build_resnet50(workload.image_size, workload.classes, loss);
         const int channels = workload.dataset == "cifar10" ? 3 : 1;
-        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes);
+        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes, workload.hidden, loss);
     } catch (const Error& error) {
         config.fail_at("workload.image_size", error.what(), "choose another image_size, such as 224");
     }

@@ -24,36 +24,79 @@ std::int64_t parameters(const Layer& layer) {
             return layer.input.elements() * layer.output.channels + layer.output.channels;
         case LayerKind::BatchNorm:
             return std::int64_t{2} * layer.input.channels;
+        case LayerKind::Embedding:
+            return std::int64_t{layer.vocabulary} * layer.output.width;
+        case LayerKind::PositionBias:
+            return layer.input.elements();
+        case LayerKind::LayerNorm:
+            return std::int64_t{2} * layer.input.width;
+        case LayerKind::RowLinear:
+            return (std::int64_t{layer.input.width} + (layer.bias ? 1 : 0)) * layer.output.width;
         default:
             return 0;
     }
 }
 
 double multiply_accumulates(const Layer& layer) {
-    if (layer.kind == LayerKind::Convolution)
-        return static_cast<double>(layer.output.elements()) * layer.input.channels * layer.kernel * layer.kernel;
-    if (layer.kind == LayerKind::Linear)
-        return static_cast<double>(layer.input.elements()) * layer.output.channels;
-    return 0;
+    const auto rows = static_cast<double>(layer.input.height);
+    switch (layer.kind) {
+        case LayerKind::Convolution:
+            return static_cast<double>(layer.output.elements()) * layer.input.channels * layer.kernel * layer.kernel;
+        case LayerKind::Linear:
+            return static_cast<double>(layer.input.elements()) * layer.output.channels;
+        case LayerKind::RowLinear:
+            return rows * layer.input.width * layer.output.width;
+        case LayerKind::Attention:  // scores and their products with the values; a row sees half of the others
+            return rows * (rows + 1) * layer.output.width;
+        default:
+            return 0;
+    }
+}
+
+std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
+
+// What the layer's input `position` must be.
+bool fits(const Layer& layer, const Dims& made, std::size_t position) {
+    if (layer.kind == LayerKind::Concat && position == 1)
+        return made.height == layer.input.height && made.width == layer.input.width &&
+               made.channels == layer.output.channels - layer.input.channels;
+    return made == layer.input;
+}
+
+void check_tie(const LayerGraph& graph, const Layer& layer) {
+    if (layer.tied_to.empty())
+        return;
+    const int owner = find_layer(graph, layer.tied_to);
+    if (layer.kind != LayerKind::RowLinear || layer.bias)
+        fail("layer '{}' shares the table of '{}'; only a row linear layer without bias does", layer.name,
+             layer.tied_to);
+    if (owner < 0 || graph[owner].kind != LayerKind::Embedding)
+        fail("layer '{}' shares the table of '{}', which is no embedding before it", layer.name, layer.tied_to);
+    if (graph[owner].vocabulary != layer.output.width || graph[owner].output.width != layer.input.width)
+        fail("layer '{}' takes a table of {}x{}, but that of '{}' is {}x{}", layer.name, layer.output.width,
+             layer.input.width, layer.tied_to, graph[owner].vocabulary, graph[owner].output.width);
 }
 
 void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector<int>& inputs) {
     if (find_layer(graph, layer.name) >= 0)
         fail("layer '{}' stands twice; every layer needs a name of its own", layer.name);
-    if (layer.kind != LayerKind::Profiled && inputs.size() > (layer.kind == LayerKind::Add ? 2u : 1u))
+    const bool takes_two = layer.kind == LayerKind::Add || layer.kind == LayerKind::Concat;
+    if (layer.kind != LayerKind::Profiled && inputs.size() > (takes_two ? 2u : 1u))
         fail("layer '{}' reads {} tensors, more than its kind ({}) takes", layer.name, inputs.size(),
              name_of(layer.kind));
-    if (layer.kind == LayerKind::Add && inputs.size() != 2)
-        fail("layer '{}' reads {} tensors; add takes two", layer.name, inputs.size());
-    for (const int input : inputs) {
+    if (takes_two && inputs.size() != 2)
+        fail("layer '{}' reads {} tensors; {} takes two", layer.name, inputs.size(), name_of(layer.kind));
+    for (std::size_t position = 0; position < inputs.size(); ++position) {
+        const int input = inputs[position];
         if (input < 0 || input >= static_cast<int>(num_vertices(graph)))
             fail("layer '{}' reads layer number {}, which is not in the graph yet; only earlier layers can be read",
                  layer.name, input);
         const Dims& made = graph[input].output;
-        if (made != layer.input)
-            fail("layer '{}' takes {}x{}x{}, but '{}' makes {}x{}x{}", layer.name, layer.input.channels,
-                 layer.input.height, layer.input.width, graph[input].name, made.channels, made.height, made.width);
+        if (!fits(layer, made, position))
+            fail("layer '{}' takes {}, but '{}' makes {}", layer.name, print(layer.input), graph[input].name,
+                 print(made));
     }
+    check_tie(graph, layer);
 }
 
 }  // namespace
@@ -74,27 +117,76 @@ std::string_view name_of(LayerKind kind) {
             return "average pool";
         case LayerKind::Linear:
             return "linear";
+        case LayerKind::Concat:
+            return "concat";
+        case LayerKind::Upsample:
+            return "upsample";
+        case LayerKind::Dropout:
+            return "dropout";
+        case LayerKind::Embedding:
+            return "embedding";
+        case LayerKind::PositionBias:
+            return "position bias";
+        case LayerKind::LayerNorm:
+            return "layer norm";
+        case LayerKind::Gelu:
+            return "gelu";
+        case LayerKind::RowLinear:
+            return "row linear";
+        case LayerKind::Attention:
+            return "attention";
         case LayerKind::CrossEntropy:
             return "cross entropy";
+        case LayerKind::MeanSquaredError:
+            return "mean squared error";
         case LayerKind::Profiled:
             return "profiled";
     }
     return "?";
 }
 
+bool is_loss(LayerKind kind) { return kind == LayerKind::CrossEntropy || kind == LayerKind::MeanSquaredError; }
+
 bool rereads_input_for_input_gradient(LayerKind kind) {
-    return kind == LayerKind::BatchNorm || kind == LayerKind::Relu || kind == LayerKind::Profiled;
+    switch (kind) {
+        case LayerKind::BatchNorm:
+        case LayerKind::Relu:
+        case LayerKind::LayerNorm:
+        case LayerKind::Gelu:
+        case LayerKind::Attention:
+        case LayerKind::Profiled:
+            return true;
+        default:
+            return false;
+    }
 }
 
 bool rereads_input_for_weight_gradient(LayerKind kind) { return has_weight_pass(kind); }
 
-bool has_weight_pass(LayerKind kind) { return kind == LayerKind::Convolution || kind == LayerKind::Linear; }
+bool has_weight_pass(LayerKind kind) {
+    return kind == LayerKind::Convolution || kind == LayerKind::Linear || kind == LayerKind::RowLinear ||
+           kind == LayerKind::Embedding;
+}
+
+LossShape loss_shape(const Layer& loss) {
+    const Dims& input = loss.input;
+    if (input.channels == 1)
+        return {input.width, input.height, 1, input.width};
+    const std::int64_t pixels = std::int64_t{input.height} * input.width;
+    return {input.channels, pixels, pixels, 1};
+}
+
+int labels_per_sample(const Model& model) {
+    return static_cast<int>(loss_shape(model.layers[num_vertices(model.layers) - 1]).positions);
+}
 
 Bytes mask_bytes(const Layer& layer) {
-    if (has_mask(layer) || layer.kind == LayerKind::MaxPool)
+    if (has_mask(layer) || layer.kind == LayerKind::MaxPool || layer.kind == LayerKind::Dropout)
         return layer.output.elements();
-    if (layer.kind == LayerKind::CrossEntropy)
+    if (is_loss(layer.kind))
         return layer.input.elements() * kFloat;
+    if (layer.kind == LayerKind::Attention)
+        return Bytes{layer.heads} * layer.input.height * layer.input.height * kFloat;
     return 0;
 }
 
@@ -105,7 +197,9 @@ void finish_layer(Layer& layer, bool reads_data) {
     layer.kept_until_weight = rereads_input_for_weight_gradient(layer.kind) ? input : 0;
     layer.flops_forward = 2 * multiply_accumulates(layer);
     layer.flops_input = reads_data ? 0 : layer.flops_forward;
-    layer.flops_weight = layer.flops_forward;
+    layer.flops_weight = has_weight_pass(layer.kind) ? layer.flops_forward : 0;
+    if (layer.kind == LayerKind::Attention)  // gradients of both factors of both products
+        layer.flops_input = 2 * layer.flops_forward;
 }
 
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs) {

@@ -7,7 +7,6 @@ namespace pw {
 namespace {
 
 constexpr int kLeastImage = 32;  // ResNet divides height and width by 32
-constexpr int kHidden = 512;
 constexpr int kData = -1;      // as an input: the data batch
 constexpr int kExpansion = 4;  // output channels of a bottleneck block per inner channel
 
@@ -65,9 +64,8 @@ public:
                    {input});
     }
 
-    int cross_entropy(const std::string& name, int input) {
-        return add({.name = name, .kind = LayerKind::CrossEntropy, .input = made_by(input), .output = {1, 1, 1}},
-                   {input});
+    int loss(LayerKind kind, int input) {
+        return add({.name = "loss", .kind = kind, .input = made_by(input), .output = {1, 1, 1}}, {input});
     }
 
 private:
@@ -108,7 +106,7 @@ void check_classes(const std::string& model, int classes) {
 
 }  // namespace
 
-Model build_resnet50(int image_size, int classes) {
+Model build_resnet50(int image_size, int classes, LayerKind loss) {
     if (image_size < kLeastImage)
         fail("image_size {}: resnet50 needs at least {}, because it halves the image five times", image_size,
              kLeastImage);
@@ -125,23 +123,24 @@ Model build_resnet50(int image_size, int classes) {
                               group > 0 && block == 0 ? 2 : 1, block == 0);
     last = build.average_pool("avgpool", last);
     last = build.linear("fc", last, classes);
-    build.cross_entropy("loss", last);
+    build.loss(loss, last);
     return model;
 }
 
-Model build_mlp(Dims input, int classes) {
+Model build_mlp(Dims input, int classes, const std::vector<int>& hidden, LayerKind loss) {
     if (input.channels < 1 || input.height < 1 || input.width < 1)
         fail("input {}x{}x{}: mlp needs at least 1x1x1", input.channels, input.height, input.width);
     check_classes("mlp", classes);
     Model model{"mlp", input, classes, {}};
     Builder build(model);
     int last = kData;
-    const int widths[] = {kHidden, kHidden, classes};
-    for (int number = 1; number <= 3; ++number) {
+    std::vector<int> widths = hidden;
+    widths.push_back(classes);
+    for (std::size_t number = 1; number <= widths.size(); ++number) {
         last = build.linear(fmt::format("fc{}", number), last, widths[number - 1]);
         last = build.relu(fmt::format("relu{}", number), last);
     }
-    build.cross_entropy("loss", last);
+    build.loss(loss, last);
     return model;
 }
 

@@ -103,8 +103,9 @@ std::array<double, 3> bytes_moved(const Layer& layer, int samples, double elemen
         case LayerKind::AveragePool:
         case LayerKind::CrossEntropy:
             return {in + out + masks, in + out + masks, 0};
+        default:
+            return {};
     }
-    return {};
 }
 
 // Of a micro-batch: gradients of tensors with several readers are summed behind a layer's I.

@@ -33,7 +33,7 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
             return make_linear(layer, samples, reads_data);
         case LayerKind::CrossEntropy:  // a few thousand values: not worth other loops
             return reference::make_cross_entropy<float>(layer, samples);
-        case LayerKind::Profiled:
+        default:
             break;
     }
     assert(false);

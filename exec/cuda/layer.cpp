@@ -59,7 +59,7 @@ std::int64_t block_values(Bytes bytes, Precision precision) { return bytes / (pr
 
 CudaLayer::CudaLayer(Device& device, const Layer& layer, int samples)
     : device_(device), layer_(layer), samples_(samples) {
-    if (layer.kind == LayerKind::CrossEntropy)
+    if (is_loss(layer.kind))
         layer_.output = {};  // makes no tensor
     bytes_.output = tensor_bytes(samples * layer_.output.elements(), device.precision());
 }

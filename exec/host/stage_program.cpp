@@ -46,7 +46,7 @@ StageProgram::StageProgram(const Model& model, const StageSplit& split, int stag
         const bool reads_data = inputs_of_layer(model.layers, layer).empty();
         kernels_[layer] = kernels.make(model.layers[layer], samples, reads_data);
         reads_data_ |= reads_data;
-        has_loss_ |= model.layers[layer].kind == LayerKind::CrossEntropy;
+        has_loss_ |= is_loss(model.layers[layer].kind);
     }
     call_.inputs.reserve(8);
     call_.input_gradients.reserve(8);

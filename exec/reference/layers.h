@@ -35,7 +35,7 @@ protected:
         : layer_(layer),
           samples_(samples),
           inputs_(samples * layer.input.elements()),
-          outputs_(layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements()) {
+          outputs_(is_loss(layer.kind) ? 0 : samples * layer.output.elements()) {
         bytes_.output = bytes_of<Real>(outputs_);
     }
 
