@@ -85,11 +85,11 @@ struct Costs {
     // Of a mini-batch's last micro-batch when it is smaller; empty: it is not. Buffers are as large as the others'.
     std::vector<StageCost> last, busy_last;
     std::vector<EdgeBytes> last_edges;
-    std::vector<double> speed;      // per device, relative; empty: 1
-    Link link;                      // between any two devices
-    Ns dispatch = 0;                // per task
-    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;      // some time was not measured at this micro-batch size
+    std::vector<double> speed;  // per device, relative; empty: 1
+    Link link;                  // between any two devices
+    Ns dispatch = 0;            // per task
+    bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;  // some time was not measured at this micro-batch size
 };
 
 struct DeviceRates {

@@ -90,8 +90,8 @@ public:
     const Dataset data;
     std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
     std::vector<StageLayout> layouts, last_layouts;         // by stage
-    std::vector<std::vector<double>> losses;   // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;  // [update][layer], of the gradients
+    std::vector<std::vector<double>> losses;                // [step][micro-batch], sums over samples
+    std::vector<std::vector<double>> squares;               // [update][layer], of the gradients
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
