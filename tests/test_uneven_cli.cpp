@@ -55,7 +55,7 @@ TEST_F(UnevenCli, ASweepKeepsTheMiniBatch) {
 TEST_F(UnevenCli, TheEffectiveConfigurationSaysIt) {
     run_well("simulate mlp.yaml --trace trace.json" + kSet);
     EXPECT_TRUE(contains(read("trace.json"), "mini_batch: 7"));
-    EXPECT_EQ(run_well("compare trace.json trace.json --json").json()["predicted"]["mini_batch"], 7);
+    EXPECT_EQ(run_well("validate trace.json --json").json()["mini_batch"], 7);
 }
 
 }  // namespace
