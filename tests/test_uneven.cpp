@@ -180,18 +180,18 @@ Settings on_two_devices(const Schedule& schedule, const Settings& more) {
 }
 
 TEST(Uneven, EveryScheduleEqualsItsOracle) {
-    for (const Schedule& schedule : schedules())
-        for (const char* samples : {"10", "11"}) {
-            if (!takes_uneven(schedule))
-                continue;
-            for (const char* more : {"run.backend=reference", "run.backend=cpu", "run.backend=emulated",
-                                     "transfer.receive=deferred", "pipeline.recompute=all"}) {
-                const Execution execution(
-                    kMlp, on_two_devices(schedule, {std::string("pipeline.mini_batch=") + samples, more}));
-                expect_equal(execution.run(), execution.oracle(),
-                             fmt::format("{} {} {}", schedule.name, samples, more));
-            }
+    for (const Schedule& schedule : schedules()) {
+        if (!takes_uneven(schedule))
+            continue;
+        for (const Settings& more : {Settings{"pipeline.mini_batch=11"},
+                                     {"pipeline.mini_batch=10", "run.backend=cpu", "transfer.receive=deferred"},
+                                     {"pipeline.mini_batch=10", "run.backend=emulated"},
+                                     {"pipeline.mini_batch=11", "run.backend=cpu", "pipeline.recompute=all"}}) {
+            const Execution execution(kMlp, on_two_devices(schedule, more));
+            expect_equal(execution.run(), execution.oracle(),
+                         fmt::format("{} {}", schedule.name, fmt::join(more, " ")));
         }
+    }
 }
 
 TEST(Uneven, SchedulesWithOneGroupingGiveTheNumbersOfOneDevice) {
@@ -208,7 +208,7 @@ TEST(Uneven, SchedulesWithOneGroupingGiveTheNumbersOfOneDevice) {
 TEST(Uneven, ResNet50GivesTheNumbersOfOneDevice) {
     const Settings small{"training.steps=1", "pipeline.micro_batches=3", "pipeline.mini_batch=5"};
     const RunResult whole = Execution(kResNet, with(small, {"cluster.devices=1"})).run();
-    for (const char* more : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "transfer.receive=deferred"})
+    for (const char* more : {"pipeline.schedule=zb-h1", "transfer.receive=deferred"})
         expect_equal(
             Execution(kResNet, with(small, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", more})).run(),
             whole, more);
