@@ -7,6 +7,7 @@
 #include "schedules/schedule.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -117,7 +118,7 @@ Pipeline calibrated_pipeline(Config config) {
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
         return pipeline_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
-    Profile profile = measure_with_progress(config, build_model(config), {config.pipeline.micro_batch_size});
+    Profile profile = measure_with_progress(config, build_model(config), sizes_of(config.pipeline).different());
     return pipeline_of(std::move(config), std::move(profile));
 }
 

@@ -3,6 +3,7 @@
 #include "cli/table.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 
@@ -121,9 +122,9 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         draw(sides, root, schedule, pictures);
         add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
-        title = fmt::format("{}, {} micro-batches of {}, {} backend, {}\n", pipeline.config.workload.model,
-                            pipeline.config.pipeline.micro_batches, pipeline.config.pipeline.micro_batch_size,
-                            pipeline.config.run.backend, sides.measured.trace.machine);
+        title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
+                            print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
+                            sides.measured.trace.machine);
         write_points(root, title + table.print(), points);
     }
     if (!emulated)  // which learns nothing

@@ -7,6 +7,7 @@
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
+#include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
@@ -51,7 +52,7 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
         edges.push_back({boundary.from, boundary.to});
     pipeline.plan = plan_of(pipeline.config, edges, notices);
-    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, pipeline.config.pipeline.micro_batch_size,
+    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline),
                               splits_backward(pipeline.plan));
     add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
     add_gradient_sums(pipeline.costs, pipeline.plan.shape);
@@ -90,22 +91,23 @@ Trace predict(const Pipeline& pipeline) {
     trace.config = pipeline.config.yaml;
     trace.micro_batches = pipeline.config.pipeline.micro_batches;
     trace.micro_batch_size = pipeline.config.pipeline.micro_batch_size;
+    trace.mini_batch = pipeline.config.pipeline.mini_batch;
     return trace;
 }
 
 std::string summary_of(const Pipeline& pipeline) {
-    const PipelineConfig& config = pipeline.config.pipeline;
     const std::string stages = pipeline.model ? fmt::format("stages from {}", first_layers(pipeline))
                                               : fmt::format("{} stages", pipeline.plan.shape.stages);
-    return fmt::format("{}, {}, {}, {} micro-batches of {}", pipeline.model ? pipeline.model->name : "uniform", stages,
-                       pipeline.plan.schedule, config.micro_batches, config.micro_batch_size);
+    return fmt::format("{}, {}, {}, {}", pipeline.model ? pipeline.model->name : "uniform", stages,
+                       pipeline.plan.schedule, print(sizes_of(pipeline.config.pipeline)));
 }
 
 std::string note_on_costs(const Pipeline& pipeline) {
+    const std::vector<int> sizes = sizes_of(pipeline.config.pipeline).different();
     if (is_from_file(pipeline.config))
         return pipeline.costs.interpolated
                    ? fmt::format("{} has no times for micro-batches of {}: scaled from other sizes",
-                                 pipeline.model->name, pipeline.config.pipeline.micro_batch_size)
+                                 pipeline.model->name, fmt::join(sizes, " and "))
                    : "";
     if (pipeline.model && !pipeline.measured)
         return "analytic costs: run `pipewright profile` to calibrate";
@@ -119,7 +121,7 @@ std::string note_on_costs(const Pipeline& pipeline) {
         return fmt::format(
             "the profile has no times for micro-batches of {}: interpolated; add --sizes {} to "
             "`pipewright profile`",
-            pipeline.config.pipeline.micro_batch_size, pipeline.config.pipeline.micro_batch_size);
+            fmt::join(sizes, " and "), fmt::join(sizes, ","));
     return {};
 }
 

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/table.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -83,7 +84,7 @@ void profile_config(const ProfileArguments& arguments) {
     const Model model = build_model(config);
     std::vector<int> sizes = arguments.sizes;
     if (sizes.empty())
-        sizes = {config.pipeline.micro_batch_size};
+        sizes = sizes_of(config.pipeline).different();
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     const Profile profile = measure_with_progress(config, model, sizes);
@@ -107,7 +108,7 @@ Action add_profile(CLI::App& command) {
     command.add_option("-o,--output", arguments->output, "the profile to write, a YAML file")
         ->required()
         ->type_name("FILE");
-    command.add_option("--sizes", arguments->sizes, "micro-batch sizes, as in 1,2,4; default: that of the config")
+    command.add_option("--sizes", arguments->sizes, "micro-batch sizes, as in 1,2,4; default: those of the config")
         ->type_name("N,...")
         ->delimiter(',')
         ->allow_extra_args(false)

@@ -160,6 +160,7 @@ Json json_of(const Report& report) {
             {"stages", report.trace.stages},
             {"micro_batches", report.trace.micro_batches},
             {"micro_batch_size", report.trace.micro_batch_size},
+            {"mini_batch", sizes_of(report.trace).mini_batch},
             {"devices", std::move(devices)}};
 }
 

@@ -68,6 +68,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
                                 [&](int samples) {
                                     Config sized = config;
                                     sized.pipeline.micro_batch_size = samples;
+                                    sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
                                     return profile_of(sized, model);
                                 },
                                 executed_mode(config)};

@@ -45,7 +45,7 @@ void write_dump(const std::string& folder, const KernelWork& run, double loss) {
         write_tensors(root / "updated", run.updated);
     }
     const Dims input = run.data.input();
-    const int samples = run.plan.per_update() * run.job.config.pipeline.micro_batch_size;
+    const auto samples = static_cast<int>(run.plan.samples_of(0));
     std::vector<float> images(static_cast<std::size_t>(input.elements()) * static_cast<std::size_t>(samples));
     std::vector<float> labels;
     for (int sample = 0; sample < samples; ++sample) {

@@ -199,7 +199,9 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
 
-Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges) {
+Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs) {
+    const bool smaller = !costs.last_edges.empty() && shape.ends_mini_batch(task.microbatch);
+    const std::vector<EdgeBytes>& edges = smaller ? costs.last_edges : costs.edges;
     const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
     const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
     for (const EdgeBytes& edge : edges)

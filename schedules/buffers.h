@@ -45,8 +45,8 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 // the tensor is made.
 bool keeps_copies(const Costs& costs, bool early);
 
-// Bytes that a transfer moves; 0 for other tasks and for edges that carry nothing.
-Bytes bytes_moved(const Task& task, const std::vector<EdgeBytes>& edges);
+// Bytes that a transfer moves, fewer of a smaller last micro-batch; 0 for other tasks and for edges that carry nothing.
+Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs);
 
 // Per device and position of its list: live bytes by kind while that task runs. A device without tasks has one
 // position.

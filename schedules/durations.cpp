@@ -29,8 +29,9 @@ Ns time_of(Op op, const StageCost& cost) {
     }
 }
 
+// `last`: of a smaller last micro-batch; empty: it is not.
 std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                          const std::vector<StageCost>& stages) {
+                          const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<bool> begun(static_cast<std::size_t>(plan.shape.stages), false);
@@ -38,7 +39,8 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
             const Task& task = plan.order[device][position];
             if (is_transfer(task.op))
                 continue;
-            const StageCost& cost = stages[task.stage];
+            const bool smaller = !last.empty() && is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch);
+            const StageCost& cost = (smaller ? last : stages)[task.stage];
             Ns time = time_of(task.op, cost);
             if (task.op == Op::Update)
                 begun[task.stage] = false;
@@ -58,11 +60,11 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
 }  // namespace
 
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return durations(plan, graph, costs, costs.stage);
+    return durations(plan, graph, costs, costs.stage, costs.last);
 }
 
 std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy);
+    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy, costs.busy_last);
 }
 
 void add_gradient_sums(Costs& costs, const Shape& shape) {
@@ -75,8 +77,8 @@ void add_gradient_sums(Costs& costs, const Shape& shape) {
     }
 }
 
-Ns occupation_of(const Task& transfer, const Costs& costs) {
-    return std::llround(static_cast<double>(bytes_moved(transfer, costs.edges)) / costs.link.bandwidth * 1e9);
+Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs) {
+    return std::llround(static_cast<double>(bytes_moved(transfer, shape, costs)) / costs.link.bandwidth * 1e9);
 }
 
 }  // namespace pw

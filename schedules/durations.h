@@ -19,6 +19,6 @@ std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, cons
 void add_gradient_sums(Costs& costs, const Shape& shape);
 
 // Time for which a transfer occupies its link: bytes / bandwidth.
-Ns occupation_of(const Task& transfer, const Costs& costs);
+Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs);
 
 }  // namespace pw

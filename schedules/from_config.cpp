@@ -2,6 +2,7 @@
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <algorithm>
 
@@ -59,6 +60,18 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
     if (shape.devices > shape.stages)
         config.fail_at("cluster.devices", fmt::format("{} devices for {} stages", shape.devices, shape.stages),
                        "give every device a stage: raise pipeline.stages or lower cluster.devices");
+}
+
+void check_mini_batch(const Config& config, const Schedule& schedule) {
+    const MicroBatchSizes sizes = sizes_of(config.pipeline);
+    if (schedule.updates == Updates::PerMicroBatch && !sizes.is_even())
+        config.fail_at("pipeline.mini_batch",
+                       fmt::format("schedule {} updates after every micro-batch, and the last would have {} samples "
+                                   "instead of {}",
+                                   schedule.name, sizes.last(), sizes.full),
+                       fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
+                                   "mini-batch, such as 1f1b or pipedream-2bw",
+                                   std::int64_t{sizes.per_mini_batch} * sizes.full));
 }
 
 Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
@@ -128,6 +141,7 @@ Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps, 
     if (is_replicated(config.pipeline))
         shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);
+    check_mini_batch(config, schedule);
     const PlanOptions options = options_of(config, schedule);
     try {
         return make_plan(schedule, std::move(shape), options);

@@ -84,6 +84,8 @@ int Shape::last_of(int mini_batch) const {
     return per_update == 0 ? microbatches - 1 : std::min((mini_batch + 1) * per_update, microbatches) - 1;
 }
 
+bool Shape::ends_mini_batch(int microbatch) const { return last_of(mini_batch_of(microbatch)) == microbatch; }
+
 std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
     std::vector<std::vector<int>> placement;
     int device = 0;

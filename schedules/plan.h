@@ -46,6 +46,7 @@ struct Shape {
     int updates() const;                       // mini-batches of the plan
     int mini_batch_of(int microbatch) const;
     int last_of(int mini_batch) const;  // its last micro-batch
+    bool ends_mini_batch(int microbatch) const;
 };
 
 // Stage s on replicas[s] devices, next to each other and behind those of the stages before it.

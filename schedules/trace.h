@@ -50,6 +50,7 @@ struct Trace {
     int stages = 0;
     int micro_batches = 0;  // of a mini-batch
     int micro_batch_size = 1;
+    std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
     std::vector<TraceEvent> events;           // by device, then in list order, step by step

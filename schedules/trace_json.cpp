@@ -91,18 +91,21 @@ private:
     }
 
     nlohmann::ordered_json other_data() const {
-        return {{"schema_version", Trace::kSchemaVersion},
-                {"label", trace_.label},
-                {"plan_hash", trace_.plan_hash},
-                {"schedule", trace_.schedule},
-                {"devices", trace_.devices},
-                {"stages", trace_.stages},
-                {"micro_batches", trace_.micro_batches},
-                {"micro_batch_size", trace_.micro_batch_size},
-                {"asynchronous", trace_.asynchronous},
-                {"stages_of", trace_.stages_of},
-                {"config", trace_.config},
-                {"machine", trace_.machine}};
+        nlohmann::ordered_json data = {{"schema_version", Trace::kSchemaVersion},
+                                       {"label", trace_.label},
+                                       {"plan_hash", trace_.plan_hash},
+                                       {"schedule", trace_.schedule},
+                                       {"devices", trace_.devices},
+                                       {"stages", trace_.stages},
+                                       {"micro_batches", trace_.micro_batches},
+                                       {"micro_batch_size", trace_.micro_batch_size},
+                                       {"asynchronous", trace_.asynchronous},
+                                       {"stages_of", trace_.stages_of},
+                                       {"config", trace_.config},
+                                       {"machine", trace_.machine}};
+        if (trace_.mini_batch > 0)
+            data["mini_batch"] = trace_.mini_batch;
+        return data;
     }
 
     void write_names() {

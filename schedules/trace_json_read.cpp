@@ -108,6 +108,10 @@ void read_header(const Place& place, Trace& trace) {
     trace.stages = place.small("stages");
     trace.micro_batches = place.small("micro_batches");
     trace.micro_batch_size = place.small("micro_batch_size");
+    if (place.object.contains("mini_batch")) {
+        const std::int64_t size = trace.micro_batch_size, full = trace.micro_batches * size;
+        trace.mini_batch = place.integer("mini_batch", full - size + 1, full);
+    }
     trace.asynchronous = place.flag("asynchronous");
     trace.stages_of = read_stages(place, trace.devices, trace.stages);
 }

@@ -148,7 +148,7 @@ std::vector<int> sizes_of(const Config& config) {
     if (sizes.empty())
         config.fail_at("search.micro_batch_sizes",
                        fmt::format("no micro-batch size divides a mini-batch of {} samples", config.search.mini_batch),
-                       "write sizes that divide search.mini_batch");
+                       "write sizes that divide search.mini_batch: all micro-batches of a search are as large");
     return sizes;
 }
 
@@ -212,6 +212,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.stages = choice.stages;
     chosen.pipeline.micro_batches = choice.micro_batches;
     chosen.pipeline.micro_batch_size = choice.micro_batch_size;
+    chosen.pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
     chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
     chosen.pipeline.replicas = choice.replicas;

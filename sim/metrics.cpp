@@ -71,7 +71,10 @@ double samples_per_update(const Trace& trace, const Events& events) {
             if (event->task.op == Op::Update)
                 updates.insert(event->task.microbatch);
         }
-    const double samples = static_cast<double>(microbatches.size()) * trace.micro_batch_size;
+    const MicroBatchSizes sizes = sizes_of(trace);
+    double samples = 0;
+    for (const int microbatch : microbatches)
+        samples += sizes.of(microbatch);
     return trace.asynchronous && !updates.empty() ? samples / static_cast<double>(updates.size()) : samples;
 }
 
@@ -255,6 +258,12 @@ Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan) {
         times.erase(times.begin(), times.begin() + edge);
     }
     return lower_median(times);
+}
+
+MicroBatchSizes sizes_of(const Trace& trace) {
+    const int count = std::max(1, trace.micro_batches);
+    const std::int64_t full = std::int64_t{count} * trace.micro_batch_size;
+    return {trace.micro_batch_size, count, trace.mini_batch > 0 ? trace.mini_batch : full};
 }
 
 std::vector<Ns> step_times(const Trace& trace) {

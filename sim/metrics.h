@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/trace.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <vector>
 
@@ -40,6 +41,8 @@ Metrics metrics_of(const Trace& trace);
 // The step time of an asynchronous plan: median distance of `updates` (ends, of the last stage) without
 // the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
+
+MicroBatchSizes sizes_of(const Trace& trace);
 
 // Step times of all steps, in order (asynchronous: distances between updates of the last stage).
 std::vector<Ns> step_times(const Trace& trace);

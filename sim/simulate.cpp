@@ -124,7 +124,7 @@ private:
     void start(int send, Ns now) {
         const int recv = lanes_.partner(send);
         start_[send] = start_[recv] = now;
-        const Ns link_free = now + occupation_of(graph_.task(send), *costs_);
+        const Ns link_free = now + occupation_of(graph_.task(send), plan_.shape, *costs_);
         push(link_free, What::LinkFree, send);
         push(link_free + costs_->link.latency, What::Arrives, recv);
     }
@@ -224,8 +224,8 @@ Trace Simulation::trace() const {
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (const Task& task : plan_.order[device]) {
             const int node = graph_.node(device, position);
-            trace.events.push_back({0, device, 0, task, start_[node], end_[node], bytes_moved(task, costs_->edges),
-                                    version_of(task, versions_, plan_)});
+            trace.events.push_back({0, device, 0, task, start_[node], end_[node],
+                                    bytes_moved(task, plan_.shape, *costs_), version_of(task, versions_, plan_)});
             if (!is_transfer(task.op))
                 reached = start_[node];
             const MemoryUse& use = memory[device][position];

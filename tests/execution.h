@@ -4,6 +4,7 @@
 #include "exec/execute.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -31,14 +32,14 @@ public:
         : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
 
     Job job() const {
-        const Profile profile = analytic_profile(model_, config_.pipeline.micro_batch_size, {});
+        const Profile profile = profile_of(config_, model_);
         Job job{config_, &model_, make_split(config_, model_, profile), {}, {}, 1};
         std::vector<Edge> edges;
         for (const Boundary& boundary : boundaries_of(model_.layers, job.split))
             edges.push_back({boundary.from, boundary.to});
         job.plan = make_plan(config_, edges, config_.training.steps);
         job.versions = versions_of(job.plan);
-        job.costs = costs_of(model_, job.split, profile, config_.pipeline.micro_batch_size, splits_backward(job.plan));
+        job.costs = costs_of(model_, job.split, profile, sizes_of(config_.pipeline), splits_backward(job.plan));
         job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
         return job;
     }

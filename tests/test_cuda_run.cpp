@@ -70,6 +70,18 @@ TEST_P(Precisions, ARecomputedResNet50CutInTheMiddleOfABlock) {
                  "recomputed");
 }
 
+// It has kernels and a layout of its own, in the buffers of the others; two tensors of its size cross a cut in a block.
+TEST_P(Precisions, ASmallerLastMicroBatch) {
+    for (const char* schedule : {"gpipe", "zb-h1", "interleaved", "pipedream-2bw"}) {
+        const Execution execution(kMlp, set({"pipeline.mini_batch=10", "pipeline.split=even",
+                                             std::string("pipeline.schedule=") + schedule}));
+        expect_equal(execution.run(), execution.oracle(), schedule);
+    }
+    const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2", "pipeline.mini_batch=3"};
+    expect_equal(Execution(kResNet, with(set(small), {"pipeline.split=[layer2.1.conv2]"})).run(),
+                 Execution(kResNet, with(set(small), {"cluster.devices=1"})).run(), "resnet50");
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, Precisions, testing::Values("fp32", "tf32", "bf16"),
                          [](const auto& tested) { return std::string(tested.param); });
 
@@ -118,6 +130,14 @@ TEST(CudaRun, StepsAsGraphs) {
             for (int step = 1; step < 4; ++step)
                 EXPECT_GT(first.at(step), first.at(step - 1)) << schedule;
         }
+}
+
+TEST(CudaRun, ASmallerLastMicroBatchOnEveryWay) {
+    const std::vector<std::string> uneven = with(kOnCuda, {"pipeline.mini_batch=11"});
+    const RunResult whole = Execution(kMlp, with(uneven, {"cluster.devices=1"})).run();
+    for (const char* way : {"run.graph=true", "run.transport=nccl", "transfer.receive=deferred"})
+        expect_equal(Execution(kMlp, with(uneven, {"pipeline.split=even", "pipeline.schedule=1f1b", way})).run(), whole,
+                     way);
 }
 
 TEST(CudaRun, WhatCannotBeAGraphIsRefused) {

@@ -146,8 +146,17 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
     };
     agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
     agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
+    const Yaml mini_batch = root["pipeline"]["mini_batch"];
+    if (!mini_batch.present())
+        config.pipeline.mini_batch = std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size;
+    else if (!root["pipeline"]["micro_batches"].present() && config.pipeline.micro_batches != file.micro_batches)
+        mini_batch.complain(
+            fmt::format("{} samples are {} micro-batches of {}, but the plan has {}", config.pipeline.mini_batch,
+                        config.pipeline.micro_batches, config.pipeline.micro_batch_size, file.micro_batches),
+            fmt::format("write {} to {} samples, or remove the key",
+                        std::int64_t{file.micro_batches - 1} * config.pipeline.micro_batch_size + 1,
+                        std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size));
     config.pipeline.micro_batches = file.micro_batches;
-    config.pipeline.mini_batch = std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size;
     if (config.cluster.devices.empty())
         config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
 }

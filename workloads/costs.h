@@ -80,14 +80,16 @@ struct StageCost {
 struct Costs {
     std::vector<StageCost> stage;
     std::vector<StageCost> busy;    // the same while all other devices compute; empty: no slower
-    std::vector<StageCost> last;    // of a mini-batch's last micro-batch when it is smaller; empty: it is not
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
-    std::vector<double> speed;      // per device, relative; empty: 1
-    Link link;                      // between any two devices
-    Ns dispatch = 0;                // per task
-    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;      // some time was not measured at this micro-batch size
+    // Of a mini-batch's last micro-batch when it is smaller; empty: it is not. Buffers are as large as the others'.
+    std::vector<StageCost> last, busy_last;
+    std::vector<EdgeBytes> last_edges;
+    std::vector<double> speed;  // per device, relative; empty: 1
+    Link link;                  // between any two devices
+    Ns dispatch = 0;            // per task
+    bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;  // some time was not measured at this micro-batch size
 };
 
 struct DeviceRates {

@@ -1,5 +1,5 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
-#include "workloads/config.h"
+#include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
 
 #include <filesystem>
@@ -55,6 +55,22 @@ ProfiledModel model_from_file(const Config& config) {
     return read_profiled_model(path, static_cast<int>(samples));
 }
 
+// At every size that the micro-batches have.
+Profile analytic_profile_of(const Config& config, const Model& model) {
+    const MicroBatchSizes sizes = sizes_of(config.pipeline);
+    Profile profile = analytic_profile(model, sizes.full, config.cluster.rates);
+    if (sizes.is_even())
+        return profile;
+    const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates);
+    for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
+        profile.layers[layer].times.insert(last.layers[layer].times.begin(), last.layers[layer].times.end());
+        profile.layers[layer].bytes.insert(last.layers[layer].bytes.begin(), last.layers[layer].bytes.end());
+    }
+    profile.data.insert(last.data.begin(), last.data.end());
+    profile.data_bytes.insert(last.data_bytes.begin(), last.data_bytes.end());
+    return profile;
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
@@ -102,7 +118,7 @@ Profile profile_of(const Config& config, const Model& model) {
         return model_from_file(config).profile;
     }
     if (path.empty())
-        return analytic_profile(model, config.pipeline.micro_batch_size, config.cluster.rates);
+        return analytic_profile_of(config, model);
     std::error_code error;
     if (!std::filesystem::exists(path, error))
         config.fail_at("cluster.profile", fmt::format("there is no file '{}'", path),

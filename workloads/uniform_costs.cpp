@@ -1,8 +1,26 @@
-#include "workloads/config.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw {
+
+namespace {
+
+// Of a micro-batch with this share of the samples: times and tensors are in proportion.
+Costs scaled(Costs costs, double share) {
+    const auto scale = [&](std::int64_t& value) { value = std::llround(static_cast<double>(value) * share); };
+    for (StageCost& cost : costs.stage)
+        for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight, &cost.backward, &cost.recompute})
+            scale(*time);
+    for (EdgeBytes& edge : costs.edges) {
+        scale(edge.forward);
+        scale(edge.backward);
+    }
+    return costs;
+}
+
+}  // namespace
 
 Costs uniform_costs(const Config& config) {
     const UniformWorkload& uniform = config.workload.uniform;
@@ -26,6 +44,8 @@ Costs uniform_costs(const Config& config) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
         costs.edges.push_back({stage, stage + 1, output, output});
     }
+    if (const MicroBatchSizes sizes = sizes_of(config.pipeline); !sizes.is_even())
+        add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     if (std::any_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed != 1; }))
         for (const DeviceConfig& device : devices)

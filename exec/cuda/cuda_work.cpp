@@ -208,7 +208,7 @@ void CudaWork::leave(int send) {
     parcel.from_device = plan.graph.device_of(send);
     parcel.to_device = plan.graph.device_of(recv);
     parcel.forward = task.op == Op::SendForward;
-    parcel.bytes = bytes_moved(task, plan.edges);
+    parcel.bytes = plan.moved[send];
     if (parcel.bytes > 0) {
         parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
         parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);

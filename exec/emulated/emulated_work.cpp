@@ -103,7 +103,7 @@ void EmulatedDevice::forward(const Task& task) {
         if (edges[edge].from == task.stage)
             run_.write(true, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));
     if (task.stage + 1 == run_.job.plan.shape.stages)
-        run_.losses[step_][mb] = fraction(tag) * run_.job.config.pipeline.micro_batch_size;
+        run_.losses[step_][mb] = fraction(tag) * run_.plan.sizes.of(mb);
 }
 
 void EmulatedDevice::backward_input(const Task& task) {

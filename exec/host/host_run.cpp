@@ -85,7 +85,8 @@ private:
             // one version per step before this one
             const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
             events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
-                                       bytes_moved(task, plan_.edges), version < 0 ? -1 : version + earlier});
+                                       plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
+                                       version < 0 ? -1 : version + earlier});
         }
     }
 
@@ -110,6 +111,8 @@ private:
         const Costs costs = work_->costs();
         const bool early = job_.config.transfer.receive == "early";
         plan_.edges = costs.edges;
+        for (int node = 0; node < plan_.graph.size(); ++node)
+            plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));
         plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early);
         if (job_.within_memory)
             refuse_over_memory(job_.plan, plan_.buffers, job_.config.cluster.devices);  // by the backend's sizes
@@ -126,9 +129,10 @@ private:
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;
         options.link.latency = costs.link.latency;
-        for (int node = 0; node < plan_.graph.size(); ++node)
-            options.link.occupation.push_back(
-                is_send(plan_.graph.task(node).op) ? occupation_of(plan_.graph.task(node), costs) : 0);
+        for (int node = 0; node < plan_.graph.size(); ++node) {
+            const Task& task = plan_.graph.task(node);
+            options.link.occupation.push_back(is_send(task.op) ? occupation_of(task, job_.plan.shape, costs) : 0);
+        }
         mailbox_ = std::make_unique<Mailbox>(plan_.graph, std::move(options));
     }
 
@@ -140,7 +144,7 @@ private:
         double sum = 0;
         for (int mb = first; mb < last; ++mb)
             sum += work_->loss(step, mb);
-        return sum / (static_cast<double>(last - first) * job_.config.pipeline.micro_batch_size);
+        return sum / static_cast<double>(plan_.samples_of(update));
     }
 
     RunResult result() const {
@@ -166,8 +170,9 @@ private:
         trace.machine = work_->machine();
         trace.devices = job_.plan.shape.devices;
         trace.stages = job_.plan.shape.stages;
-        trace.micro_batches = job_.config.pipeline.micro_batches;
-        trace.micro_batch_size = job_.config.pipeline.micro_batch_size;
+        trace.micro_batches = plan_.sizes.per_mini_batch;
+        trace.micro_batch_size = plan_.sizes.full;
+        trace.mini_batch = plan_.sizes.mini_batch;
         trace.asynchronous = job_.plan.asynchronous;
         Ns origin = std::numeric_limits<Ns>::max();
         for (const auto& events : events_)

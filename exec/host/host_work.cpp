@@ -26,6 +26,11 @@ int HostPlan::per_update() const {
     return shape.per_update == 0 ? shape.microbatches : shape.per_update;
 }
 
+std::int64_t HostPlan::samples_of(int update) const {
+    const int first = update * per_update(), next = std::min(first + per_update(), job.plan.shape.microbatches);
+    return sizes.first_sample(next) - sizes.first_sample(first);
+}
+
 bool HostPlan::trains() const {
     return std::any_of(job.plan.order.begin(), job.plan.order.end(), [](const std::vector<Task>& order) {
         return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::Update; });

@@ -5,6 +5,7 @@
 #include "exec/execute.h"
 #include "exec/host/mailbox.h"
 #include "exec/memory.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <cstddef>
 #include <memory>
@@ -37,13 +38,17 @@ private:
 struct HostPlan {
     const Job& job;
     PlanGraph graph;
+    MicroBatchSizes sizes;
     std::vector<EdgeBytes> edges;
+    std::vector<Bytes> moved;  // by node, by a transfer
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
 
-    explicit HostPlan(const Job& the_job) : job(the_job), graph(the_job.plan) {}
+    explicit HostPlan(const Job& the_job)
+        : job(the_job), graph(the_job.plan), sizes(sizes_of(the_job.config.pipeline)) {}
     int per_update() const;  // micro-batches of a mini-batch
+    std::int64_t samples_of(int update) const;
     bool trains() const;     // has updates
     int edge_of(const Task& transfer) const;
 };

@@ -21,15 +21,19 @@ Value* KernelDevice::make_notes(std::size_t count) {
 
 void KernelDevice::prepare() {
     const Job& job = run_.job;
+    const MicroBatchSizes& sizes = run_.plan.sizes;
     const auto microbatches = static_cast<std::size_t>(job.plan.shape.microbatches);
-    const std::size_t samples = microbatches * static_cast<std::size_t>(job.config.pipeline.micro_batch_size);
+    const std::size_t samples = microbatches * static_cast<std::size_t>(sizes.full);
     kernels_ = open();
     for (const int stage : job.plan.shape.stages_of(device_)) {
-        programs_[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_,
-                                                          job.config.pipeline.micro_batch_size);
-        const StageProgram& program = *programs_[stage];
+        const StageProgram& program = add_program(stage, sizes.full, programs_);
         for (const int layer : program.layers())
             run_.layer_bytes[layer] = program.bytes_of(layer);
+        if (!sizes.is_even()) {
+            const StageProgram& last = add_program(stage, sizes.last(), last_programs_);
+            for (const int layer : last.layers())
+                run_.last_layer_bytes[layer] = last.bytes_of(layer);
+        }
         if (program.reads_data() && sample_places_ == nullptr) {
             kernels_->take_data(run_.data);
             sample_places_ = make_notes<int>(samples);
@@ -116,6 +120,10 @@ void KernelDevice::begin() {
         if (state.slots[0] != nullptr)  // a stage without parameters has none
             program->initialise(run_.job.config.training.seed, state.slots[0], state.statistics);
     }
+    for (const auto& [stage, program] : last_programs_) {
+        program->set_layout(run_.last_layouts[stage]);
+        check_last_program(stage);
+    }
     if (run_.dumps())
         run_.initial[device_] = parameters();
 }
@@ -127,14 +135,14 @@ void KernelDevice::begin_step(int step) {
             state.newest = 0;
     if (sample_places_ == nullptr && labels_ == nullptr)
         return;
-    const int samples = run_.job.config.pipeline.micro_batch_size;
+    const MicroBatchSizes& sizes = run_.plan.sizes;
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
-        for (int k = 0; k < samples; ++k) {
+        for (int k = 0; k < sizes.of(mb); ++k) {
             const int place = run_.data.place(run_.first_sample(step, mb) + k);
             if (sample_places_ != nullptr)
-                sample_places_[mb * samples + k] = place;
+                sample_places_[mb * sizes.full + k] = place;
             if (labels_ != nullptr)
-                labels_[mb * samples + k] = run_.data.label_at(place);
+                labels_[mb * sizes.full + k] = run_.data.label_at(place);
         }
 }
 
@@ -168,7 +176,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.until_weight = state.until_weight[mb];
     if (std::byte* dropped = state.dropped[mb]; dropped != nullptr && task.op == Op::Forward) {
         places.until_input = dropped;
-        places.until_weight = dropped + run_.layouts[task.stage].until_input;
+        places.until_weight = dropped + program_of(task).layout().until_input;
     }
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
@@ -189,18 +197,19 @@ const Places& KernelDevice::bind(const Task& task, int version) {
 }
 
 std::span<const int> KernelDevice::samples_of(const int* all, int microbatch) const {
-    const auto samples = static_cast<std::size_t>(run_.job.config.pipeline.micro_batch_size);
+    const MicroBatchSizes& sizes = run_.plan.sizes;
     return all == nullptr ? std::span<const int>{}
-                          : std::span(all + static_cast<std::size_t>(microbatch) * samples, samples);
+                          : std::span(all + std::ptrdiff_t{microbatch} * sizes.full,
+                                      static_cast<std::size_t>(sizes.of(microbatch)));
 }
 
 void KernelDevice::compute(const Task& task) {
     const Job& job = run_.job;
-    const StageProgram& program = *programs_[task.stage];
+    const StageProgram& program = program_of(task);
     StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
-    const double scale = 1.0 / (static_cast<double>(job.config.pipeline.micro_batch_size) * run_.plan.per_update());
+    const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(mb / run_.plan.per_update()));
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
@@ -269,6 +278,7 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
       job(the_plan.job),
       data(open_dataset(job.config, *job.model)),
       layer_bytes(boost::num_vertices(job.model->layers)),
+      last_layer_bytes(layer_bytes.size()),
       dump_(options.dump) {
     const Shape& shape = job.plan.shape;
     const auto steps = static_cast<std::size_t>(job.steps), devices = static_cast<std::size_t>(shape.devices);
@@ -286,27 +296,14 @@ void KernelWork::add_devices() {
 }
 
 std::int64_t KernelWork::first_sample(int step, int microbatch) const {
-    return (std::int64_t{step} * job.plan.shape.microbatches + microbatch) * job.config.pipeline.micro_batch_size;
-}
-
-// The backend's own sizes, no times: tensors are handed over by pointer.
-Costs KernelWork::costs() {
-    Costs costs;
-    costs.edges = edge_bytes(job.model->layers, job.split, layer_bytes);
-    costs.sent_copies = false;
-    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, job.config.pipeline.micro_batch_size);
-    for (int stage = 0; stage < job.split.stages(); ++stage) {
-        layouts.push_back(layout_stage(job.model->layers, job.split, stage, layer_bytes, input));
-        costs.bytes.push_back(stage_bytes(layouts.back(), splits_backward(job.plan)));
-    }
-    return costs;
+    return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
 }
 
 void KernelWork::leave(int send) {
     const Task& task = plan.graph.task(send);
     const int edge = plan.edge_of(task);
     const bool forward = task.op == Op::SendForward;
-    if (const Bytes bytes = bytes_moved(task, plan.edges); bytes > 0)
+    if (const Bytes bytes = plan.moved[send]; bytes > 0)
         std::memcpy(plan.tensors.landed(forward, edge, task.microbatch),
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }

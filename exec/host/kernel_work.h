@@ -44,6 +44,9 @@ private:
         Places places;
     };
     StageState& state_of(int stage);
+    StageProgram& add_program(int stage, int samples, std::map<int, std::unique_ptr<StageProgram>>& to) const;
+    void check_last_program(int stage) const;
+    const StageProgram& program_of(const Task& task) const;
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
@@ -57,7 +60,8 @@ private:
     std::vector<std::unique_ptr<Memory>> notes_;
     int *sample_places_ = nullptr, *labels_ = nullptr;
     double *losses_ = nullptr, *squares_ = nullptr;
-    std::map<int, std::unique_ptr<StageProgram>> programs_;  // by stage
+    // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
+    std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
     int step_ = 0;
@@ -84,10 +88,10 @@ public:
     const HostPlan& plan;
     const Job& job;
     const Dataset data;
-    std::vector<LayerBytes> layer_bytes;       // by layer
-    std::vector<StageLayout> layouts;          // by stage
-    std::vector<std::vector<double>> losses;   // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;  // [update][layer], of the gradients
+    std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
+    std::vector<StageLayout> layouts, last_layouts;         // by stage
+    std::vector<std::vector<double>> losses;                // [step][micro-batch], sums over samples
+    std::vector<std::vector<double>> squares;               // [update][layer], of the gradients
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
@@ -95,6 +99,8 @@ protected:
     std::vector<std::unique_ptr<KernelDevice>> devices_;
 
 private:
+    Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
+
     const std::string dump_;
 };
 

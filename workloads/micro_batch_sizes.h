@@ -1,0 +1,42 @@
+// How many samples the micro-batches of a training have, and which. Mini-batches follow each other in the endless
+// sequence of samples without gaps; the last micro-batch of each may be smaller than the others.
+#pragma once
+
+#include "workloads/config.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct MicroBatchSizes {
+    int full = 1;                 // samples of a micro-batch, but perhaps the last of a mini-batch
+    int per_mini_batch = 1;       // micro-batches
+    std::int64_t mini_batch = 1;  // samples
+
+    // Its number in the endless sequence. Micro-batches count on from one mini-batch to the next.
+    std::int64_t first_sample(std::int64_t microbatch) const {
+        return microbatch / per_mini_batch * mini_batch + microbatch % per_mini_batch * full;
+    }
+    int of(std::int64_t microbatch) const {
+        return static_cast<int>(first_sample(microbatch + 1) - first_sample(microbatch));
+    }
+    int last() const { return of(per_mini_batch - 1); }  // of a mini-batch
+    bool is_even() const { return last() == full; }
+    std::vector<int> different() const;  // sizes, ascending
+};
+
+MicroBatchSizes sizes_of(const PipelineConfig& pipeline);
+
+std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the last of 1"
+
+// Adds what a mini-batch's last micro-batch costs when it is smaller; `last` are costs at its size. It lives in the
+// buffers of the others.
+void add_last(Costs& costs, const Costs& last);
+
+// For one split, with a smaller last micro-batch where there is one.
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes,
+               bool split_backward = false);
+
+}  // namespace pw
