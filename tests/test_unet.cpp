@@ -144,38 +144,47 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
 
-// The skip of level 1 passes over two stages, resp. over one; the last cut leaves it to a landing buffer.
-constexpr const char* kFourStages[] = {"[down2.conv1, bottom.conv1, up1.upsample]",
-                                       "[down1.pool, bottom.bn1, up1.concat]"};
-constexpr const char* kThreeStages = "[bottom.conv1, up1.concat]";
+// Level 1 passes its tensor over two stages, or over one; a concat may find both of its inputs landed.
+constexpr const char* kSplits[] = {"[down2.conv1, bottom.conv1, up1.upsample]", "[down1.pool, bottom.bn1, up1.concat]",
+                                   "[bottom.conv1, up1.concat]"};
+constexpr const char* kSchedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"};
+
+int stages_of(const std::string& split) { return 2 + static_cast<int>(std::ranges::count(split, ',')); }
+
+// Interleaved has two stages on a device.
+bool fits(const std::string& schedule, const std::string& split) {
+    return schedule != "interleaved" || stages_of(split) % 2 == 0;
+}
 
 std::vector<std::string> setting(const std::string& schedule, const std::string& split, const std::string& backend) {
-    const int stages = 2 + static_cast<int>(std::ranges::count(split, ','));
-    const int devices = schedule == "interleaved" ? stages / 2 : stages;
+    const int devices = schedule == "interleaved" ? stages_of(split) / 2 : stages_of(split);
     return {"pipeline.schedule=" + schedule, "pipeline.split=" + split, "run.backend=" + backend,
             fmt::format("cluster.devices={}", devices)};
+}
+
+void expect_oracle(const std::string& schedule, const std::string& split, const std::string& backend,
+                   const RunResult& whole) {
+    const Execution execution(kUNet, setting(schedule, split, backend));
+    const RunResult run = execution.run();
+    const std::string what = fmt::format("{} {} {}", backend, schedule, split);
+    expect_equal(run, execution.oracle(), what);
+    if (schedule != "pipedream")
+        expect_equal(run, whole, what);
 }
 
 TEST(UNet, SkipsOverStagesEqualTheOracle) {
     for (const char* backend : {"reference", "cpu"}) {
         const RunResult whole = Execution(kUNet, {"cluster.devices=1", std::string("run.backend=") + backend}).run();
-        for (const char* split : {kFourStages[0], kFourStages[1], kThreeStages})
-            for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"}) {
-                if (split == kThreeStages && std::string(schedule) == "interleaved")
-                    continue;
-                const Execution execution(kUNet, setting(schedule, split, backend));
-                const RunResult run = execution.run();
-                const std::string what = fmt::format("{} {} {}", backend, schedule, split);
-                expect_equal(run, execution.oracle(), what);
-                if (std::string(schedule) != "pipedream")
-                    expect_equal(run, whole, what);
-            }
+        for (const char* split : kSplits)
+            for (const char* schedule : kSchedules)
+                if (fits(schedule, split))
+                    expect_oracle(schedule, split, backend, whole);
     }
 }
 
 TEST(UNet, RecomputedStagesGiveTheSameNumbers) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"}) {
-        const auto set = setting(schedule, kFourStages[0], "cpu");
+        const auto set = setting(schedule, kSplits[0], "cpu");
         const RunResult kept = Execution(kUNet, set).run();
         for (const char* stages : {"all", "[0]", "[1, 2]"})
             expect_equal(Execution(kUNet, with(set, {std::string("pipeline.recompute=") + stages})).run(), kept,
@@ -184,25 +193,24 @@ TEST(UNet, RecomputedStagesGiveTheSameNumbers) {
 }
 
 TEST(UNet, CutsItselfIntoStages) {
-    for (const char* split : {"auto", "even"}) {
-        const Execution execution(
-            kUNet, {"cluster.devices=3", "pipeline.schedule=1f1b", std::string("pipeline.split=") + split});
-        expect_equal(execution.run(), Execution(kUNet, {"cluster.devices=1"}).run(), split);
-    }
+    const RunResult whole = Execution(kUNet, {"cluster.devices=1"}).run();
+    for (const char* split : {"auto", "even"})
+        expect_equal(
+            Execution(kUNet, {"cluster.devices=3", "pipeline.schedule=1f1b", std::string("pipeline.split=") + split})
+                .run(),
+            whole, split);
 }
 
 TEST(UNet, CountedPeakIsThePredictedOneByteForByte) {
     const Profile profile = measured(kUNet, 2);
-    for (const char* split : {kFourStages[0], kFourStages[1], kThreeStages})
-        for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"})
-            for (const char* receive : {"early", "deferred"})
-                for (const char* recompute : {"none", "all"})
-                    if (split != kThreeStages || std::string(schedule) != "interleaved")
-                        expect_predicted_memory(kUNet,
-                                                with(setting(schedule, split, "cpu"),
-                                                     {"training.steps=1", std::string("transfer.receive=") + receive,
-                                                      std::string("pipeline.recompute=") + recompute}),
-                                                profile);
+    for (const char* split : kSplits)
+        for (const char* schedule : kSchedules)
+            for (const char* receive : {"transfer.receive=early", "transfer.receive=deferred"})
+                for (const char* recompute : {"pipeline.recompute=none", "pipeline.recompute=all"})
+                    if (fits(schedule, split))
+                        expect_predicted_memory(
+                            kUNet, with(setting(schedule, split, "cpu"), {"training.steps=1", receive, recompute}),
+                            profile);
 }
 
 double mean_of(std::vector<double>::const_iterator first, int count) {
@@ -215,7 +223,7 @@ double mean_of(std::vector<double>::const_iterator first, int count) {
 TEST(UNet, LearnsToTellPixelsApart) {
     for (const char* loss : {"cross_entropy", "mse"}) {
         const RunResult run =
-            Execution(kUNet, with(setting("1f1b", kFourStages[0], "cpu"),
+            Execution(kUNet, with(setting("1f1b", kSplits[0], "cpu"),
                                   {"training.steps=30", "training.learning_rate=0.02",
                                    std::string("training.loss=") + loss, "pipeline.micro_batch_size=4"}))
                 .run();
