@@ -37,9 +37,10 @@ TEST(Dropout, DropsItsShareAndScalesTheRest) {
             const auto count = static_cast<double>(after.size());
             const double deviation = std::sqrt(count * probability * (1 - probability));
             EXPECT_NEAR(static_cast<double>(zeros(after)), count * probability, 4 * deviation) << probability;
-            for (std::size_t i = 0; i < after.size(); ++i)
-                if (after[i] != 0)
-                    ASSERT_FLOAT_EQ(after[i], before[i] / static_cast<float>(1 - probability));
+            for (std::size_t i = 0; i < after.size(); ++i) {
+                const float scaled = after[i] == 0 ? 0 : before[i] / static_cast<float>(1 - probability);
+                ASSERT_FLOAT_EQ(after[i], scaled);
+            }
         }
 }
 
