@@ -31,7 +31,7 @@ struct LayerArgs {
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::uint64_t seed = 0;                      // F of dropout: of the layer and the micro-batch's samples
+    std::uint64_t seed = 0;                      // F of dropout: dropout_seed of the first sample
     std::span<const int> labels;                 // the loss: [sample][position]; in shared memory
     double loss_scale = 1;                       // 1 / samples of the mini-batch
     double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory
@@ -54,11 +54,11 @@ public:
     virtual std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const = 0;
 
     // Plain NCHW floats of the output tensor, for dumps and tests; `fill_output` is its inverse.
-    // Input tensors: the same with the index of the input.
+    // Input tensors: the same, by the index of the input.
     virtual std::vector<float> read_output(const std::byte* tensor) const = 0;
     virtual void fill_output(const std::vector<float>& values, std::byte* tensor) const = 0;
-    virtual std::vector<float> read_input(const std::byte* tensor) const = 0;
-    virtual void fill_input(const std::vector<float>& values, std::byte* tensor) const = 0;
+    virtual std::vector<float> read_input(const std::byte* tensor, int position = 0) const = 0;
+    virtual void fill_input(const std::vector<float>& values, std::byte* tensor, int position = 0) const = 0;
 };
 
 // Momentum SGD as in PyTorch: g' = g + decay w; v = momentum v + g'; w_new = w - rate v.

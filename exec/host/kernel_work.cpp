@@ -39,7 +39,7 @@ void KernelDevice::prepare() {
             sample_places_ = make_notes<int>(samples);
         }
         if (program.has_loss()) {
-            labels_ = make_notes<int>(samples);
+            labels_ = make_notes<int>(samples * static_cast<std::size_t>(run_.data.labels_per_sample()));
             losses_ = make_notes<double>(microbatches);
         }
     }
@@ -136,13 +136,15 @@ void KernelDevice::begin_step(int step) {
     if (sample_places_ == nullptr && labels_ == nullptr)
         return;
     const MicroBatchSizes& sizes = run_.plan.sizes;
+    const auto labels = static_cast<std::size_t>(run_.data.labels_per_sample());
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         for (int k = 0; k < sizes.of(mb); ++k) {
             const int place = run_.data.place(run_.first_sample(step, mb) + k);
+            const int at = mb * sizes.full + k;
             if (sample_places_ != nullptr)
-                sample_places_[mb * sizes.full + k] = place;
+                sample_places_[at] = place;
             if (labels_ != nullptr)
-                labels_[mb * sizes.full + k] = run_.data.label_at(place);
+                run_.data.labels_at(place, {labels_ + static_cast<std::size_t>(at) * labels, labels});
         }
 }
 
@@ -183,7 +185,9 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.weights = state.slots[state.slot_of[version]];
     places.statistics = state.statistics;
     places.gradients = state.gradients;
-    places.labels = samples_of(labels_, mb);
+    places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
+    places.training_seed = run_.job.config.training.seed;
+    places.first_sample = run_.first_sample(step_, mb);
     places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
@@ -196,11 +200,11 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     return places;
 }
 
-std::span<const int> KernelDevice::samples_of(const int* all, int microbatch) const {
+std::span<const int> KernelDevice::of_microbatch(const int* all, int per_sample, int microbatch) const {
     const MicroBatchSizes& sizes = run_.plan.sizes;
+    const std::ptrdiff_t first = std::ptrdiff_t{microbatch} * sizes.full * per_sample;
     return all == nullptr ? std::span<const int>{}
-                          : std::span(all + std::ptrdiff_t{microbatch} * sizes.full,
-                                      static_cast<std::size_t>(sizes.of(microbatch)));
+                          : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
 }
 
 void KernelDevice::compute(const Task& task) {
@@ -213,7 +217,7 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, samples_of(sample_places_, mb), places.data);
+                kernels_->load_data(run_.data, of_microbatch(sample_places_, 1, mb), places.data);
             program.forward(places, state.saves);
             break;
         case Op::Recompute:

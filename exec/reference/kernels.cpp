@@ -24,14 +24,22 @@ public:
                 return reference::make_relu<Real>(layer, samples);
             case LayerKind::Add:
                 return reference::make_add<Real>(layer, samples);
+            case LayerKind::Concat:
+                return reference::make_concat<Real>(layer, samples);
+            case LayerKind::Dropout:
+                return reference::make_dropout<Real>(layer, samples);
             case LayerKind::MaxPool:
                 return reference::make_max_pool<Real>(layer, samples);
             case LayerKind::AveragePool:
                 return reference::make_average_pool<Real>(layer, samples);
+            case LayerKind::Upsample:
+                return reference::make_upsample<Real>(layer, samples);
             case LayerKind::Linear:
                 return reference::make_linear<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
+            case LayerKind::MeanSquaredError:
+                return reference::make_mean_squared_error<Real>(layer, samples);
             default:
                 break;
         }
