@@ -25,7 +25,8 @@ std::vector<std::int32_t> chain(std::int64_t count, int vocabulary, std::uint64_
     tokens.reserve(static_cast<std::size_t>(count));
     while (std::ssize(tokens) < count) {
         const std::uint64_t drawn = mixed(key + 1, tokens.size()) % kDraws;
-        const std::uint64_t successor = mixed(mixed(key, static_cast<std::uint64_t>(tokens.back())), kSuccessors[drawn]);
+        const std::uint64_t successor =
+            mixed(mixed(key, static_cast<std::uint64_t>(tokens.back())), kSuccessors[drawn]);
         tokens.push_back(static_cast<std::int32_t>(successor % static_cast<std::uint64_t>(vocabulary)));
     }
     return tokens;
