@@ -36,6 +36,7 @@ void list_models() {
     Table table({"name", "input", "parameters", "forward per sample"}, true);
     table.add(model_row("resnet50", 224));
     table.add(model_row("mlp", 28));
+    table.add(model_row("unet", 64));
     table.add(model_row("gpt", 0));
     table.add({"uniform", "times per stage", "-", "-"});
     table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});

@@ -72,9 +72,15 @@ std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
 template <class Real>
+std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples);
+template <class Real>
 std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);  // and row linear
 template <class Real>
