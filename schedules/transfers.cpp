@@ -1,5 +1,6 @@
 #include "schedules/lanes.h"
 #include "schedules/passes.h"
+#include "schedules/sum_groups.h"
 
 #include <algorithm>
 #include <deque>
@@ -62,22 +63,35 @@ std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
     return endings;
 }
 
-// The S and U that the list of a device lacks, by the position that they follow.
+// The last position of a task that computes, and what is sent then; -1: none.
+int end_of_compute(const std::vector<Task>& order) {
+    for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
+        if (is_compute(order[position].op))
+            return end_of_step(order, position);
+    return -1;
+}
+
+// The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
+// stages do so when all their own stages are through.
 std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
-    std::multimap<int, Task> missing;
-    for (const int stage : plan.shape.stages_of(device)) {
-        if (has_update(plan.order[device], stage) || !is_trained(plan, stage))
+    const Shape& shape = plan.shape;
+    const std::vector<Task>& order = plan.order[device];
+    std::multimap<int, Task> sums, updates;
+    for (const int stage : shape.stages_of(device)) {
+        if (has_update(order, stage) || !is_trained(plan, stage))
             continue;
-        const bool shared = plan.shape.devices_of(stage).size() > 1;
+        const bool tied = is_tied(shape, stage);
         const std::vector<Ending> endings = endings_of(plan, device, stage);
         for (int mini_batch = 0; mini_batch < static_cast<int>(endings.size()); ++mini_batch) {
-            const auto& [position, summed] = endings[mini_batch];
-            if (shared && !summed)
-                missing.insert({position, {Op::SumGradients, stage, plan.shape.last_of(mini_batch)}});
-            missing.insert({position, {Op::Update, stage, plan.shape.last_of(mini_batch)}});
+            const auto& [own_end, summed] = endings[mini_batch];
+            const int last = shape.last_of(mini_batch);
+            if (needs_sum(shape, stage) && !summed)
+                sums.insert({tied ? end_of_compute(order) : own_end, {Op::SumGradients, stage, last}});
+            updates.insert({tied || shape.global_norm ? end_of_compute(order) : own_end, {Op::Update, stage, last}});
         }
     }
-    return missing;
+    sums.merge(updates);  // at one position S come first
+    return sums;
 }
 
 }  // namespace

@@ -33,10 +33,7 @@ public:
     Job job() const {
         const Profile profile = analytic_profile(model_, config_.pipeline.micro_batch_size, {});
         Job job{config_, &model_, make_split(config_, model_, profile), {}, {}, 1};
-        std::vector<Edge> edges;
-        for (const Boundary& boundary : boundaries_of(model_.layers, job.split))
-            edges.push_back({boundary.from, boundary.to});
-        job.plan = make_plan(config_, edges, config_.training.steps);
+        job.plan = make_plan(config_, links_of(model_.layers, job.split), config_.training.steps);
         job.versions = versions_of(job.plan);
         job.costs = costs_of(model_, job.split, profile, config_.pipeline.micro_batch_size, splits_backward(job.plan));
         job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
