@@ -71,11 +71,26 @@ int end_of_compute(const std::vector<Task>& order) {
     return -1;
 }
 
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
+std::multimap<int, Task> in_turn(const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
+    std::vector<std::tuple<int, int, bool, Task>> all;
+    for (const auto& [position, task] : sums)
+        all.push_back({position, task.microbatch, false, task});
+    for (const auto& [position, task] : updates)
+        all.push_back({position, task.microbatch, true, task});
+    std::sort(all.begin(), all.end());
+    std::multimap<int, Task> ordered;
+    for (const auto& [position, microbatch, is_update, task] : all)
+        ordered.insert({position, task});
+    return ordered;
+}
+
 // The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
 // stages do so when all their own stages are through.
 std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
     const Shape& shape = plan.shape;
     const std::vector<Task>& order = plan.order[device];
+    const int end = end_of_compute(order);
     std::multimap<int, Task> sums, updates;
     for (const int stage : shape.stages_of(device)) {
         if (has_update(order, stage) || !is_trained(plan, stage))
@@ -86,12 +101,11 @@ std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
             const auto& [own_end, summed] = endings[mini_batch];
             const int last = shape.last_of(mini_batch);
             if (needs_sum(shape, stage) && !summed)
-                sums.insert({tied ? end_of_compute(order) : own_end, {Op::SumGradients, stage, last}});
-            updates.insert({tied || shape.global_norm ? end_of_compute(order) : own_end, {Op::Update, stage, last}});
+                sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
+            updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    sums.merge(updates);  // at one position S come first
-    return sums;
+    return in_turn(sums, updates);
 }
 
 }  // namespace
