@@ -3,6 +3,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
+#include "exec/missing_kernel.h"
 #include "workloads/config.h"
 #include "workloads/error.h"
 
@@ -60,10 +61,8 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::CrossEntropy:
             return make_cross_entropy<T>(device, layer, samples);
         default:
-            break;
+            fail_without_kernel("cuda", layer);
     }
-    assert(false);
-    return nullptr;
 }
 
 template <class Value>

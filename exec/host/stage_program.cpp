@@ -1,5 +1,7 @@
 #include "exec/host/stage_program.h"
 
+#include "workloads/initial_parameters.h"
+
 namespace pw {
 
 namespace {
@@ -196,10 +198,7 @@ const Layer& StageProgram::owner_of_parameters(int layer) const {
 
 void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
-        std::vector<std::vector<float>> values;
-        const Layer& owner = owner_of_parameters(layer);
-        for (const ParameterShape& parameter : parameters_of(owner))
-            values.push_back(initial_values(owner, parameter, seed));
+        const std::vector<std::vector<float>> values = initial_parameters(model_.layers, layer, seed);
         if (!values.empty())
             kernel(layer).load(values, weights + layout_.weight_offset[layer],
                                at(statistics, layout_.statistics_offset[layer]));
