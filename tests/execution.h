@@ -29,6 +29,9 @@ class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set)
         : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
+    // Another model than the one that the file names.
+    Execution(const char* yaml, const std::vector<std::string>& set, Model model)
+        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(std::move(model)) {}
 
     Job job() const {
         const Profile profile = analytic_profile(model_, config_.pipeline.micro_batch_size, {});

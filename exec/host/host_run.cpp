@@ -123,11 +123,14 @@ private:
     // Each part but the first beside the stage's gradients.
     void add_gradient_parts() {
         std::vector<Buffer> parts;
-        for (const Buffer& buffer : plan_.buffers)
-            for (int part = 1; buffer.use == BufferUse::Gradients && part < plan_.gradient_parts(buffer.stage); ++part) {
+        for (const Buffer& buffer : plan_.buffers) {
+            if (buffer.use != BufferUse::Gradients)
+                continue;
+            for (int part = 1; part < plan_.gradient_parts(buffer.stage); ++part) {
                 parts.push_back(buffer);
                 parts.back().part = part;
             }
+        }
         plan_.buffers.insert(plan_.buffers.end(), parts.begin(), parts.end());
     }
 
