@@ -16,15 +16,6 @@ bool has_batch_norm(const Model& model) {
     return false;
 }
 
-void check_holders(const Plan& plan) {
-    for (int stage = 0; stage < plan.shape.stages; ++stage)
-        if (const std::vector<int> holders = plan.shape.devices_of(stage); holders.size() > 1)
-            fail(
-                "plan '{}': stage {} is on devices {} and {}: running replicas is not in this version\n  help: "
-                "`pipewright simulate` and `pipewright plan` take them; to run, give every stage one device",
-                plan.schedule, stage, holders[0], holders[1]);
-}
-
 // Running averages follow the micro-batches; evaluation leaves them alone.
 void check_forward_order(const Plan& plan) {
     for (const std::vector<Task>& order : plan.order) {
@@ -43,24 +34,9 @@ void check_forward_order(const Plan& plan) {
     }
 }
 
-// The copies of a table would drift apart.
-void check_ties(const Job& job) {
-    const LayerGraph& layers = job.model->layers;
-    const bool trains = std::ranges::any_of(job.plan.order, [](const std::vector<Task>& order) {
-        return std::ranges::any_of(order, [](const Task& task) { return task.op == Op::Update; });
-    });
-    for (std::size_t layer = 0; layer < boost::num_vertices(layers); ++layer)
-        if (trains && !layers[layer].tied_to.empty())
-            job.config.fail_at("workload.model",
-                               fmt::format("layer '{}' shares the table of '{}', whose gradients are not summed yet",
-                                           layers[layer].name, layers[layer].tied_to),
-                               "simulate it, run it with run.backend: emulated, or with schedule: forward-only");
-}
-
 }  // namespace
 
 void check_runnable(const Job& job) {
-    check_holders(job.plan);
     if (is_emulated(job.config))
         return;
     if (job.model == nullptr)
@@ -69,7 +45,6 @@ void check_runnable(const Job& job) {
     if (model_file(job.config.workload.model) != ModelFile::None)
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
-    check_ties(job);
     if (has_batch_norm(*job.model))
         check_forward_order(job.plan);
 }

@@ -99,6 +99,12 @@ public:
         });
     }
 
+    void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const override {
+        in_shares(bytes / 64, [&](std::int64_t share, std::int64_t count) {
+            HostKernels::sum(from, first + share * 64, count * 64, to);
+        });
+    }
+
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                 std::byte* new_weights, Bytes bytes) const override {
         in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
