@@ -110,11 +110,32 @@ void add_losses(std::vector<Case>& cases) {
                 cases.push_back(loss(kind, input, per_block));
 }
 
+// Two tensors that fill blocks or do not, into one that does or does not.
+void add_concats(std::vector<Case>& cases) {
+    for (const int per_block : {8, 16})
+        for (const auto& [first, second] :
+             {std::pair{16, 16}, {16, 32}, {8, 8}, {8, 16}, {16, 8}, {4, 4}, {4, 12}, {12, 4}, {16, 5}, {5, 16}, {3, 2}})
+            for (const Dims& input : {Dims{first, 1, 1}, Dims{first, 5, 3}})
+                cases.push_back({fmt::format("Concat{}and{}x{}x{}Of{}", first, second, input.height, input.width,
+                                             per_block),
+                                 make_layer(LayerKind::Concat, input, first + second), 3, per_block});
+}
+
+void add_upsamples(std::vector<Case>& cases) {
+    for (const int per_block : {8, 16})
+        for (const int channels : {5, 8, 16, 24, 48})
+            for (const int times : {1, 2, 3})
+                cases.push_back({fmt::format("Upsample{}k{}Of{}", channels, times, per_block),
+                                 make_layer(LayerKind::Upsample, {channels, 3, 5}, channels, 1, times), 3, per_block});
+}
+
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_resnet50(cases, 64);
     add_block_widths(cases);
     add_losses(cases);
+    add_concats(cases);
+    add_upsamples(cases);
     for (const Case& added : {convolution({20, 6, 5}, 12, 3, 1),
                               convolution({16, 6, 5}, 10, 3, 2),
                               convolution({5, 7, 7}, 32, 1, 1),
@@ -170,6 +191,10 @@ private:
                 return cpu::make_batch_norm(layer, samples, per_block);
             case LayerKind::AveragePool:
                 return cpu::make_average_pool(layer, samples, per_block);
+            case LayerKind::Concat:
+                return cpu::make_concat(layer, samples, per_block);
+            case LayerKind::Upsample:
+                return cpu::make_upsample(layer, samples, per_block);
             case LayerKind::CrossEntropy:
                 return cpu::make_cross_entropy(layer, samples, per_block);
             default:

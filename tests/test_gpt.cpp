@@ -1,7 +1,7 @@
 // GPT-2: its layers and parameters, its gradients as a whole, and its training on pipelines.
 #include "exec/host/stage_program.h"
 #include "tests/derivatives.h"
-#include "tests/execution.h"
+#include "tests/predicted_memory.h"
 #include "tests/refusal.h"
 #include "workloads/gpt.h"
 #include "workloads/initial_parameters.h"
@@ -249,27 +249,14 @@ TEST(GptRun, CpuAgreesWithTheReference) {
     }
 }
 
-// The prediction uses a profile's byte sizes, the run counts what its allocator lent.
 TEST(GptRun, CountedMemoryIsThePredictedOne) {
-    const TemporaryFolder folder;
-    for (const char* backend : {"reference", "cpu"}) {
-        const std::string chosen = fmt::format("run.backend={}", backend);
-        const Config config = load_config(folder.write("config.yaml", kGpt), {"cluster.devices=1", chosen});
-        const Profile profile = measure_profile(config, build_model(config), {2}, {});
-        for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
-            for (const char* cut : {"h.0.attn.core", "h.1"}) {
-                const Execution execution(
-                    kGpt, {"cluster.devices=2", chosen, "training.steps=1", fmt::format("pipeline.split=[{}]", cut),
-                           fmt::format("pipeline.schedule={}", schedule)});
-                const Job job = execution.job();
-                const Costs costs = costs_of(*job.model, job.split, profile, 2, splits_backward(job.plan));
-                const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, true));
-                const RunResult run = pw::run(job, {});
-                for (int device = 0; device < 2; ++device)
-                    EXPECT_EQ(run.peak[device], peak_of(memory[device]))
-                        << fmt::format("{} {} {} device {}", backend, schedule, cut, device);
-            }
-    }
+    const Profile profile = measured(kGpt, 2);
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+        for (const char* cut : {"h.0.attn.core", "h.1"})
+            expect_predicted_memory(kGpt,
+                                    {"cluster.devices=2", "training.steps=1", fmt::format("pipeline.split=[{}]", cut),
+                                     fmt::format("pipeline.schedule={}", schedule)},
+                                    profile);
 }
 
 double mean_of(const std::vector<double>& values, std::size_t first, std::size_t count) {

@@ -30,6 +30,12 @@ TEST_P(ReferenceLayers, GradientsAreDerivatives) {
     expect_derivative(rig, rig.weights, rig.weight_gradient, trained, "parameter");
 }
 
+Layer dropout(Dims input, double probability) {
+    Layer layer = make_layer(LayerKind::Dropout, input, input.channels);
+    layer.probability = probability;
+    return layer;
+}
+
 const Dims kSmall{3, 5, 6};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ReferenceLayers,
@@ -45,6 +51,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Relu", make_layer(LayerKind::Relu, kSmall, 3), 2},
                     Case{"Add", make_layer(LayerKind::Add, kSmall, 3), 2},
                     Case{"AddRelu", make_layer(LayerKind::Add, kSmall, 3, 1, 1, 0, true), 2},
+                    Case{"Concat", make_layer(LayerKind::Concat, {2, 3, 4}, 5), 3},
+                    Case{"Dropout", dropout(kSmall, 0.4), 2},
+                    Case{"Upsample", make_layer(LayerKind::Upsample, {2, 3, 2}, 2, 1, 2), 2},
+                    Case{"UpsampleThrice", make_layer(LayerKind::Upsample, {2, 1, 3}, 2, 1, 3), 2},
                     Case{"MaxPool", make_layer(LayerKind::MaxPool, {2, 7, 6}, 2, 3, 2, 1), 2},
                     Case{"MaxPool2x2", make_layer(LayerKind::MaxPool, {2, 6, 4}, 2, 2, 2, 0), 2},
                     Case{"AveragePool", make_layer(LayerKind::AveragePool, {4, 3, 5}, 4), 2},
@@ -106,6 +116,21 @@ TEST(ReferenceMeanSquaredError, ComparesWithTheOneOfTheLabel) {
     EXPECT_EQ(rig.loss(), 0.25 / 4 + (1.0 + 4) / 4);
     rig.backward();
     EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0.125f, 0, 0, 0, -0.25f, 0, 0, 0.5f}));
+}
+
+TEST(ReferenceConcat, PutsTheSecondBehindTheFirst) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::Concat, {1, 1, 2}, 3), 2);
+    rig.kernel->fill_input({1, 2, 3, 4}, rig.inputs[0].get(), 0);
+    rig.kernel->fill_input({5, 6, 7, 8, 9, 10, 11, 12}, rig.inputs[1].get(), 1);
+    rig.forward();
+    EXPECT_EQ(rig.plain_output(), (std::vector<float>{1, 2, 5, 6, 7, 8, 3, 4, 9, 10, 11, 12}));
+}
+
+TEST(ReferenceUpsample, RepeatsTheNearest) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::Upsample, {1, 1, 2}, 1, 1, 2), 1);
+    rig.kernel->fill_input({1, 2}, rig.inputs[0].get());
+    rig.forward();
+    EXPECT_EQ(rig.plain_output(), (std::vector<float>{1, 1, 2, 2, 1, 1, 2, 2}));
 }
 
 TEST(ReferenceUpdate, IsMomentumSgd) {

@@ -1,0 +1,34 @@
+// Predicted memory beside what a run counts.
+#pragma once
+
+#include "tests/execution.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The prediction uses a profile's byte sizes, the run counts what its allocator lent.
+inline void expect_predicted_memory(const char* yaml, const std::vector<std::string>& set, const Profile& profile) {
+    const Execution execution(yaml, set);
+    const Job job = execution.job();
+    const int samples = job.config.pipeline.micro_batch_size;
+    const Costs costs = costs_of(*job.model, job.split, profile, samples, splits_backward(job.plan));
+    const bool early = job.config.transfer.receive == "early";
+    const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
+    const RunResult run = pw::run(job, {});
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        EXPECT_EQ(run.peak[device], peak_of(memory[device]))
+            << fmt::format("{} device {}", fmt::join(set, " "), device);
+}
+
+inline Profile measured(const char* yaml, int samples) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", yaml), {"cluster.devices=1"});
+    return measure_profile(config, build_model(config), {samples}, {});
+}
+
+}  // namespace pw
