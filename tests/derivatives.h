@@ -29,7 +29,7 @@ double central_difference(double& place, Function value) {
 }
 
 inline double functional(LayerRig& rig) {
-    rig.forward(false);
+    rig.forward();
     if (is_loss(rig.layer.kind))
         return rig.loss() * rig.loss_scale;
     double sum = 0;
