@@ -22,11 +22,11 @@ bool is_uniform(const Config& config) { return config.workload.model == "uniform
 
 bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
 
-Plan plan_of(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
+Plan plan_of(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
     if (notices != nullptr)
-        return make_plan(config, edges, config.training.steps, notices);
+        return make_plan(config, links, config.training.steps, notices);
     std::vector<std::string> own;
-    Plan plan = make_plan(config, edges, config.training.steps, &own);
+    Plan plan = make_plan(config, links, config.training.steps, &own);
     for (const std::string& notice : own)
         print_note(notice);
     return plan;
@@ -48,14 +48,11 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.profile = std::move(profile);
     pipeline.measured = measured;
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
-    std::vector<Edge> edges;
-    for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
-        edges.push_back({boundary.from, boundary.to});
-    pipeline.plan = plan_of(pipeline.config, edges, notices);
+    pipeline.plan = plan_of(pipeline.config, links_of(model.layers, pipeline.split), notices);
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline),
                               splits_backward(pipeline.plan));
     add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
-    add_gradient_sums(pipeline.costs, pipeline.plan.shape);
+    add_gradient_sums(pipeline.costs, pipeline.plan.shape, ties_of(model.layers, pipeline.split));
     pipeline.model = std::move(model);
     return pipeline;
 }

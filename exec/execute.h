@@ -46,6 +46,9 @@ struct Job {
     int steps = 1;          // repeats of a synchronous plan; an asynchronous plan holds all its steps
     Costs costs = {};       // what emulated devices sleep and reserve
     bool within_memory = true;  // refuse buffers that exceed the memory of cluster.devices
+    // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
+    // device has one sum. The oracle of a plan with replicas numbers the holders.
+    std::vector<std::vector<int>> gradient_parts = {};
 };
 
 // The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient

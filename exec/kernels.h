@@ -83,8 +83,14 @@ public:
     virtual void fill(std::byte* to, unsigned char value, Bytes bytes) const = 0;
     virtual void copy(const std::byte* from, std::byte* to, Bytes bytes) const = 0;
     virtual void add(const std::byte* from, std::byte* to, Bytes bytes) const = 0;  // tensors: to += from
+    // Of blocks of gradients the bytes from `first` on: to = from[0] + from[1] + ..., left to right. `to` may be one
+    // of them.
+    virtual void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const = 0;
     // Blocks of LayerBytes::weights bytes. `sum` in shared memory.
     virtual void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const = 0;
+    // *factor = min(1, largest / (norm + 1e-6)), norm^2 being the sum of `squares` in index order. Both in shared memory.
+    virtual void clip_factor(std::span<const double> squares, double largest, double* factor) const = 0;
+    virtual void scale(const double* factor, std::byte* gradient, Bytes bytes) const = 0;  // *= factor
     // new_weights may be weights.
     virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                         std::byte* new_weights, Bytes bytes) const = 0;
@@ -110,7 +116,10 @@ public:
     virtual void start_device(int) const {}
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
     void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
+    void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const override;
     void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
+    void clip_factor(std::span<const double> squares, double largest, double* factor) const override;
+    void scale(const double* factor, std::byte* gradient, Bytes bytes) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
     std::string machine() const override;

@@ -1,5 +1,6 @@
 // The sequential oracle of a plan: one device, one task at a time.
 #include "exec/execute.h"
+#include "schedules/sum_groups.h"
 
 #include <algorithm>
 
@@ -70,6 +71,27 @@ std::vector<Task> whole_model_order(int microbatches, const std::vector<int>& su
     return order;
 }
 
+bool has_replicas(const Shape& shape) {
+    for (int stage = 0; stage < shape.stages; ++stage)
+        if (shape.devices_of(stage).size() > 1)
+            return true;
+    return false;
+}
+
+// [stage][micro-batch]: which of the stage's holders serves it.
+std::vector<std::vector<int>> holders_of(const Plan& plan) {
+    const PlanGraph graph(plan);
+    std::vector<std::vector<int>> all;
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        const std::vector<int> devices = plan.shape.devices_of(stage);
+        std::vector<int>& numbers = all.emplace_back();
+        for (int mb = 0; mb < plan.shape.microbatches; ++mb)
+            numbers.push_back(static_cast<int>(
+                std::find(devices.begin(), devices.end(), graph.holder(stage, mb)) - devices.begin()));
+    }
+    return all;
+}
+
 // All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks.
 std::vector<Task> staged_order(const Plan& plan) {
     const Shape& shape = plan.shape;
@@ -88,6 +110,9 @@ std::vector<Task> staged_order(const Plan& plan) {
                 if (task.microbatch >= first && task.microbatch <= last)
                     order.push_back(task);
         for (int stage = 0; stage < shape.stages; ++stage)
+            if (!backwards[stage].empty() && needs_sum(shape, stage))
+                order.push_back({Op::SumGradients, stage, last});
+        for (int stage = 0; stage < shape.stages; ++stage)
             if (!backwards[stage].empty())
                 order.push_back({Op::Update, stage, last});
     }
@@ -103,16 +128,20 @@ Job oracle_of(const Job& job) {
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
-    if (!tells_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
+    const bool shares_stages = has_replicas(job.plan.shape);
+    if (!tells_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
         oracle.split = one_stage(*job.model);
         oracle.plan.shape.stages = 1;
         oracle.plan.shape.edges.clear();
+        oracle.plan.shape.ties.clear();
         const std::vector<int> sums = microbatches_of(backwards_of(job.plan, 0), Op::BackwardInput);
         oracle.plan.order = {whole_model_order(job.plan.shape.microbatches, sums)};
         oracle.versions = versions_of(oracle.plan);
         return oracle;
     }
     oracle.plan.order = {staged_order(job.plan)};
+    if (shares_stages)
+        oracle.gradient_parts = holders_of(job.plan);
     oracle.versions = versions_in_order_of(oracle.plan, job.versions);
     return oracle;
 }

@@ -16,15 +16,6 @@ bool has_batch_norm(const Model& model) {
     return false;
 }
 
-void check_holders(const Plan& plan) {
-    for (int stage = 0; stage < plan.shape.stages; ++stage)
-        if (const std::vector<int> holders = plan.shape.devices_of(stage); holders.size() > 1)
-            fail(
-                "plan '{}': stage {} is on devices {} and {}: running replicas is not in this version\n  help: "
-                "`pipewright simulate` and `pipewright plan` take them; to run, give every stage one device",
-                plan.schedule, stage, holders[0], holders[1]);
-}
-
 // Running averages follow the micro-batches; evaluation leaves them alone.
 void check_forward_order(const Plan& plan) {
     for (const std::vector<Task>& order : plan.order) {
@@ -46,7 +37,6 @@ void check_forward_order(const Plan& plan) {
 }  // namespace
 
 void check_runnable(const Job& job) {
-    check_holders(job.plan);
     if (is_emulated(job.config))
         return;
     if (job.model == nullptr)

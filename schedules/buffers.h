@@ -36,6 +36,7 @@ struct Buffer {
     // Lives from the start of task `first` to the end of task `last` of order[device]; the whole
     // step when first is 0 and last is the last position.
     int first = 0, last = 0;
+    int part = 0;  // gradients: of a stage whose holders' sums lie on one device
 };
 
 // `early`: receives are posted as soon as their data can arrive.

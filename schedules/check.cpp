@@ -1,4 +1,5 @@
 #include "schedules/passes.h"
+#include "schedules/sum_groups.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -73,13 +74,13 @@ void check_closing(const Plan& plan, int device, int stage, Op op, const PlaceNa
     }
 }
 
-// Every holder of a stage sums its gradients with the others', if there are any, and updates it.
+// Every holder of a stage sums its gradients with the others' and those of tied stages, and updates it.
 void check_updates(const Plan& plan, const PlaceName& place) {
     if (!has_backward(plan))
         return;
     for (int device = 0; device < plan.shape.devices; ++device)
         for (const int stage : plan.shape.stages_of(device)) {
-            if (plan.shape.devices_of(stage).size() > 1)
+            if (needs_sum(plan.shape, stage))
                 check_closing(plan, device, stage, Op::SumGradients, place);
             check_closing(plan, device, stage, Op::Update, place);
         }

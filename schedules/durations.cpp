@@ -3,6 +3,7 @@
 #include "schedules/buffers.h"
 
 #include <cmath>
+#include <set>
 
 namespace pw {
 
@@ -57,6 +58,14 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
     return all;
 }
 
+int count_of_devices(const Shape& shape, const StageTie& tie) {
+    std::set<int> devices;
+    for (const int stage : {tie.from, tie.to})
+        for (const int device : shape.devices_of(stage))
+            devices.insert(device);
+    return static_cast<int>(devices.size());
+}
+
 }  // namespace
 
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
@@ -67,10 +76,13 @@ std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, cons
     return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy, costs.busy_last);
 }
 
-void add_gradient_sums(Costs& costs, const Shape& shape) {
+void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {
     for (int stage = 0; stage < shape.stages; ++stage) {
         const auto holders = static_cast<int>(shape.devices_of(stage).size());
-        const Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.link);
+        Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.link);
+        for (const StageTie& tie : ties)
+            if (tie.from == stage || tie.to == stage)
+                time += ring_sum(count_of_devices(shape, tie), tie.bytes, costs.link);
         costs.stage[stage].sum_gradients = time;
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;

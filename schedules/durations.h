@@ -4,6 +4,7 @@
 
 #include "schedules/plan.h"
 #include "workloads/costs.h"
+#include "workloads/ties.h"
 
 #include <vector>
 
@@ -15,8 +16,9 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 // The same while all other devices compute; empty when the costs do not know it.
 std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
 
-// Fills in what S costs on every stage of the shape that has several holders: they sum in a ring over the link.
-void add_gradient_sums(Costs& costs, const Shape& shape);
+// Fills in what S costs on every stage of the shape: its holders sum in a ring over the link, and then, all over, the
+// devices that share a parameter do.
+void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
 
 // Time for which a transfer occupies its link: bytes / bandwidth.
 Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs);

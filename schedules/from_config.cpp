@@ -1,8 +1,10 @@
 #include "schedules/csv.h"
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
+#include "schedules/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/micro_batch_sizes.h"
+#include "workloads/ties.h"
 
 #include <algorithm>
 
@@ -74,7 +76,18 @@ void check_mini_batch(const Config& config, const Schedule& schedule) {
                                    std::int64_t{sizes.per_mini_batch} * sizes.full));
 }
 
-Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vector<std::string>* notices) {
+bool wants_clipping(const Config& config) { return config.training.clip_norm > 0; }
+
+// The file knows neither ties nor clipping; all its U, and S of tied stages, get the places that these ask for.
+void close_again(Plan& plan) {
+    for (std::vector<Task>& order : plan.order)
+        std::erase_if(order, [&](const Task& task) {
+            return task.op == Op::Update || (task.op == Op::SumGradients && is_tied(plan.shape, task.stage));
+        });
+    add_updates(plan);
+}
+
+Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
     TransferMode mode = mode_of(config.transfer);
     CsvPlan csv = read_csv(config.pipeline.schedule, mode);
     if (notices != nullptr)
@@ -89,10 +102,14 @@ Plan plan_of_file(const Config& config, const std::vector<Edge>& edges, std::vec
         config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
                        "leave pipeline.replicas out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
-    if (!std::all_of(edges.begin(), edges.end(), is_chained))
+    if (!std::all_of(links.edges.begin(), links.edges.end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
                        "cut where one stage feeds only the next");
     add_recomputes(csv.plan, config.pipeline.recompute);
+    csv.plan.shape.ties = links.ties;
+    csv.plan.shape.global_norm = wants_clipping(config);
+    if (!links.ties.empty() || wants_clipping(config))
+        close_again(csv.plan);
     mode.protocol = TransferMode::Protocol::Rendezvous;
     prove(csv, mode);
     return std::move(csv.plan);
@@ -128,16 +145,32 @@ PlanDefaults defaults_of(const std::string& schedule) {
     return defaults;
 }
 
-Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps, std::vector<std::string>* notices) {
+StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
+    StageLinks links;
+    for (const Boundary& boundary : boundaries_of(graph, split))
+        links.edges.push_back({boundary.from, boundary.to});
+    for (const StageTie& tie : ties_of(graph, split))
+        links.ties.push_back({tie.from, tie.to});
+    return links;
+}
+
+Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices) {
     if (is_file(config.pipeline.schedule))
-        return plan_of_file(config, edges, notices);
+        return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
+    if (wants_clipping(config) && schedule.asynchronous())
+        config.fail_at("training.clip_norm",
+                       fmt::format("schedule {} never flushes: no norm is that of all gradients of one mini-batch",
+                                   schedule.name),
+                       "leave training.clip_norm out, or choose a schedule that flushes");
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
     shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous() ? steps : 1);
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
-    shape.edges = edges;
+    shape.edges = links.edges;
+    shape.ties = links.ties;
+    shape.global_norm = wants_clipping(config);
     if (is_replicated(config.pipeline))
         shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);

@@ -13,8 +13,9 @@ namespace pw {
 // backward passes stays as it is. F of these stages drops what it saves, R saves it again.
 void add_recomputes(Plan& plan, const std::vector<int>& stages);
 
-// Writes S (stages with several holders) and U right after each stage's last B or W of every mini-batch on
-// every holder, where the order has none. Both carry the mini-batch's last micro-batch.
+// Writes S (stages with several holders, or tied to others) and U right after each stage's last B or W of every
+// mini-batch on every holder, where the order has none. Both carry the mini-batch's last micro-batch. S and U of tied
+// stages, and with a global norm every U, follow the last task of the device.
 void add_updates(Plan& plan);
 
 // Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV on

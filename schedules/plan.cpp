@@ -127,6 +127,9 @@ std::string hash_of(const Plan& plan) {
                     plan.shape.slices, plan.shape.per_update, name_of(plan.weights));
     for (const Edge& edge : plan.shape.edges)
         text += fmt::format("{}>{} ", edge.from, edge.to);
+    for (const Edge& tie : plan.shape.ties)
+        text += fmt::format("{}={} ", tie.from, tie.to);
+    text += plan.shape.global_norm ? "norm\n" : "";
     text += print(plan);
     return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
 }

@@ -93,6 +93,8 @@ private:
     int slot(const Task& task) const;
     void add_nodes(const Plan& plan);
     void connect(const Plan& plan);
+    void connect_gradients(const Plan& plan);
+    void connect_meetings(const Plan& plan);
     std::vector<Task> inputs_by_rule(const Plan& plan, const Task& task, int device) const;
 
     int stages_ = 0, microbatches_ = 0, peers_ = 0;

@@ -1,4 +1,5 @@
 #include "schedules/plan.h"
+#include "schedules/sum_groups.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -128,46 +129,66 @@ std::vector<Task> PlanGraph::inputs_by_rule(const Plan& plan, const Task& task, 
 }
 
 void PlanGraph::connect(const Plan& plan) {
-    // Per stage: its B or W nodes since the stage's previous U on that device, and its S nodes.
-    std::vector<std::vector<int>> last_gradients(static_cast<std::size_t>(stages_));
-    std::vector<std::vector<int>> sums_of(static_cast<std::size_t>(stages_) * microbatches_);
-    std::vector<std::vector<int>> gradients_of = sums_of;  // all holders' B or W before S(stage, mb)
+    for (int here = 0; here < size(); ++here)
+        for (const Task& input : inputs_by_rule(plan, tasks_[here], device_[here])) {
+            const int made = find(input);
+            if (made < 0)
+                fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs", plan.schedule,
+                     device_[here], position_of(here), print(tasks_[here]), print(input));
+            inputs_[here].push_back(made);
+        }
+    connect_gradients(plan);
+    connect_meetings(plan);
+}
+
+// To S and U of a stage its B or W nodes on the same device since the previous U, to U the S.
+void PlanGraph::connect_gradients(const Plan& plan) {
     for (std::size_t device = 0; device < plan.order.size(); ++device) {
-        for (auto& nodes : last_gradients)
-            nodes.clear();
+        std::vector<std::vector<int>> gradients(static_cast<std::size_t>(stages_)), sums = gradients;
         for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
             const int here = node(static_cast<int>(device), position);
             const Task& task = tasks_[here];
-            std::vector<int>& pending = last_gradients[task.stage];
-            const std::size_t cell = static_cast<std::size_t>(task.stage) * microbatches_ + task.microbatch;
+            std::vector<int>&pending = gradients[task.stage], &summed = sums[task.stage];
             if (task.op == Op::Backward || task.op == Op::BackwardWeight)
                 pending.push_back(here);
             if (task.op == Op::SumGradients) {
-                sums_of[cell].push_back(here);
-                gradients_of[cell].insert(gradients_of[cell].end(), pending.begin(), pending.end());
+                inputs_[here] = pending;
+                summed.push_back(here);
             }
             if (task.op == Op::Update) {
-                inputs_[here] = pending;
+                inputs_[here] = std::move(pending);
+                inputs_[here].insert(inputs_[here].end(), summed.begin(), summed.end());
                 pending.clear();
-            }
-            for (const Task& input : inputs_by_rule(plan, task, static_cast<int>(device))) {
-                const int made = find(input);
-                if (made < 0)
-                    fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs",
-                         plan.schedule, device, position, print(task), print(input));
-                inputs_[here].push_back(made);
+                summed.clear();
             }
         }
     }
-    for (std::size_t cell = 0; cell < sums_of.size(); ++cell)
-        for (int sum : sums_of[cell])
-            inputs_[sum] = gradients_of[cell];
-    for (int here = 0; here < size(); ++here)
-        if (tasks_[here].op == Op::Update)
-            for (int sum :
-                 sums_of[static_cast<std::size_t>(tasks_[here].stage) * microbatches_ + tasks_[here].microbatch])
-                if (device_[sum] == device_[here])
-                    inputs_[here].push_back(sum);
+}
+
+// What the devices of a meeting bring to it is input of all of them, and so is what they do before it.
+void PlanGraph::connect_meetings(const Plan& plan) {
+    const auto last_task_before = [&](int node) {
+        const int first = first_[device_[node]];
+        do
+            --node;
+        while (node >= first && is_transfer(tasks_[node].op));
+        return node < first ? -1 : node;
+    };
+    for (const Meeting& meeting : meetings_of(*this, plan.shape)) {
+        std::vector<int> brought;
+        for (const int node : meeting.nodes)
+            brought.insert(brought.end(), inputs_[node].begin(), inputs_[node].end());
+        std::sort(brought.begin(), brought.end());
+        brought.erase(std::unique(brought.begin(), brought.end()), brought.end());
+        for (const int here : meeting.nodes) {
+            inputs_[here] = brought;
+            for (const int node : meeting.first)
+                if (const int before = last_task_before(node);
+                    before >= 0 && device_[node] != device_[here] &&
+                    !std::binary_search(brought.begin(), brought.end(), before))
+                    inputs_[here].push_back(before);
+        }
+    }
 }
 
 std::vector<int> PlanGraph::topological_order() const {

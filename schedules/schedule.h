@@ -72,11 +72,17 @@ struct PlanOptions {
 // Throws Error (BadInput) with the rule and the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
-// What a config asks for: `edges` are the boundaries of its split. Asynchronous schedules get one
-// plan over steps x micro_batches. A schedule that is a file (*.csv) is read and proven instead;
-// `notices` receives what its reader has to say.
-Plan make_plan(const Config& config, const std::vector<Edge>& edges, int steps,
-               std::vector<std::string>* notices = nullptr);
+// How the stages of a split hang together.
+struct StageLinks {
+    std::vector<Edge> edges;  // its boundaries
+    std::vector<Edge> ties;   // stages that share parameters
+    auto operator<=>(const StageLinks&) const = default;
+};
+StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
+
+// What a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
+// (*.csv) is read and proven instead; `notices` receives what its reader has to say.
+Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
 
 TransferMode mode_of(const TransferConfig& transfer);
 

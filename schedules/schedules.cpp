@@ -221,6 +221,20 @@ void place(const Schedule& schedule, Shape& shape) {
     }
 }
 
+// Without a flush a stage updates while others still use what it shares with them, and no norm has one time.
+void check_flushes(const Schedule& schedule, const Shape& shape) {
+    if (!schedule.asynchronous())
+        return;
+    if (!shape.ties.empty())
+        fail("schedule {} never flushes: stages {} and {} share parameters, but update them at different times\n"
+             "  help: keep both layers in one stage, or choose a schedule that flushes: {}",
+             schedule.name, shape.ties.front().from, shape.ties.front().to,
+             names_where([](const Schedule& other) { return !other.asynchronous(); }));
+    if (shape.global_norm)
+        fail("schedule {} never flushes: there is no time at which all stages have their gradients of one mini-batch",
+             schedule.name);
+}
+
 }  // namespace
 
 std::string_view name_of(Placement placement) {
@@ -246,6 +260,7 @@ Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options
     if (schedule.updates == Updates::PerMicroBatch)
         shape.per_update = 1;
     place(schedule, shape);
+    check_flushes(schedule, shape);
     plan.shape = std::move(shape);
     for (int device = 0; device < plan.shape.devices; ++device)
         plan.order.push_back(schedule.order(plan.shape, device, options.schedule));

@@ -1,5 +1,6 @@
 #include "schedules/lanes.h"
 #include "schedules/passes.h"
+#include "schedules/sum_groups.h"
 
 #include <algorithm>
 #include <deque>
@@ -62,22 +63,49 @@ std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
     return endings;
 }
 
-// The S and U that the list of a device lacks, by the position that they follow.
+// The last position of a task that computes, and what is sent then; -1: none.
+int end_of_compute(const std::vector<Task>& order) {
+    for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
+        if (is_compute(order[position].op))
+            return end_of_step(order, position);
+    return -1;
+}
+
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
+std::multimap<int, Task> in_turn(const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
+    std::vector<std::tuple<int, int, bool, Task>> all;
+    for (const auto& [position, task] : sums)
+        all.push_back({position, task.microbatch, false, task});
+    for (const auto& [position, task] : updates)
+        all.push_back({position, task.microbatch, true, task});
+    std::sort(all.begin(), all.end());
+    std::multimap<int, Task> ordered;
+    for (const auto& [position, microbatch, is_update, task] : all)
+        ordered.insert({position, task});
+    return ordered;
+}
+
+// The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
+// stages do so when all their own stages are through.
 std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
-    std::multimap<int, Task> missing;
-    for (const int stage : plan.shape.stages_of(device)) {
-        if (has_update(plan.order[device], stage) || !is_trained(plan, stage))
+    const Shape& shape = plan.shape;
+    const std::vector<Task>& order = plan.order[device];
+    const int end = end_of_compute(order);
+    std::multimap<int, Task> sums, updates;
+    for (const int stage : shape.stages_of(device)) {
+        if (has_update(order, stage) || !is_trained(plan, stage))
             continue;
-        const bool shared = plan.shape.devices_of(stage).size() > 1;
+        const bool tied = is_tied(shape, stage);
         const std::vector<Ending> endings = endings_of(plan, device, stage);
         for (int mini_batch = 0; mini_batch < static_cast<int>(endings.size()); ++mini_batch) {
-            const auto& [position, summed] = endings[mini_batch];
-            if (shared && !summed)
-                missing.insert({position, {Op::SumGradients, stage, plan.shape.last_of(mini_batch)}});
-            missing.insert({position, {Op::Update, stage, plan.shape.last_of(mini_batch)}});
+            const auto& [own_end, summed] = endings[mini_batch];
+            const int last = shape.last_of(mini_batch);
+            if (needs_sum(shape, stage) && !summed)
+                sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
+            updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    return missing;
+    return in_turn(sums, updates);
 }
 
 }  // namespace

@@ -26,20 +26,18 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       costs_(costs),
       config_(config_of(problem.config, choice)),
       mode_(problem.mode),
-      chain_(make_plan(config_, chain_of(choice.stages), config_.training.steps)) {
+      chain_(make_plan(config_, {chain_of(choice.stages), {}}, config_.training.steps)) {
     Costs any;
     any.sent_copies = profile.sent_copies;
     mode_.sent_copies = keeps_copies(any, mode_.early_receive);
 }
 
 Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
-    std::vector<Edge> edges;
-    for (const Boundary& boundary : boundaries_of(problem_.model.layers, split))
-        edges.push_back({boundary.from, boundary.to});
-    const auto [found, is_new] = candidates_.try_emplace(edges);
+    const StageLinks links = links_of(problem_.model.layers, split);
+    const auto [found, is_new] = candidates_.try_emplace(links);
     if (is_new)
         try {
-            found->second = std::make_unique<Candidate>(make_plan(config_, edges, config_.training.steps), mode_);
+            found->second = std::make_unique<Candidate>(make_plan(config_, links, config_.training.steps), mode_);
         } catch (const Error&) {  // the schedule refuses these edges: no candidate
         }
     return found->second.get();
@@ -51,7 +49,7 @@ std::optional<Ns> Judge::step_time(const StageSplit& split) {
         return std::nullopt;
     Costs costs = costs_.times_of(split);
     add_cluster(costs, config_, profile_);
-    add_gradient_sums(costs, candidate->plan.shape);
+    add_gradient_sums(costs, candidate->plan.shape, ties_of(problem_.model.layers, split));
     return candidate->simulator.step_time(costs);
 }
 

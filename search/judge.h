@@ -47,7 +47,7 @@ private:
     Config config_;
     TransferMode mode_;
     Plan chain_;
-    std::map<std::vector<Edge>, std::unique_ptr<Candidate>> candidates_;  // by the edges between stages
+    std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
 };
 
 }  // namespace pw

@@ -30,14 +30,14 @@ class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set)
         : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
+    // Another model than the one that the file names.
+    Execution(const char* yaml, const std::vector<std::string>& set, Model model)
+        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(std::move(model)) {}
 
     Job job() const {
         const Profile profile = profile_of(config_, model_);
         Job job{config_, &model_, make_split(config_, model_, profile), {}, {}, 1};
-        std::vector<Edge> edges;
-        for (const Boundary& boundary : boundaries_of(model_.layers, job.split))
-            edges.push_back({boundary.from, boundary.to});
-        job.plan = make_plan(config_, edges, config_.training.steps);
+        job.plan = make_plan(config_, links_of(model_.layers, job.split), config_.training.steps);
         job.versions = versions_of(job.plan);
         job.costs = costs_of(model_, job.split, profile, sizes_of(config_.pipeline), splits_backward(job.plan));
         job.steps = job.plan.asynchronous ? 1 : config_.training.steps;

@@ -236,18 +236,6 @@ TEST(Emulated, ASilentPeerEndsTheRun) {
     }
 }
 
-TEST(Emulated, AStageOnTwoDevicesIsRefused) {
-    const Emulation emulation(settings("gpipe"));
-    Job job = emulation.job();
-    job.plan.shape.placement = {{0, 1}, {1}, {2}, {3}};
-    try {
-        run(job, {});
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("running replicas is not in this version"), std::string::npos);
-    }
-}
-
 TEST(Emulated, HugeMemoryIsReservedNotTouched) {
     const Emulation emulation(settings(
         "gpipe", {"workload.activation=20 GB", "workload.activation_until_weight=1 GB", "workload.weights=100 GB"}));

@@ -105,7 +105,7 @@ Config random_config(Random& random, const std::string& schedule) {
 
 struct Best {
     std::optional<Ns> time;
-    std::map<std::vector<Edge>, Plan> plans;  // by the edges of the splits so far
+    std::map<StageLinks, Plan> plans;  // by the edges of the splits so far
 };
 
 // Every assignment of layers to stages that runs forward and leaves no stage empty.
@@ -133,12 +133,10 @@ void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visi
 
 void judge(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
            Best& best) {
-    std::vector<Edge> edges;
-    for (const Boundary& boundary : boundaries_of(problem.model.layers, split))
-        edges.push_back({boundary.from, boundary.to});
-    if (!best.plans.contains(edges))
-        best.plans[edges] = make_plan(config, edges, config.training.steps);
-    const Plan& plan = best.plans[edges];
+    const StageLinks links = links_of(problem.model.layers, split);
+    if (!best.plans.contains(links))
+        best.plans[links] = make_plan(config, links, config.training.steps);
+    const Plan& plan = best.plans[links];
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size, splits_backward(plan));
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, plan.shape);

@@ -206,10 +206,7 @@ Ns simulated_end(const Config& config) {
     const Model model = build_model(config);
     const Profile profile = profile_of(config, model);
     const StageSplit split = make_split(config, model, profile);
-    std::vector<Edge> edges;
-    for (const Boundary& boundary : boundaries_of(model.layers, split))
-        edges.push_back({boundary.from, boundary.to});
-    const Plan plan = make_plan(config, edges, 2);
+    const Plan plan = make_plan(config, links_of(model.layers, split), 2);
     const Trace trace = simulate(plan, costs_of(model, split, profile, 2, splits_backward(plan)));
     Ns end = 0;
     for (const TraceEvent& event : trace.events)

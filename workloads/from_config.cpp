@@ -1,4 +1,6 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
+#include "workloads/config.h"
+#include "workloads/gpt.h"
 #include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
 
@@ -73,6 +75,24 @@ Profile analytic_profile_of(const Config& config, const Model& model) {
     return profile;
 }
 
+GptShape gpt_shape(const WorkloadConfig& workload) {
+    return {workload.sequence_length, workload.vocabulary, workload.embedding,
+            workload.blocks,          workload.heads,      workload.dropout};
+}
+
+Dataset open_sequences(const Config& config) {
+    const auto& [length, vocabulary] = std::pair(config.workload.sequence_length, config.workload.vocabulary);
+    const std::string& path = config.workload.path;
+    if (config.workload.dataset != "text" || path.empty())
+        return Dataset::synthetic_text(length, vocabulary, config.training.seed);
+    try {
+        return Dataset::text(path, length, vocabulary, config.training.seed);
+    } catch (const Error& error) {
+        config.fail_at("workload.path", error.what(),
+                       "name a longer text file, or write a shorter workload.sequence_length");
+    }
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
@@ -88,6 +108,8 @@ Model build_model(const Config& config) {
         config.fail_at("workload.dataset",
                        fmt::format("unet needs a label per pixel; {} has one per image", workload.dataset),
                        "write dataset: synthetic");
+    if (workload.model == "gpt")
+        return build_gpt(gpt_shape(workload), loss);
     try {
         if (workload.model == "resnet50")
             return build_resnet50(workload.image_size, workload.classes, loss);
@@ -148,6 +170,8 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
 
 Dataset open_dataset(const Config& config, const Model& model) {
     const WorkloadConfig& workload = config.workload;
+    if (workload.model == "gpt")
+        return open_sequences(config);
     if (workload.dataset == "cifar10" && !workload.path.empty())
         return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
     if (is_segmented(workload))

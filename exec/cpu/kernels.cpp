@@ -4,9 +4,8 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
+#include "exec/missing_kernel.h"
 #include "workloads/error.h"
-
-#include <cassert>
 
 namespace pw {
 
@@ -35,16 +34,25 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
         case LayerKind::Upsample:
             return make_upsample(layer, samples);
         case LayerKind::Linear:
+        case LayerKind::RowLinear:
             return make_linear(layer, samples, reads_data);
+        case LayerKind::Embedding:
+            return make_embedding(layer, samples);
+        case LayerKind::PositionBias:
+            return make_position_bias(layer, samples);
+        case LayerKind::LayerNorm:
+            return make_layer_norm(layer, samples);
+        case LayerKind::Gelu:
+            return make_gelu(layer, samples);
+        case LayerKind::Attention:
+            return make_attention(layer, samples);
         case LayerKind::CrossEntropy:
             return make_cross_entropy(layer, samples);
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error(layer, samples);
         default:
-            break;
+            fail_without_kernel("cpu", layer);
     }
-    assert(false);
-    return nullptr;
 }
 
 class CpuKernels : public HostKernels {
@@ -88,6 +96,12 @@ public:
     void add(const std::byte* from, std::byte* to, Bytes bytes) const override {
         in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
             accumulate(floats(from) + first * kLanes, floats(to) + first * kLanes, count);
+        });
+    }
+
+    void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const override {
+        in_shares(bytes / 64, [&](std::int64_t share, std::int64_t count) {
+            HostKernels::sum(from, first + share * 64, count * 64, to);
         });
     }
 

@@ -3,6 +3,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
+#include "exec/missing_kernel.h"
 #include "workloads/config.h"
 #include "workloads/error.h"
 
@@ -60,10 +61,8 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::CrossEntropy:
             return make_cross_entropy<T>(device, layer, samples);
         default:
-            break;
+            fail_without_kernel("cuda", layer);
     }
-    assert(false);
-    return nullptr;
 }
 
 template <class Value>
@@ -124,7 +123,7 @@ struct CudaKernels::Stored {
 
 CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
     : device_(std::make_unique<Device>(seat, precision, deterministic)),
-      partials_(allocate(kPartials * static_cast<Bytes>(sizeof(double)))) {}
+      partials_(allocate((kPartials + 1) * static_cast<Bytes>(sizeof(double)))) {}
 
 CudaKernels::~CudaKernels() = default;
 
@@ -164,6 +163,26 @@ void CudaKernels::add(const std::byte* from, std::byte* to, Bytes bytes) const {
         add_tensor(device_->stream(), as<Bf16>(from), as<Bf16>(to), bytes);
     else
         add_tensor(device_->stream(), floats(from), floats(to), bytes);
+}
+
+void CudaKernels::sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const {
+    if (from.size() > Summands::kMost)
+        fail_with(ExitCode::RunFailed, "{} holders of a stage on GPU {}: at most {} can sum their gradients",
+                  from.size(), device_->gpu(), int{Summands::kMost});
+    Summands summands{};
+    for (const std::byte* block : from)
+        summands.from[summands.count++] = floats(block + first);
+    sum_blocks(device_->stream(), summands, floats(to + first), bytes / static_cast<Bytes>(sizeof(float)));
+}
+
+void CudaKernels::clip_factor(std::span<const double> squares, double largest, double* factor) const {
+    cuda::clip_factor(device_->stream(), squares.data(), static_cast<std::int64_t>(squares.size()), largest, factor);
+}
+
+void CudaKernels::scale(const double* factor, std::byte* gradient, Bytes bytes) const {
+    std::byte* here = partials_.get() + kPartials * static_cast<Bytes>(sizeof(double));
+    copy(reinterpret_cast<const std::byte*>(factor), here, sizeof(double));
+    cuda::scale(device_->stream(), as<double>(here), floats(gradient), bytes / static_cast<Bytes>(sizeof(float)));
 }
 
 void CudaKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const {

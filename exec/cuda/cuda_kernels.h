@@ -26,7 +26,10 @@ public:
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
     void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
     void add(const std::byte* from, std::byte* to, Bytes bytes) const override;
+    void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const override;
     void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
+    void clip_factor(std::span<const double> squares, double largest, double* factor) const override;
+    void scale(const double* factor, std::byte* gradient, Bytes bytes) const override;
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                 std::byte* new_weights, Bytes bytes) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
@@ -41,7 +44,7 @@ private:
     struct Stored;  // the data set on the device
 
     std::unique_ptr<Device> device_;
-    DeviceMemory partials_;  // of sum_of_squares
+    DeviceMemory partials_;  // of sum_of_squares, and behind them the factor of scale
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;

@@ -47,8 +47,24 @@ void CudaDevice::begin() {
             own.posted.emplace(Event::Kind::Untimed);
         if (work_.job.config.run.graph)
             own.done.emplace(Event::Kind::Untimed);
+        for (int round = 0; work_.plan.meetings->begins(node) && round < kRounds; ++round)
+            own.met.emplace_back(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
+}
+
+void CudaDevice::meet(const Task& task, int node) {
+    if (work_.queues())
+        KernelDevice::meet(task, node);
+}
+
+void CudaDevice::arrive(int node, int round) {
+    const cudaStream_t stream = device().stream();
+    work_.events[node].met[round].record(stream);
+    KernelDevice::arrive(node, round);
+    for (const int other : work_.plan.meetings->meeting(node)->first)
+        if (other != node)
+            work_.events[other].met[round].block(stream);
 }
 
 void CudaDevice::run(const Task& task, int node) {
@@ -77,10 +93,7 @@ void CudaDevice::about_to_post(int transfer, int earlier) {
 
 void CudaDevice::all_queued() { work_.device_has_queued(); }
 
-Interval CudaDevice::finish(int node, Interval by_host) {
-    const Op op = work_.plan.graph.task(node).op;
-    if (op == Op::SumGradients)  // one holder has nothing to sum
-        return by_host;
+Interval CudaDevice::finish(int node, Interval) {
     work_.wait(node);
     return work_.interval(node);
 }
@@ -112,6 +125,8 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
       lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
+    if (plan.trains())
+        refuse_sums_between_gpus();
     if (!job.config.run.graph)
         return;
     const auto refuse = [&](const std::string& why) {
@@ -123,6 +138,19 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         refuse("transport " + job.config.run.transport);
     if (std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) { return seat.gpu != seats.front().gpu; }))
         refuse("the devices are on several GPUs");
+}
+
+// Their kernels read each other's blocks.
+void CudaWork::refuse_sums_between_gpus() const {
+    for (const SumGroup& group : sum_groups(job.plan.shape))
+        for (const int device : group.devices)
+            if (seats[device].gpu != seats[group.devices.front()].gpu)
+                job.config.fail_at("pipeline",
+                                   fmt::format("devices {} and {} sum the gradients of stage {}, but are on GPUs {} "
+                                               "and {}",
+                                               group.devices.front(), device, group.stages.front(),
+                                               seats[group.devices.front()].gpu, seats[device].gpu),
+                                   "share one GPU between them with run.sms, or set run.backend: cpu");
 }
 
 void CudaWork::abort() {

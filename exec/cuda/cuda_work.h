@@ -26,6 +26,7 @@ public:
     CudaDevice(CudaWork& work, int device) : KernelDevice(work_of(work), device), work_(work) {}
 
     void begin() override;
+    void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
     void wait_for_received(int recv) override;
     void about_to_post(int transfer, int earlier) override;
@@ -36,6 +37,7 @@ public:
 
 protected:
     std::shared_ptr<const Kernels> open() override;
+    void arrive(int node, int round) override;
 
 private:
     static KernelWork& work_of(CudaWork& work);
@@ -68,6 +70,7 @@ public:
     // follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
+        std::vector<Event> met;  // by round, where a meeting begins
         const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;
@@ -75,6 +78,7 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
+    void refuse_sums_between_gpus() const;
     void make_lanes();
     void make_graph();
 

@@ -81,6 +81,41 @@ __global__ void add_partials(const double* partials, std::int64_t count, double*
         sums[i] = sum_every(i, items, count, [partials](std::int64_t k) { return partials[k]; });
 }
 
+__global__ void add_blocks(Summands summands, Four* to, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    Four sum = reinterpret_cast<const Four*>(summands.from[0])[i];
+    for (int k = 1; k < summands.count; ++k) {
+        const Four more = reinterpret_cast<const Four*>(summands.from[k])[i];
+        for (int lane = 0; lane < 4; ++lane)
+            sum.values[lane] += more.values[lane];
+    }
+    to[i] = sum;
+}
+
+__global__ void make_clip_factor(const double* squares, std::int64_t count, double largest, double* factor,
+                                 std::int64_t items) {
+    if (item() >= items)
+        return;
+    double sum = 0;
+    for (std::int64_t k = 0; k < count; ++k)
+        sum += squares[k];
+    const double ratio = largest / (sqrt(sum) + 1e-6);
+    *factor = ratio < 1 ? ratio : 1;
+}
+
+__global__ void multiply(const double* factor, Four* values, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items || *factor == 1)
+        return;
+    const float times = static_cast<float>(*factor);
+    Four four = values[i];
+    for (float& value : four.values)
+        value *= times;
+    values[i] = four;
+}
+
 // Every value is read before it is written, by the same thread: new_weights may be weights.
 __global__ void update(Rates rates, const Four* weights, const Four* gradient, Four* momentum, Four* new_weights,
                        Pack<Bf16, 4>* rounded_weights, std::int64_t items) {
@@ -131,6 +166,18 @@ void sum_squares(cudaStream_t stream, const float* values, std::int64_t count, d
         sums = kLastPartials;
     }
     launch(stream, 1, add_partials, partials, sums, sum, 1);
+}
+
+void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::int64_t count) {
+    launch(stream, count / 4, add_blocks, summands, fours(to), count / 4);
+}
+
+void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count, double largest, double* factor) {
+    launch(stream, 1, make_clip_factor, squares, count, largest, factor, 1);
+}
+
+void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count) {
+    launch(stream, count / 4, multiply, factor, fours(values), count / 4);
 }
 
 void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,

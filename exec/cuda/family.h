@@ -31,6 +31,19 @@ void read_images(cudaStream_t stream, const StoredImages& images, const int* pla
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes);
 
+// to[i] = from[0][i] + from[1][i] + ..., left to right; `to` may be one of them. `count` is a multiple of 4.
+struct Summands {
+    static constexpr int kMost = 64;
+    const float* from[kMost];
+    int count;
+};
+void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::int64_t count);
+
+// See Kernels::clip_factor.
+void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count, double largest, double* factor);
+// values[i] *= *factor, in device memory. `count` is a multiple of 4.
+void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count);
+
 // *sum = sum of values[i]^2, in an order that `count` alone decides. `count` is a multiple of 4; `partials` has
 // room for kPartials.
 inline constexpr std::int64_t kFirstPartials = 16384, kLastPartials = 128;

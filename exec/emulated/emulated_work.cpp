@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace pw {
 
@@ -44,6 +45,7 @@ EmulatedDevice::EmulatedDevice(EmulatedWork& run, int device) : run_(run), devic
         state.slot_of = weight_slots(job.plan, job.versions, stage, device);
         state.forward.assign(static_cast<std::size_t>(job.plan.shape.microbatches), 0);
         state.gradient = state.forward;
+        state.parts.resize(static_cast<std::size_t>(run.plan.gradient_parts(stage)));
     }
 }
 
@@ -75,6 +77,8 @@ void EmulatedDevice::run(const Task& task, int node) {
         case Op::Recompute:
             stages_.at(task.stage).forward[task.microbatch] = activation_of(task);
             return;
+        case Op::SumGradients:
+            return sum_gradients(node);
         case Op::Update:
             return update(task);
         default:
@@ -132,16 +136,58 @@ void EmulatedDevice::backward_weight(const Task& task) {
         if (edges[edge].from == task.stage && edges[edge].backward_until_weight)
             (void)run_.read(false, edge, task);
     }
-    state.sum = mix(state.sum, state.gradient[task.microbatch]);
+    Part& part = state.parts[run_.plan.gradient_part(task.stage, task.microbatch)];
+    part = {mix(part.sum, state.gradient[task.microbatch]), true};
+}
+
+void EmulatedDevice::meet(const Task& task, int node) {
+    if (!run_.plan.meetings->begins(node))
+        return;
+    if (task.op == Op::Update)
+        for (const auto& [stage, state] : stages_)
+            if (run_.plan.speaks_for(device_, stage))
+                run_.sums[stage] = gradient_of(state);
+    run_.plan.meetings->arrive(node);
+}
+
+std::uint64_t EmulatedDevice::sum_of_holders(int stage) const {
+    std::uint64_t sum = 0;
+    bool begun = false;
+    for (const int holder : run_.job.plan.shape.devices_of(stage))
+        for (const Part& part : run_.emulated_device(holder).stages_.at(stage).parts)
+            if (part.begun)
+                sum = std::exchange(begun, true) ? mix(sum, part.sum) : part.sum;
+    return sum;
+}
+
+void EmulatedDevice::sum_gradients(int node) {
+    if (!run_.plan.meetings->begins(node))
+        return;
+    const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
+    std::uint64_t sum = sum_of_holders(stages.front());
+    for (std::size_t k = 1; k < stages.size(); ++k)
+        sum = mix(sum, sum_of_holders(stages[k]));
+    run_.plan.meetings->arrive(node);  // all have read
+    for (const int stage : stages)
+        if (const auto own = stages_.find(stage); own != stages_.end()) {
+            own->second.sum = sum;
+            own->second.summed = true;
+        }
 }
 
 void EmulatedDevice::update(const Task& task) {
     StageState& state = stages_.at(task.stage);
     const int number = step_ * run_.job.plan.shape.updates() + task.microbatch / run_.plan.per_update();
-    run_.norms[number][task.stage] = fraction(state.sum);
+    std::uint64_t gradient = gradient_of(state);
+    if (run_.job.plan.shape.global_norm)
+        for (const std::uint64_t sum : run_.sums)
+            gradient = mix(gradient, sum);
+    if (run_.plan.speaks_for(device_, task.stage))
+        run_.norms[number][task.stage] = fraction(gradient);
     const std::uint64_t old = state.weights[state.slot_of[state.newest]];
-    state.weights[state.slot_of[++state.newest]] = mix(old, state.sum);
-    state.sum = 0;
+    state.weights[state.slot_of[++state.newest]] = mix(old, gradient);
+    state.summed = false;
+    std::fill(state.parts.begin(), state.parts.end(), Part{});
 }
 
 std::uint64_t EmulatedDevice::weights(int stage) const {
@@ -156,6 +202,7 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
       letters_(static_cast<std::size_t>(the_plan.graph.size())) {
     const Shape& shape = job.plan.shape;
     const auto microbatches = static_cast<std::size_t>(shape.microbatches);
+    sums.assign(static_cast<std::size_t>(shape.stages), 0);
     losses.assign(static_cast<std::size_t>(job.steps), std::vector<double>(microbatches, 0));
     if (plan.trains())
         norms.assign(static_cast<std::size_t>(job.steps) * static_cast<std::size_t>(shape.updates()),

@@ -24,22 +24,33 @@ public:
     void place(const Buffer&, std::byte*) override {}  // counted, never touched
     void begin() override {}
     void begin_step(int step) override;
+    void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
 
     std::uint64_t weights(int stage) const;  // newest
 
 private:
+    // What some backward tasks have added up since the last U.
+    struct Part {
+        std::uint64_t sum = 0;
+        bool begun = false;
+    };
     struct StageState {
         std::vector<std::uint64_t> weights;  // by slot
         std::vector<int> slot_of;            // version -> slot
         int newest = 0;
-        std::uint64_t sum = 0;                         // of the gradients since the last U
+        std::vector<Part> parts;
+        std::uint64_t sum = 0;  // what S made of the parts of all holders and tied stages
+        bool summed = false;    // since the last U
         std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
     };
     void forward(const Task& task);
     std::uint64_t activation_of(const Task& task) const;  // what F saves, and R again
     void backward_input(const Task& task);
     void backward_weight(const Task& task);
+    void sum_gradients(int node);
+    std::uint64_t sum_of_holders(int stage) const;
+    std::uint64_t gradient_of(const StageState& state) const { return state.summed ? state.sum : state.parts[0].sum; }
     void update(const Task& task);
 
     EmulatedWork& run_;
@@ -73,6 +84,8 @@ public:
     std::vector<Ns> durations;                // by node
     std::vector<std::vector<double>> losses;  // [step][micro-batch]
     std::vector<std::vector<double>> norms;   // [update][stage]
+    std::vector<std::uint64_t> sums;          // [stage], before the U of a global norm
+    const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
 private:
     // The ends of a buffer, which hold its tag; empty where it is too small for one, or absent.

@@ -74,12 +74,14 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
         mailbox_->wait_to_post(node);
         work_.about_to_post(node, mailbox_->earlier_on_edge(node));
     }
+    if (task.op == Op::SumGradients || task.op == Op::Update)
+        work_.meet(task, node);
     lend(position);
     Interval& interval = intervals_[position];
     interval.start = clock_now();
     if (is_transfer(task.op))
         mailbox_->post(node);
-    else if (task.op != Op::SumGradients)  // one holder has nothing to sum
+    else
         work_.run(task, node);
     interval.end = clock_now();
     give_back(position, interval.start);

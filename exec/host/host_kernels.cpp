@@ -4,6 +4,8 @@
 #include "exec/host/pin.h"
 #include "exec/kernels.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace pw {
@@ -16,6 +18,38 @@ void HostKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {
 void HostKernels::copy(const std::byte* from, std::byte* to, Bytes bytes) const {
     if (bytes > 0)
         std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+void HostKernels::sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const {
+    constexpr std::size_t kLanes = 16;
+    const auto begin = static_cast<std::size_t>(first) / sizeof(float);
+    const std::size_t end = begin + static_cast<std::size_t>(bytes) / sizeof(float);
+    const auto values = [](const std::byte* block) { return reinterpret_cast<const float*>(block); };
+    for (std::size_t k = begin; k < end; k += kLanes) {
+        float sums[kLanes];
+        const std::size_t count = std::min(kLanes, end - k);
+        std::copy_n(values(from.front()) + k, count, sums);
+        for (const std::byte* block : from.subspan(1))
+            for (std::size_t lane = 0; lane < count; ++lane)
+                sums[lane] += values(block)[k + lane];
+        std::copy_n(sums, count, reinterpret_cast<float*>(to) + k);
+    }
+}
+
+void HostKernels::clip_factor(std::span<const double> squares, double largest, double* factor) const {
+    double sum = 0;
+    for (const double square : squares)
+        sum += square;
+    *factor = std::min(1.0, largest / (std::sqrt(sum) + 1e-6));
+}
+
+void HostKernels::scale(const double* factor, std::byte* gradient, Bytes bytes) const {
+    if (*factor == 1)
+        return;
+    const auto times = static_cast<float>(*factor);
+    auto* values = reinterpret_cast<float*>(gradient);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(bytes) / sizeof(float); ++k)
+        values[k] *= times;
 }
 
 void HostKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const {

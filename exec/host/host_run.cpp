@@ -53,6 +53,7 @@ private:
             if (!failure_)
                 failure_ = std::current_exception();
             gate_.abort();
+            plan_.meetings->abort();
             if (mailbox_)
                 mailbox_->abort();
         }
@@ -114,11 +115,26 @@ private:
         for (int node = 0; node < plan_.graph.size(); ++node)
             plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));
         plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early);
+        add_gradient_parts();
         if (job_.within_memory)
             refuse_over_memory(job_.plan, plan_.buffers, job_.config.cluster.devices);  // by the backend's sizes
         plan_.packing = pack(plan_.buffers, job_.plan.shape.devices);
         plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
         plan_transfers(costs, keeps_copies(costs, early));
+    }
+
+    // Each part but the first beside the stage's gradients.
+    void add_gradient_parts() {
+        std::vector<Buffer> parts;
+        for (const Buffer& buffer : plan_.buffers) {
+            if (buffer.use != BufferUse::Gradients)
+                continue;
+            for (int part = 1; part < plan_.gradient_parts(buffer.stage); ++part) {
+                parts.push_back(buffer);
+                parts.back().part = part;
+            }
+        }
+        plan_.buffers.insert(plan_.buffers.end(), parts.begin(), parts.end());
     }
 
     void plan_transfers(const Costs& costs, bool copies) {

@@ -37,6 +37,17 @@ bool HostPlan::trains() const {
     });
 }
 
+int HostPlan::gradient_part(int stage, int microbatch) const {
+    return job.gradient_parts.empty() ? 0 : job.gradient_parts[stage][microbatch];
+}
+
+int HostPlan::gradient_parts(int stage) const {
+    if (job.gradient_parts.empty())
+        return 1;
+    const std::vector<int>& parts = job.gradient_parts[stage];
+    return *std::max_element(parts.begin(), parts.end()) + 1;
+}
+
 int HostPlan::edge_of(const Task& transfer) const {
     const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
     const int from = downstream ? transfer.stage : transfer.peer, to = downstream ? transfer.peer : transfer.stage;

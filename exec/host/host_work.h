@@ -4,6 +4,7 @@
 
 #include "exec/execute.h"
 #include "exec/host/mailbox.h"
+#include "exec/host/meeting_points.h"
 #include "exec/memory.h"
 #include "workloads/micro_batch_sizes.h"
 
@@ -44,13 +45,22 @@ struct HostPlan {
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+    const std::unique_ptr<MeetingPoints> meetings;
 
     explicit HostPlan(const Job& the_job)
-        : job(the_job), graph(the_job.plan), sizes(sizes_of(the_job.config.pipeline)) {}
+        : job(the_job),
+          graph(the_job.plan),
+          sizes(sizes_of(the_job.config.pipeline)),
+          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout)) {}
     int per_update() const;  // micro-batches of a mini-batch
     std::int64_t samples_of(int update) const;
     bool trains() const;     // has updates
     int edge_of(const Task& transfer) const;
+    // The block that a micro-batch's gradients of a stage are added to, and how many there are.
+    int gradient_part(int stage, int microbatch) const;
+    int gradient_parts(int stage) const;
+    // Of several holders one speaks for the stage: in norms and dumps.
+    bool speaks_for(int device, int stage) const { return job.plan.shape.devices_of(stage).front() == device; }
 };
 
 // One device; called on its own thread, in this order.
@@ -62,7 +72,9 @@ public:
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
-    virtual void run(const Task& task, int node) = 0;  // F B I W R U
+    // Before S and U: waits for the devices that it needs.
+    virtual void meet(const Task& task, int node) = 0;
+    virtual void run(const Task& task, int node) = 0;  // F B I W R U S
     virtual void end_step() {}                         // all nodes are finished
 
     // What follows is for devices with a queue of their own, where the calls above and Payload::leave only

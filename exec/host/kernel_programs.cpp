@@ -58,6 +58,7 @@ Costs KernelWork::costs() {
     Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
     if (!plan.sizes.is_even())
         add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));
+    tables = shared_tables();
     return costs;
 }
 

@@ -43,8 +43,12 @@ void KernelDevice::prepare() {
             losses_ = make_notes<double>(microbatches);
         }
     }
-    if (run_.plan.trains())
-        squares_ = make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
+    if (run_.plan.trains() && device_ == 0)
+        run_.step_squares =
+            make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
+    if (job.plan.shape.global_norm)
+        clip_factor_ = make_notes<double>(1);
+    summands_.reserve(static_cast<std::size_t>(job.plan.shape.devices + job.plan.shape.stages));
 }
 
 std::unique_ptr<Memory> KernelDevice::reserve(Bytes bytes) {
@@ -62,6 +66,7 @@ KernelDevice::StageState& KernelDevice::state_of(int stage) {
     const Job& job = run_.job;
     for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
+    state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
     const std::vector<Task>& order = job.plan.order[device_];
@@ -88,7 +93,7 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
             state.statistics = address;
             break;
         case BufferUse::Gradients:
-            state.gradients = address;
+            state.parts[buffer.part].block = address;
             break;
         case BufferUse::Optimizer:
             state.momentum = address;
@@ -150,23 +155,33 @@ void KernelDevice::begin_step(int step) {
 
 void KernelDevice::end_step() {
     const Shape& shape = run_.job.plan.shape;
-    if (losses_ != nullptr)
-        std::copy_n(losses_, shape.microbatches, run_.losses[step_].begin());
-    if (squares_ == nullptr)
-        return;
-    for (int update = 0; update < shape.updates(); ++update)
-        for (const auto& [stage, program] : programs_)
+    for (const auto& [stage, program] : programs_) {
+        if (program->has_loss())
+            for (int mb = 0; mb < shape.microbatches; ++mb)
+                if (run_.plan.graph.holder(stage, mb) == device_)
+                    run_.losses[step_][mb] = losses_[mb];
+        if (run_.step_squares == nullptr || !run_.plan.speaks_for(device_, stage))
+            continue;
+        for (int update = 0; update < shape.updates(); ++update)
             for (const int layer : program->layers()) {
                 const auto place = static_cast<std::size_t>(update) * run_.layer_bytes.size();
-                run_.squares[step_ * shape.updates() + update][layer] = squares_[place + static_cast<std::size_t>(layer)];
+                run_.squares[step_ * shape.updates() + update][layer] =
+                    run_.step_squares[place + static_cast<std::size_t>(layer)];
             }
+    }
 }
 
-void KernelDevice::run(const Task& task, int) {
+void KernelDevice::run(const Task& task, int node) {
     if (task.op == Op::Update)
-        update(task);
+        update(task, node);
+    else if (task.op == Op::SumGradients)
+        sum_gradients(node);
     else
         compute(task);
+}
+
+GradientPart& KernelDevice::part_of(const Task& task) {
+    return stages_.at(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
 }
 
 const Places& KernelDevice::bind(const Task& task, int version) {
@@ -184,7 +199,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.workspace = workspace_;
     places.weights = state.slots[state.slot_of[version]];
     places.statistics = state.statistics;
-    places.gradients = state.gradients;
+    places.gradients = part_of(task).block;
     places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
     places.training_seed = run_.job.config.training.seed;
     places.first_sample = run_.first_sample(step_, mb);
@@ -210,7 +225,8 @@ std::span<const int> KernelDevice::of_microbatch(const int* all, int per_sample,
 void KernelDevice::compute(const Task& task) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
-    StageState& state = stages_.at(task.stage);
+    const StageState& state = stages_.at(task.stage);
+    GradientPart& part = part_of(task);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(mb / run_.plan.per_update()));
@@ -225,26 +241,32 @@ void KernelDevice::compute(const Task& task) {
             break;
         case Op::Backward:
         case Op::BackwardInput:
-            program.backward(places, scale, state.input_begun, task.op == Op::Backward);
-            state.input_begun = true;
-            state.weight_begun = state.weight_begun || task.op == Op::Backward;
+            program.backward(places, scale, part.input_begun, task.op == Op::Backward);
+            part.input_begun = true;
+            part.weight_begun = part.weight_begun || task.op == Op::Backward;
             break;
         case Op::BackwardWeight:
-            program.backward_weight(places, state.weight_begun);
-            state.weight_begun = true;
+            program.backward_weight(places, part.weight_begun);
+            part.weight_begun = true;
             break;
         default:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
 }
 
-void KernelDevice::update(const Task& task) {
+void KernelDevice::update(const Task& task, int node) {
     const Job& job = run_.job;
     StageState& state = stages_.at(task.stage);
-    const int number = task.microbatch / run_.plan.per_update();
-    const bool dumped = run_.dumps() && step_ == 0 && number == 0;
-    state.input_begun = state.weight_begun = false;
-    if (state.gradients == nullptr)
+    std::byte* gradients = state.parts.front().block;
+    const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
+    const bool dumped = run_.dumps() && speaks && step_ == 0 && task.microbatch < run_.plan.per_update();
+    if (clips && run_.plan.meetings->begins(node))
+        kernels_->clip_factor({squares_of(task), run_.layer_bytes.size()}, job.config.training.clip_norm, clip_factor_);
+    complete_gradients(task.stage);
+    state.summed = false;
+    for (GradientPart& part : state.parts)
+        part.input_begun = part.weight_begun = false;
+    if (gradients == nullptr)
         return;
     std::byte* old_weights = state.slots[state.slot_of[state.newest]];
     std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
@@ -256,9 +278,11 @@ void KernelDevice::update(const Task& task) {
         kept.insert(kept.end(), tensors.begin(), tensors.end());
     };
     if (dumped)
-        keep(run_.gradients[device_], state.gradients, true);
-    program.update(sgd, old_weights, state.gradients, state.momentum, new_weights,
-                   squares_ + static_cast<std::size_t>(number) * run_.layer_bytes.size());
+        keep(run_.gradients[device_], gradients, true);
+    if (clips)
+        kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
+    program.update(sgd, old_weights, gradients, state.momentum, new_weights,
+                   speaks && !clips ? squares_of(task) : nullptr);
     ++state.newest;
     if (dumped)
         keep(run_.updated[device_], new_weights, false);
@@ -271,7 +295,8 @@ std::vector<NamedTensor> KernelDevice::parameters() const {
         const std::byte* weights = state.slots[state.slot_of[state.newest]];
         if (weights == nullptr)
             continue;
-        const std::vector<NamedTensor> tensors = program->named(weights, state.statistics, false);
+        const std::vector<NamedTensor> tensors =
+            program->named(weights, state.statistics, !run_.plan.speaks_for(device_, stage));
         all.insert(all.end(), tensors.begin(), tensors.end());
     }
     return all;
@@ -313,12 +338,10 @@ void KernelWork::leave(int send) {
 }
 
 void KernelWork::finish(RunResult& result) {
-    std::vector<NamedTensor> parameters;
-    for (const auto& device : devices_) {
-        const std::vector<NamedTensor> own = device->parameters();
-        parameters.insert(parameters.end(), own.begin(), own.end());
-    }
-    result.weights_hash = hash_of(std::move(parameters));
+    std::vector<std::vector<NamedTensor>> parameters;
+    for (const auto& device : devices_)
+        parameters.push_back(device->parameters());
+    result.weights_hash = hash_of(without_copies(std::move(parameters)));
     for (const std::vector<double>& row : squares) {
         double sum = 0;
         for (const double square : row)

@@ -12,6 +12,13 @@
 namespace pw {
 
 class KernelWork;
+struct SharedTable;
+
+// What some backward tasks of a stage have added up since the last U.
+struct GradientPart {
+    std::byte* block = nullptr;
+    bool input_begun = false, weight_begun = false;  // something is in it
+};
 
 class KernelDevice : public DeviceWork {
 public:
@@ -22,24 +29,32 @@ public:
     void place(const Buffer& buffer, std::byte* address) override;
     void begin() override;
     void begin_step(int step) override;
+    void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
     void end_step() override;
 
     const Kernels& kernels() const { return *kernels_; }
-    std::vector<NamedTensor> parameters() const;  // newest, with statistics
+    std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
+    // While the devices of an S meet, they read each other's.
+    std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
 
 protected:
     virtual std::shared_ptr<const Kernels> open();  // on the device's thread
+    // Meets the others of an S or U for the round-th time, from 0. What was done or queued before is done before what
+    // any of them does afterwards.
+    virtual void arrive(int node, int round);
+    static constexpr int kRounds = 5;
     const int device_;
 
 private:
     struct StageState {
         std::vector<std::byte*> slots;  // weight buffers
         std::vector<int> slot_of;       // version -> slot
-        std::byte *statistics = nullptr, *gradients = nullptr, *momentum = nullptr;
-        int newest = 0;                                  // version, within the plan
-        bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
-        bool saves = false;                              // its F is read back
+        std::byte *statistics = nullptr, *momentum = nullptr;
+        std::vector<GradientPart> parts;  // S and U leave the sum in the first
+        int newest = 0;                   // version, within the plan
+        bool summed = false;              // since the last U
+        bool saves = false;               // its F is read back
         std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;  // [micro-batch]
         Places places;
     };
@@ -48,8 +63,19 @@ private:
     void check_last_program(int stage) const;
     const StageProgram& program_of(const Task& task) const;
     const Places& bind(const Task& task, int version);
+    GradientPart& part_of(const Task& task);
     void compute(const Task& task);
-    void update(const Task& task);
+    void update(const Task& task, int node);
+    bool holds(int stage) const { return stages_.contains(stage); }
+    // exec/host/kernel_sums.cpp
+    void sum_gradients(int node);
+    void sum_own_share(int stage);
+    void copy_shares(int stage);
+    void sum_own_share(const SharedTable& table);
+    void copy_shares(const SharedTable& table);
+    void complete_gradients(int stage);
+    void measure(const Task& update);
+    double* squares_of(const Task& update) const;
     std::span<const int> of_microbatch(const int* all, int per_sample, int microbatch) const;
     // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
     // [update of a step][layer].
@@ -60,13 +86,25 @@ private:
     std::shared_ptr<const Kernels> kernels_;
     std::vector<std::unique_ptr<Memory>> notes_;
     int *sample_places_ = nullptr, *labels_ = nullptr;
-    double *losses_ = nullptr, *squares_ = nullptr;
+    double *losses_ = nullptr, *clip_factor_ = nullptr;
+    std::vector<const std::byte*> summands_;
     // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
     int step_ = 0;
 };
+
+// A table that several layers have a copy of, at the start of their blocks: an embedding's, and those tied to it.
+struct SharedTable {
+    std::vector<int> layers;   // the embedding first
+    std::vector<int> devices;  // that hold one of them, ascending
+    std::vector<int> nearest;  // by device: the first of the layers that it holds
+    Bytes bytes;
+};
+
+// One tensor of each name. Throws Error (RunFailed) naming a parameter whose copies differ.
+std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
 
 // Rows have one writer; readers come after the gate or a SEND.
 class KernelWork : public HostWork {
@@ -83,6 +121,8 @@ public:
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
     void finish(RunResult& result) override;
 
+    const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
+    std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
     std::int64_t first_sample(int step, int microbatch) const;
     bool dumps() const { return !dump_.empty(); }
 
@@ -93,6 +133,8 @@ public:
     std::vector<StageLayout> layouts, last_layouts;         // by stage
     std::vector<std::vector<double>> losses;                // [step][micro-batch], sums over samples
     std::vector<std::vector<double>> squares;               // [update][layer], of the gradients
+    double* step_squares = nullptr;  // shared memory of device 0: those of this step, [update][layer]
+    std::vector<SharedTable> tables;
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
@@ -102,6 +144,7 @@ protected:
 private:
     Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
 
+    std::vector<SharedTable> shared_tables() const;
     const std::string dump_;
 };
 

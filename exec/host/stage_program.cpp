@@ -1,5 +1,6 @@
 #include "exec/host/stage_program.h"
 
+#include "workloads/initial_parameters.h"
 #include "workloads/random.h"
 
 namespace pw {
@@ -172,17 +173,34 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
             continue;
         const LayerArgs none;
         observed(layer, Pass::Update, none, [&](LayerKernel&) {
-            family_.sum_of_squares(gradients + offset, bytes, squares + layer);
+            if (squares != nullptr)
+                measure(layer, gradients, squares);
             family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
         });
     }
 }
 
+void StageProgram::measure(const std::byte* gradients, double* squares) const {
+    for (const int layer : layers_)
+        measure(layer, gradients, squares);
+}
+
+// A shared parameter counts where it comes from.
+void StageProgram::measure(int layer, const std::byte* gradients, double* squares) const {
+    const Bytes bytes = bytes_of(layer).weights;
+    if (bytes > 0 && model_.layers[layer].tied_to.empty())
+        family_.sum_of_squares(gradients + layout_.weight_offset[layer], bytes, squares + layer);
+}
+
+// The layer whose parameters these are: a tied one has those of another.
+const Layer& StageProgram::owner_of_parameters(int layer) const {
+    const Layer& own = model_.layers[layer];
+    return own.tied_to.empty() ? own : model_.layers[find_layer(model_.layers, own.tied_to)];
+}
+
 void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
-        std::vector<std::vector<float>> values;
-        for (const ParameterShape& parameter : parameters_of(model_.layers[layer]))
-            values.push_back(initial_values(model_.layers[layer], parameter, seed));
+        const std::vector<std::vector<float>> values = initial_parameters(model_.layers, layer, seed);
         if (!values.empty())
             kernel(layer).load(values, weights + layout_.weight_offset[layer],
                                at(statistics, layout_.statistics_offset[layer]));
@@ -193,7 +211,7 @@ std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std
                                              bool trained_only) const {
     std::vector<NamedTensor> tensors;
     for (int layer : layers_) {
-        const std::vector<ParameterShape> parameters = parameters_of(model_.layers[layer]);
+        const std::vector<ParameterShape> parameters = parameters_of(owner_of_parameters(layer));
         if (parameters.empty())
             continue;
         const auto values =

@@ -56,9 +56,11 @@ public:
     // places.gradients instead of overwriting them.
     void backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const;
     void backward_weight(const Places& places, bool accumulate) const;  // after an I
-    // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory.
+    // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory. Null:
+    // measure() did.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
+    void measure(const std::byte* gradients, double* squares) const;
     // Initial values from names and seed.
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
     // Parameters in plain layout, named.
@@ -74,10 +76,12 @@ private:
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> input_gradients;
     };
+    const Layer& owner_of_parameters(int layer) const;
     void bind_forward(int layer, const Places& places) const;
     void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
     void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
     void run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const;
+    void measure(int layer, const std::byte* gradients, double* squares) const;
     template <class Act>
     void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
 
