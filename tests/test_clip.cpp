@@ -153,7 +153,7 @@ TEST(Clipping, NeverDeadlocks) {
 TEST(Clipping, IsRefusedWithoutAFlush) {
     for (const char* schedule : {"pipedream", "pipedream-2bw"})
         expect_says(refusal([&] { (void)Execution(kMlp, clipped(schedule)).job(); }),
-                    {"config.yaml", schedule, "never flushes", "leave training.clip_norm out"});
+                    {"training.clip_norm=0.5", schedule, "never flushes", "leave training.clip_norm out"});
 }
 
 }  // namespace
