@@ -77,9 +77,11 @@ std::multimap<int, Task> in_turn(const Shape& shape, const std::multimap<int, Ta
                                  const std::multimap<int, Task>& updates) {
     const std::vector<SumGroup> groups = sum_groups(shape);
     const auto group_of = [&](int stage) {
-        return std::find_if(groups.begin(), groups.end(), [&](const SumGroup& group) {
-                   return std::binary_search(group.stages.begin(), group.stages.end(), stage);
-               }) - groups.begin();
+        return std::find_if(groups.begin(), groups.end(),
+                            [&](const SumGroup& group) {
+                                return std::binary_search(group.stages.begin(), group.stages.end(), stage);
+                            }) -
+               groups.begin();
     };
     std::vector<std::tuple<int, int, std::ptrdiff_t, Task>> all;
     for (const auto& [position, task] : sums)

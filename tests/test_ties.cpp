@@ -26,13 +26,10 @@ Model tied(bool shares = true) {
     Model model{"tied", tokens, kClasses, {}};
     LayerGraph& graph = model.layers;
     int last = add_layer(graph, {.name = "floor", .kind = LayerKind::Relu, .input = tokens, .output = tokens}, {});
-    last = add_layer(graph,
-                     {.name = "wte",
-                      .kind = LayerKind::Embedding,
-                      .input = tokens,
-                      .output = rows,
-                      .vocabulary = kVocabulary},
-                     {last});
+    last = add_layer(
+        graph,
+        {.name = "wte", .kind = LayerKind::Embedding, .input = tokens, .output = rows, .vocabulary = kVocabulary},
+        {last});
     last = add_layer(graph, {.name = "mix", .kind = LayerKind::RowLinear, .input = rows, .output = rows}, {last});
     last = add_layer(graph, {.name = "relu", .kind = LayerKind::Relu, .input = rows, .output = rows}, {last});
     last = add_layer(graph,
@@ -162,7 +159,9 @@ TEST(Ties, AreRefusedWithoutAFlush) {
     for (const char* schedule : {"pipedream", "pipedream-2bw"}) {
         Shape shape = shape_of(schedule_named(schedule), 2, 4);
         shape.per_update = 2;
-        expect_says(refusal([&] { tied_plan(schedule_named(schedule), shape, {{0, 1}}); }),
+        expect_says(refusal([&] {
+                        tied_plan(schedule_named(schedule), shape, {{0, 1}});
+                    }),
                     {schedule, "stages 0 and 1 share parameters"});
     }
 }
@@ -196,21 +195,23 @@ TEST(ExecutedTies, EqualTheirOracleInEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const char* backend : {"reference", "cpu", "emulated"})
             if (flushes(schedule)) {
-                const Execution execution(kMlp, in_parts(schedule.name, {std::string("run.backend=") + backend}), tied());
+                const Execution execution(kMlp, in_parts(schedule.name, {std::string("run.backend=") + backend}),
+                                          tied());
                 expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", schedule.name, backend));
             }
 }
 
 // Where the table is in one stage, and in two of one device.
 TEST(ExecutedTies, GiveTheNumbersOfOneDevice) {
-    const RunResult whole = Execution(kMlp, in_parts("naive", {"cluster.devices=1", "pipeline.stages=1"}), tied()).run();
+    const RunResult whole =
+        Execution(kMlp, in_parts("naive", {"cluster.devices=1", "pipeline.stages=1"}), tied()).run();
     for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"})
         expect_equal(Execution(kMlp, in_parts(schedule), tied()).run(), whole, schedule);
     for (const char* stages : {"2", "3"})
-        expect_equal(Execution(kMlp,
-                               in_parts("gpipe", {"cluster.devices=1", std::string("pipeline.stages=") + stages}), tied())
-                         .run(),
-                     whole, stages);
+        expect_equal(
+            Execution(kMlp, in_parts("gpipe", {"cluster.devices=1", std::string("pipeline.stages=") + stages}), tied())
+                .run(),
+            whole, stages);
     EXPECT_NE(Execution(kMlp, in_parts("gpipe"), tied(false)).run().losses.back(), whole.losses.back());
 }
 
