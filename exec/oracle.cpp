@@ -86,8 +86,8 @@ std::vector<std::vector<int>> holders_of(const Plan& plan) {
         const std::vector<int> devices = plan.shape.devices_of(stage);
         std::vector<int>& numbers = all.emplace_back();
         for (int mb = 0; mb < plan.shape.microbatches; ++mb)
-            numbers.push_back(static_cast<int>(
-                std::find(devices.begin(), devices.end(), graph.holder(stage, mb)) - devices.begin()));
+            numbers.push_back(
+                static_cast<int>(std::find(devices.begin(), devices.end(), graph.holder(stage, mb)) - devices.begin()));
     }
     return all;
 }

@@ -7,6 +7,7 @@
 #include "workloads/ties.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pw {
 
@@ -115,6 +116,18 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
     return std::move(csv.plan);
 }
 
+// Where a plan that a schedule refuses went wrong, and what to do.
+std::pair<std::string, std::string> way_out_of(const Config& config, const StageLinks& links,
+                                               const Schedule& schedule) {
+    if (is_replicated(config.pipeline) && !schedule.takes_replicas())
+        return {"pipeline.replicas", "leave pipeline.replicas out, or choose one of these schedules"};
+    if (schedule.asynchronous() && !links.ties.empty())
+        return {"pipeline.split", "keep both layers in one stage, or choose a schedule that flushes"};
+    if (schedule.asynchronous() && wants_clipping(config))
+        return {"training.clip_norm", "leave training.clip_norm out, or choose a schedule that flushes"};
+    return {"pipeline", fmt::format("schedule {}", schedule.name)};
+}
+
 }  // namespace
 
 TransferMode mode_of(const TransferConfig& transfer) {
@@ -158,11 +171,6 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     if (is_file(config.pipeline.schedule))
         return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
-    if (wants_clipping(config) && schedule.asynchronous())
-        config.fail_at("training.clip_norm",
-                       fmt::format("schedule {} never flushes: no norm is that of all gradients of one mini-batch",
-                                   schedule.name),
-                       "leave training.clip_norm out, or choose a schedule that flushes");
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
@@ -181,10 +189,8 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;
-        const bool refused = is_replicated(config.pipeline) && !schedule.takes_replicas();
-        config.fail_at(refused ? "pipeline.replicas" : "pipeline", error.what(),
-                       refused ? "leave pipeline.replicas out, or choose one of these schedules"
-                               : fmt::format("schedule {}", schedule.name));
+        const auto [key, help] = way_out_of(config, links, schedule);
+        config.fail_at(key, error.what(), help);
     }
 }
 

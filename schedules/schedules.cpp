@@ -226,13 +226,10 @@ void check_flushes(const Schedule& schedule, const Shape& shape) {
     if (!schedule.asynchronous())
         return;
     if (!shape.ties.empty())
-        fail("schedule {} never flushes: stages {} and {} share parameters, but update them at different times\n"
-             "  help: keep both layers in one stage, or choose a schedule that flushes: {}",
-             schedule.name, shape.ties.front().from, shape.ties.front().to,
-             names_where([](const Schedule& other) { return !other.asynchronous(); }));
+        fail("schedule {} never flushes: stages {} and {} share parameters, but update them at different times",
+             schedule.name, shape.ties.front().from, shape.ties.front().to);
     if (shape.global_norm)
-        fail("schedule {} never flushes: there is no time at which all stages have their gradients of one mini-batch",
-             schedule.name);
+        fail("schedule {} never flushes: no norm is that of all gradients of one mini-batch", schedule.name);
 }
 
 }  // namespace

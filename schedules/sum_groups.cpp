@@ -45,9 +45,7 @@ bool is_tied(const Shape& shape, int stage) {
                        [&](const Edge& tie) { return tie.from == stage || tie.to == stage; });
 }
 
-bool needs_sum(const Shape& shape, int stage) {
-    return shape.devices_of(stage).size() > 1 || is_tied(shape, stage);
-}
+bool needs_sum(const Shape& shape, int stage) { return shape.devices_of(stage).size() > 1 || is_tied(shape, stage); }
 
 std::vector<Meeting> meetings_of(const PlanGraph& graph, const Shape& shape) {
     const std::vector<int> group_of = groups_by_stage(shape);

@@ -71,16 +71,26 @@ int end_of_compute(const std::vector<Task>& order) {
     return -1;
 }
 
-// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
-std::multimap<int, Task> in_turn(const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
-    std::vector<std::tuple<int, int, bool, Task>> all;
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch. All devices sum the
+// groups in one order, or they would wait for each other.
+std::multimap<int, Task> in_turn(const Shape& shape, const std::multimap<int, Task>& sums,
+                                 const std::multimap<int, Task>& updates) {
+    const std::vector<SumGroup> groups = sum_groups(shape);
+    const auto group_of = [&](int stage) {
+        return std::find_if(groups.begin(), groups.end(),
+                            [&](const SumGroup& group) {
+                                return std::binary_search(group.stages.begin(), group.stages.end(), stage);
+                            }) -
+               groups.begin();
+    };
+    std::vector<std::tuple<int, int, std::ptrdiff_t, Task>> all;
     for (const auto& [position, task] : sums)
-        all.push_back({position, task.microbatch, false, task});
+        all.push_back({position, task.microbatch, group_of(task.stage), task});
     for (const auto& [position, task] : updates)
-        all.push_back({position, task.microbatch, true, task});
+        all.push_back({position, task.microbatch, std::ssize(groups), task});
     std::sort(all.begin(), all.end());
     std::multimap<int, Task> ordered;
-    for (const auto& [position, microbatch, is_update, task] : all)
+    for (const auto& [position, microbatch, turn, task] : all)
         ordered.insert({position, task});
     return ordered;
 }
@@ -105,7 +115,7 @@ std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
             updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    return in_turn(sums, updates);
+    return in_turn(shape, sums, updates);
 }
 
 }  // namespace

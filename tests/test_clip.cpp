@@ -36,9 +36,9 @@ TEST(Clipping, EqualsItsOracleWithReplicas) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
         for (const char* replicas : {"[2]", "[2, 1]", "[1, 3]"})
             for (const char* backend : {"reference", "emulated"}) {
-                const Execution execution(
-                    kMlp, {std::string("pipeline.schedule=") + schedule, "training.clip_norm=0.5", "pipeline.split=even",
-                           std::string("pipeline.replicas=") + replicas, std::string("run.backend=") + backend});
+                const Execution execution(kMlp, {std::string("pipeline.schedule=") + schedule, "training.clip_norm=0.5",
+                                                 "pipeline.split=even", std::string("pipeline.replicas=") + replicas,
+                                                 std::string("run.backend=") + backend});
                 expect_equal(execution.run(), execution.oracle(), fmt::format("{} {} {}", schedule, replicas, backend));
             }
 }
@@ -78,9 +78,10 @@ TEST(Clipping, TakesTheStepThatTheFormulaSays) {
     const TemporaryFolder folder;
     RunOptions options;
     options.dump = (folder.path() / "dump").string();
-    const RunResult result = run(
-        Execution(kMlp, clipped("1f1b", {"training.steps=1", "training.momentum=0", "training.learning_rate=0.1"})).job(),
-        options);
+    const RunResult result =
+        run(Execution(kMlp, clipped("1f1b", {"training.steps=1", "training.momentum=0", "training.learning_rate=0.1"}))
+                .job(),
+            options);
     std::map<std::string, std::vector<float>> gradients;
     double squares = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "dump" / "gradients"))
@@ -153,7 +154,7 @@ TEST(Clipping, NeverDeadlocks) {
 TEST(Clipping, IsRefusedWithoutAFlush) {
     for (const char* schedule : {"pipedream", "pipedream-2bw"})
         expect_says(refusal([&] { (void)Execution(kMlp, clipped(schedule)).job(); }),
-                    {"config.yaml", schedule, "never flushes", "leave training.clip_norm out"});
+                    {"training.clip_norm=0.5", schedule, "never flushes", "leave training.clip_norm out"});
 }
 
 }  // namespace

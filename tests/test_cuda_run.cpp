@@ -140,6 +140,20 @@ TEST(CudaRun, ASmallerLastMicroBatchOnEveryWay) {
                      way);
 }
 
+// Holders meet on the GPU; with a norm of all gradients every device does.
+TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
+    for (const char* replicas : {"[2]", "[2, 1]", "[1, 2]"})
+        for (const char* clip : {"0", "0.5"})
+            for (const char* graph : {"false", "true"}) {
+                const int devices = std::string(replicas) == "[2]" ? 2 : 3;
+                const Execution execution(
+                    kMlp, set({"pipeline.schedule=1f1b", "pipeline.split=even", "pipeline.micro_batches=5",
+                               fmt::format("cluster.devices={}", devices), std::string("pipeline.replicas=") + replicas,
+                               std::string("training.clip_norm=") + clip, std::string("run.graph=") + graph}));
+                expect_equal(execution.run(), execution.oracle(), fmt::format("{} {} {}", replicas, clip, graph));
+            }
+}
+
 TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
     EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})),
                       ExitCode::BadInput)

@@ -3,6 +3,7 @@
 #include "exec/cuda/packs.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw::cuda {
 

@@ -45,8 +45,8 @@ void MeetingPoints::arrive(int node) {
     }
     const auto passed = [&] { return aborted_ || point.round != round; };
     const Ns start = clock_now();
-    const auto until = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(
-        start + std::min(timeout_, std::numeric_limits<Ns>::max() - start)));
+    const auto until = std::chrono::steady_clock::time_point(
+        std::chrono::nanoseconds(start + std::min(timeout_, std::numeric_limits<Ns>::max() - start)));
     changed_.wait_until(lock, until, passed);
     if (point.round == round)
         fail_waiting(node, clock_now() - start);
