@@ -29,7 +29,7 @@ Ns time_of(Op op, const StageCost& cost) {
     }
 }
 
-std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions,
                           const std::vector<StageCost>& stages) {
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int device = 0; device < plan.shape.devices; ++device) {
@@ -40,6 +40,8 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
                 continue;
             const StageCost& cost = stages[task.stage];
             Ns time = time_of(task.op, cost);
+            if (ahead_of(task, versions) > 0)
+                time += cost.update * 3 / 5;
             if (task.op == Op::Update)
                 begun[task.stage] = false;
             if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
@@ -57,12 +59,14 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
 
 }  // namespace
 
-std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return durations(plan, graph, costs, costs.stage);
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                             const VersionTable& versions) {
+    return durations(plan, graph, costs, versions, costs.stage);
 }
 
-std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy);
+std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                  const VersionTable& versions) {
+    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, versions, costs.busy);
 }
 
 void add_gradient_sums(Costs& costs, const Shape& shape) {

@@ -53,5 +53,7 @@ void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t
 void accumulate(const float* from, float* to, std::int64_t groups);
 void momentum_update(const Sgd& sgd, const float* weights, const float* gradient, float* momentum, float* new_weights,
                      std::int64_t groups);
+// out = weights - factor * momentum
+void predict_weights(const float* weights, const float* momentum, float factor, float* out, std::int64_t groups);
 
 }  // namespace pw::cpu

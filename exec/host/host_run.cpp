@@ -85,7 +85,8 @@ private:
             // one version per step before this one
             const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
             events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
-                                       bytes_moved(task, plan_.edges), version < 0 ? -1 : version + earlier});
+                                       bytes_moved(task, plan_.edges), version < 0 ? -1 : version + earlier,
+                                       ahead_of(task, job_.versions)});
         }
     }
 

@@ -59,6 +59,7 @@ KernelDevice::StageState& KernelDevice::state_of(int stage) {
     for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
+    state.momenta = state.slots;
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
     const std::vector<Task>& order = job.plan.order[device_];
     state.saves = std::any_of(order.begin(), order.end(), [&](const Task& task) {
@@ -87,7 +88,10 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
             state.gradients = address;
             break;
         case BufferUse::Optimizer:
-            state.momentum = address;
+            state.momenta[buffer.version] = address;
+            break;
+        case BufferUse::Predicted:
+            state.predicted = address;
             break;
         case BufferUse::Data:
             state.data[buffer.microbatch] = address;
@@ -159,6 +163,18 @@ void KernelDevice::run(const Task& task, int) {
         compute(task);
 }
 
+// Without momentum there is no direction to predict in: the version itself.
+const std::byte* KernelDevice::weights_for(const Task& task, int version) {
+    const StageState& state = stages_.at(task.stage);
+    const TrainingConfig& training = run_.job.config.training;
+    const int slot = state.slot_of[version], ahead = ahead_of(task, run_.job.versions);
+    if (ahead == 0 || training.momentum == 0 || state.predicted == nullptr)
+        return state.slots[slot];
+    programs_[task.stage]->predict(state.slots[slot], state.momenta[slot], ahead * training.learning_rate,
+                                   state.predicted);
+    return state.predicted;
+}
+
 const Places& KernelDevice::bind(const Task& task, int version) {
     StageState& state = stages_.at(task.stage);
     Places& places = state.places;
@@ -172,7 +188,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     }
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
-    places.weights = state.slots[state.slot_of[version]];
+    places.weights = weights_for(task, version);
     places.statistics = state.statistics;
     places.gradients = state.gradients;
     places.labels = samples_of(labels_, mb);
@@ -233,8 +249,14 @@ void KernelDevice::update(const Task& task) {
     state.input_begun = state.weight_begun = false;
     if (state.gradients == nullptr)
         return;
-    std::byte* old_weights = state.slots[state.slot_of[state.newest]];
-    std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
+    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
+    std::byte* new_weights = state.slots[new_slot];
+    std::byte* momentum = state.momenta[0];
+    if (run_.job.versions.predicts(task.stage)) {
+        momentum = state.momenta[new_slot];
+        if (new_slot != old_slot)
+            kernels_->copy(state.momenta[old_slot], momentum, run_.layouts[task.stage].weights);
+    }
     const TrainingConfig& training = job.config.training;
     const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
     StageProgram& program = *programs_[task.stage];
@@ -244,7 +266,7 @@ void KernelDevice::update(const Task& task) {
     };
     if (dumped)
         keep(run_.gradients[device_], state.gradients, true);
-    program.update(sgd, old_weights, state.gradients, state.momentum, new_weights,
+    program.update(sgd, state.slots[old_slot], state.gradients, momentum, new_weights,
                    squares_ + static_cast<std::size_t>(number) * run_.layer_bytes.size());
     ++state.newest;
     if (dumped)

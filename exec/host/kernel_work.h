@@ -36,7 +36,8 @@ private:
     struct StageState {
         std::vector<std::byte*> slots;  // weight buffers
         std::vector<int> slot_of;       // version -> slot
-        std::byte *statistics = nullptr, *gradients = nullptr, *momentum = nullptr;
+        std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
+        std::byte *statistics = nullptr, *gradients = nullptr, *predicted = nullptr;
         int newest = 0;                                  // version, within the plan
         bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
         bool saves = false;                              // its F is read back
@@ -45,6 +46,7 @@ private:
     };
     StageState& state_of(int stage);
     const Places& bind(const Task& task, int version);
+    const std::byte* weights_for(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
     std::span<const int> samples_of(const int* all, int microbatch) const;

@@ -58,6 +58,8 @@ public:
     // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
+    // See Kernels::predict.
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     // Initial values from names and seed.
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
     // Parameters in plain layout, named.
