@@ -266,7 +266,7 @@ function boxRows({box}) {
     if (box[SLICE])
         rows.push(["slice", box[SLICE]]);
     if (box[VERSION] >= 0)
-        rows.push(["weight version", box[AHEAD] ? box[VERSION] + ", predicted " + box[AHEAD] + " ahead" : box[VERSION]]);
+        rows.push(["weight version", box[VERSION]], ...(box[AHEAD] ? [["predicted ahead", box[AHEAD]]] : []));
     return rows;
 }
 
