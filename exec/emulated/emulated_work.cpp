@@ -90,7 +90,6 @@ std::uint64_t EmulatedDevice::weights_for(const Task& task, int version) const {
 }
 
 std::uint64_t EmulatedDevice::activation_of(const Task& task) const {
-    const StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch, version = run_.job.versions.forward[task.stage][mb];
     std::uint64_t tag = mix(static_cast<std::uint64_t>(task.stage), static_cast<std::uint64_t>(mb));
     tag = mix(tag, static_cast<std::uint64_t>(step_));
