@@ -60,8 +60,9 @@ def smooth(losses, width=10):
 
 
 def table_of(results):
-    text = (f"Mean loss of the last tenth of {updates} updates of {SAMPLES} samples, by learning rate; predicted time of an "
-            f"update\n\n{'policy':22}" + "".join(f"{rate:>9}" for rate in RATES) + f"{'update':>12}\n")
+    text = (f"Mean loss of the last tenth of {updates} updates of {SAMPLES} samples, by learning rate; "
+            f"predicted time of an update\n\n{'policy':22}")
+    text += "".join(f"{rate:>9}" for rate in RATES) + f"{'update':>12}\n"
     for policy in POLICIES:
         result = results[policy]
         text += f"{policy:22}" + "".join(f"{end_of(result['losses'][rate]):>9.4f}" for rate in RATES)
@@ -75,10 +76,12 @@ def plot(results, name, label, place):
         rows = enumerate(smooth(results[policy]["losses"][SHOWN]), 1)
         blocks.append("\n".join(f"{place(results[policy], k):.6g} {loss:.6g}" for k, loss in rows))
         lines.append(f"'-' using 1:2 with lines lw 2 lc rgb '{colour}' title '{policy}'")
-    script = (f"set terminal svg size 900,480 font 'sans-serif,12' background '#ffffff'\nset output '{out / name}'\n"
-              f"set xlabel '{label}'\nset ylabel 'loss, mean of 10 updates'\nset logscale y\nset grid lc rgb '#d8dee4'\n"
+    script = ("set terminal svg size 900,480 font 'sans-serif,12' background '#ffffff'\n"
+              f"set output '{out / name}'\n"
+              f"set xlabel '{label}'\nset ylabel 'loss, mean of 10 updates'\nset logscale y\n"
+              "set grid lc rgb '#d8dee4'\n"
               f"set key outside right top noenhanced\nset tics nomirror\nset border 3\n"
-              f"set title 'mlp, 4 stages, {SAMPLES} samples per update, learning rate {SHOWN}, momentum 0.9' noenhanced\n"
+              f"set title 'mlp, 4 stages, {SAMPLES} samples per update, learning rate {SHOWN}, momentum 0.9'\n"
               "plot " + ", ".join(lines) + "\n" + "\ne\n".join(blocks) + "\ne\n")
     subprocess.run(["gnuplot"], input=script, check=True, text=True)
 
@@ -96,7 +99,8 @@ for policy, settings in POLICIES.items():
                        "peak_bytes": max(device["peak_memory_bytes"] for device in predicted["devices"]),
                        "losses": {rate: train(policy, rate) for rate in RATES}}
     print(policy, *(f"{end_of(results[policy]['losses'][rate]):.4f}" for rate in RATES), file=sys.stderr)
-(out / "losses.json").write_text(json.dumps({"updates": updates, "samples_per_update": SAMPLES, "policies": results}) + "\n")
+record = {"updates": updates, "samples_per_update": SAMPLES, "policies": results}
+(out / "losses.json").write_text(json.dumps(record) + "\n")
 (out / "table.txt").write_text(table_of(results))
 plot(results, "samples.svg", "samples", lambda _, k: k * SAMPLES)
 plot(results, "time.svg", "predicted time, ms", lambda result, k: k * result["update_ns"] / 1e6)

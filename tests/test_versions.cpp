@@ -4,6 +4,7 @@
 #include "schedules/versions.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/interleavings.h"
 #include "tests/refusal.h"
 #include "tests/shapes.h"
 #include "tests/temporary_folder.h"
@@ -266,6 +267,18 @@ TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
                           devices = std::accumulate(replicas.begin(), replicas.end(), 0);
                 ASSERT_NO_THROW(planned("pipedream", replicas, 3 * share, 0, options));
                 ASSERT_NO_THROW(planned("pipedream-2bw", replicas, 3 * devices + 2, devices, options));
+            }
+}
+
+// The proof, against every interleaving of devices and lanes.
+TEST(AsynchronousReplicas, RunThroughInEveryInterleaving) {
+    for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}})
+        for (const auto communicator : {TransferMode::Communicator::Edge, TransferMode::Communicator::One})
+            for (const bool early : {true, false}) {
+                PlanOptions options;
+                options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                const Plan plan = planned("pipedream", replicas, 4, 0, options);
+                EXPECT_TRUE(Oracle(plan, options.transfers).always_ends()) << print(plan);
             }
 }
 
