@@ -49,7 +49,7 @@ void print_plan(const PlanArguments& arguments) {
         format = arguments.output.ends_with(".csv") ? "csv" : "text";
     std::string text;
     if (arguments.versions) {
-        text = print(versions_of(pipeline.plan));
+        text = print(pipeline.plan, versions_of(pipeline.plan));
         if (!text.ends_with('\n'))
             text += '\n';
     } else {

@@ -94,6 +94,9 @@ public:
     // new_weights may be weights.
     virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                         std::byte* new_weights, Bytes bytes) const = 0;
+    // out = weights - factor momentum: weights some updates later, if the gradients stay as they are.
+    virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
+                         Bytes bytes) const = 0;
 
     // Zeroed. Throws Error (RunFailed) with `whose` and the bytes when there is not enough.
     virtual std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const = 0;

@@ -83,8 +83,14 @@ private:
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (has_task(device, Op::Update, stage)) {
                 add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
-                add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, -1, 0, end});
+                const int momenta = versions_.predicts(stage) ? versions_.held[stage] : 1;
+                for (int version = 0; version < momenta; ++version)
+                    add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, version, 0,
+                         end});
             }
+            if (versions_.predicts(stage))
+                add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
+                     end});
             workspace = std::max(workspace, bytes.workspace);
             if (has_task(device, Op::Recompute, stage))
                 workspace = std::max(workspace, bytes.recompute_workspace);

@@ -15,7 +15,9 @@ namespace pw {
 enum class BufferUse {
     Weights,        // version `version` of a stage; one buffer may hold several versions in turn
     Statistics,     // running averages
-    Gradients, Optimizer,
+    Gradients,
+    Optimizer,      // one; of a stage whose weights are predicted one beside each of `Weights`
+    Predicted,      // weights that the running task reads
     Workspace,      // one per device
     Data,           // input data of a micro-batch
     UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h; where R is, it makes the first two
@@ -32,7 +34,7 @@ struct Buffer {
     int stage = -1;
     int microbatch = -1;
     int edge = -1;     // landing and sent buffers: index into Costs::edges
-    int version = -1;  // weights: the first version it holds
+    int version = -1;  // weights and optimizer: the first version it holds
     // Lives from the start of task `first` to the end of task `last` of order[device]; the whole
     // step when first is 0 and last is the last position.
     int first = 0, last = 0;

@@ -31,7 +31,7 @@ Ns time_of(Op op, const StageCost& cost) {
 }
 
 // `last`: of a smaller last micro-batch; empty: it is not.
-std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions,
                           const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int device = 0; device < plan.shape.devices; ++device) {
@@ -43,6 +43,8 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
             const bool smaller = !last.empty() && is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch);
             const StageCost& cost = (smaller ? last : stages)[task.stage];
             Ns time = time_of(task.op, cost);
+            if (ahead_of(task, versions) > 0)
+                time += cost.update * 3 / 5;
             if (task.op == Op::Update)
                 begun[task.stage] = false;
             if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
@@ -68,12 +70,15 @@ int count_of_devices(const Shape& shape, const StageTie& tie) {
 
 }  // namespace
 
-std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return durations(plan, graph, costs, costs.stage, costs.last);
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                             const VersionTable& versions) {
+    return durations(plan, graph, costs, versions, costs.stage, costs.last);
 }
 
-std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs) {
-    return costs.busy.empty() ? std::vector<Ns>{} : durations(plan, graph, costs, costs.busy, costs.busy_last);
+std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                  const VersionTable& versions) {
+    return costs.busy.empty() ? std::vector<Ns>{}
+                              : durations(plan, graph, costs, versions, costs.busy, costs.busy_last);
 }
 
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {

@@ -2,7 +2,7 @@
 // device sleeps.
 #pragma once
 
-#include "schedules/plan.h"
+#include "schedules/versions.h"
 #include "workloads/costs.h"
 #include "workloads/ties.h"
 
@@ -11,10 +11,13 @@
 namespace pw {
 
 // By node, the device's speed and the dispatch included; 0 for transfers. All gradients of a
-// mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more.
-std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
+// mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more. Predicting
+// weights comes before the task that reads them: it goes through memory three times where an update goes five times.
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                             const VersionTable& versions);
 // The same while all other devices compute; empty when the costs do not know it.
-std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs);
+std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                  const VersionTable& versions);
 
 // Fills in what S costs on every stage of the shape: its holders sum in a ring over the link, and then, all over, the
 // devices that share a parameter do.

@@ -7,6 +7,7 @@
 #include "workloads/ties.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace pw {
@@ -23,6 +24,10 @@ const Schedule& schedule_of(const Config& config) {
     }
 }
 
+bool takes(const Schedule& schedule, WeightPolicy policy) {
+    return std::find(schedule.policies.begin(), schedule.policies.end(), policy) != schedule.policies.end();
+}
+
 WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
     const std::string& asked = config.pipeline.weights;
     std::string legal;
@@ -35,6 +40,29 @@ WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
                    fmt::format("leave pipeline.weights out, or set it to {}", legal));
 }
 
+[[noreturn]] void refuse_prediction(const Config& config, const std::string& fact) {
+    std::string legal;
+    for (const Schedule& schedule : schedules())
+        if (takes(schedule, WeightPolicy::Latest))
+            legal += (legal.empty() ? "" : " or ") + std::string(schedule.name);
+    config.fail_at("pipeline.prediction", fact,
+                   fmt::format("leave pipeline.prediction out, or set pipeline.schedule: {} and pipeline.weights: {}",
+                               legal, name_of(WeightPolicy::Latest)));
+}
+
+Prediction prediction_of(const Config& config, const Schedule& schedule, WeightPolicy policy) {
+    const std::string& asked = config.pipeline.prediction;
+    if (asked.empty())
+        return Prediction::None;
+    if (policy != WeightPolicy::Latest)
+        refuse_prediction(config, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
+                                              name_of(policy)));
+    if (is_replicated(config.pipeline))
+        config.fail_at("pipeline.prediction", fmt::format("{} knows no replicas of stages", asked),
+                       "leave pipeline.prediction or pipeline.replicas out");
+    return asked == name_of(Prediction::SpecTrain) ? Prediction::SpecTrain : Prediction::PipeOptim;
+}
+
 PlanOptions options_of(const Config& config, const Schedule& schedule) {
     using Drain = ScheduleOptions::Drain;
     const std::string& drain = config.pipeline.drain;
@@ -42,6 +70,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     options.schedule.drain = drain.empty() ? Drain::Own : drain == "lifo" ? Drain::Lifo : Drain::Fifo;
     options.schedule.group = config.pipeline.group;
     options.weights = policy_of(config, schedule);
+    options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;
     options.transfers = mode_of(config.transfer);
     return options;
@@ -88,6 +117,20 @@ void close_again(Plan& plan) {
     add_updates(plan);
 }
 
+// A mini-batch that the replicas share out evenly leaves none of them without a micro-batch, and ends with a step.
+void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps) {
+    const int share = even_share(shape);
+    if (schedule.updates != Updates::PerMicroBatch || shape.microbatches % share == 0)
+        return;
+    const int each = share / std::gcd(share, steps);  // so that all steps together are whole mini-batches
+    const std::int64_t legal = (std::int64_t{config.pipeline.micro_batches} + each - 1) / each * each;
+    config.fail_at("pipeline.micro_batches",
+                   fmt::format("{} steps of {} micro-batches do not come out even: the replicas update every {}, the "
+                               "fewest that each stage shares out evenly",
+                               steps, config.pipeline.micro_batches, share),
+                   fmt::format("set pipeline.micro_batches to {}, or choose replicas that divide each other", legal));
+}
+
 Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
     TransferMode mode = mode_of(config.transfer);
     CsvPlan csv = read_csv(config.pipeline.schedule, mode);
@@ -99,6 +142,8 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
             "pipeline.weights",
             fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}", weights),
             "leave pipeline.weights out");
+    if (!config.pipeline.prediction.empty())
+        refuse_prediction(config, "a plan from a file predicts no weights");
     if (is_replicated(config.pipeline))
         config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
                        "leave pipeline.replicas out");
@@ -183,6 +228,7 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
         shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);
     check_mini_batch(config, schedule);
+    check_even_share(config, schedule, shape, steps);
     const PlanOptions options = options_of(config, schedule);
     try {
         return make_plan(schedule, std::move(shape), options);

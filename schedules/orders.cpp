@@ -80,7 +80,9 @@ Tasks eager_one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) 
 }
 
 // PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a
-// mini-batch is at least as long as the pipeline.
+// mini-batch is at least as long as the pipeline. With replicas too: F(s, i) follows B(s, i - (a + 1) r), and its
+// version is there if that one is of the mini-batch before the last or later, which a <= m div r, that is
+// (R - 1 - q) div r <= m div r, makes sure of.
 Tasks double_buffered(const Shape& shape, int device, const ScheduleOptions& options) {
     if (shape.per_update < shape.devices)
         fail(

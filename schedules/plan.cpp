@@ -13,6 +13,11 @@ std::string_view name_of(WeightPolicy policy) {
     return kNames[static_cast<int>(policy)];
 }
 
+std::string_view name_of(Prediction prediction) {
+    constexpr std::string_view kNames[] = {"none", "spectrain", "pipeoptim"};
+    return kNames[static_cast<int>(prediction)];
+}
+
 std::vector<int> Shape::devices_of(int stage) const {
     return placement.empty() ? std::vector<int>{stage % devices} : placement[stage];
 }
@@ -125,6 +130,8 @@ std::string hash_of(const Plan& plan) {
     std::string text =
         fmt::format("{} {} {} {} {} {}\n", plan.shape.devices, plan.shape.stages, plan.shape.microbatches,
                     plan.shape.slices, plan.shape.per_update, name_of(plan.weights));
+    if (plan.prediction != Prediction::None)
+        text += fmt::format("{}\n", name_of(plan.prediction));
     for (const Edge& edge : plan.shape.edges)
         text += fmt::format("{}>{} ", edge.from, edge.to);
     for (const Edge& tie : plan.shape.ties)

@@ -19,6 +19,15 @@ enum class WeightPolicy {
 
 std::string_view name_of(WeightPolicy policy);
 
+// Under Latest: weights as they should be some updates later, from the momentum. How many: VersionTable.
+enum class Prediction {
+    None,
+    SpecTrain,  // in F and B
+    PipeOptim,  // in F, up to the version that its B reads
+};
+
+std::string_view name_of(Prediction prediction);
+
 struct Edge {
     int from, to;  // stages
     auto operator<=>(const Edge&) const = default;
@@ -56,6 +65,7 @@ struct Plan {
     std::string schedule;
     Shape shape;
     WeightPolicy weights = WeightPolicy::Flush;
+    Prediction prediction = Prediction::None;
     bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
     std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
 };

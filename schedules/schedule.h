@@ -30,7 +30,7 @@ std::string_view name_of(Placement placement);
 
 enum class Updates {
     PerStep,        // synchronous: the plan is one mini-batch, flushed
-    PerMicroBatch,  // asynchronous: every micro-batch is a mini-batch
+    PerMicroBatch,  // asynchronous: every micro-batch is a mini-batch, or an even_share of them
     PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are
 };
 
@@ -50,10 +50,8 @@ struct Schedule {
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
 
     bool asynchronous() const { return updates != Updates::PerStep; }
-    // Stages may have several holders: a device has one stage, and the holders sum their gradients at the flush.
-    bool takes_replicas() const {
-        return !asynchronous() && (placement == Placement::Any || placement == Placement::Linear);
-    }
+    // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
+    bool takes_replicas() const { return placement == Placement::Any || placement == Placement::Linear; }
 };
 
 std::span<const Schedule> schedules();
@@ -63,9 +61,14 @@ const Schedule& schedule_named(std::string_view name);
 struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // the schedule's own when absent
+    Prediction prediction = Prediction::None;
     std::vector<int> recompute;           // stages whose F saves nothing: R does, right before B or I
     TransferMode transfers;               // the plan is proven in these lanes, under rendezvous
 };
+
+// The fewest micro-batches that every stage shares out evenly among its holders: a mini-batch of schedules that
+// update as often as they can, so that all stages have seen the same samples at every update.
+int even_share(const Shape& shape);
 
 // Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement, unless the
 // shape brings one (placement_of(replicas), one stage per device).

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <limits>
+#include <numeric>
 
 namespace pw {
 
@@ -249,13 +252,21 @@ const Schedule& schedule_named(std::string_view name) {
          names_where([](const Schedule&) { return true; }));
 }
 
+int even_share(const Shape& shape) {
+    std::int64_t share = 1;
+    for (const std::vector<int>& holders : shape.placement)
+        share = std::min<std::int64_t>(std::lcm(share, std::ssize(holders)), std::numeric_limits<int>::max());
+    return static_cast<int>(share);
+}
+
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {
     Plan plan;
     plan.schedule = schedule.name;
     plan.weights = options.weights.value_or(schedule.policies.front());
     plan.asynchronous = schedule.asynchronous();
+    plan.prediction = options.prediction;
     if (schedule.updates == Updates::PerMicroBatch)
-        shape.per_update = 1;
+        shape.per_update = even_share(shape);
     place(schedule, shape);
     check_flushes(schedule, shape);
     plan.shape = std::move(shape);

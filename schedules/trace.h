@@ -26,6 +26,7 @@ struct TraceEvent {
     Ns start, end;  // on one clock, from the start of the trace
     Bytes bytes;    // moved, for transfers
     int version;    // of the weights used (F B I W R) or made (U); -1 otherwise
+    int ahead = 0;  // updates from there to the predicted weights that it uses
 
     bool operator==(const TraceEvent&) const = default;
 };

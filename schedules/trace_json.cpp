@@ -130,10 +130,11 @@ private:
         const std::string_view op = letters_of(task.op);
         put_event(R"({{"ph":"X","name":"{}{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
                   R"("step":{},"device":{},"rank":{},"op":"{}","stage":{},"microbatch":{},"slice":{},"peer":{},)"
-                  R"("start_ns":{},"end_ns":{},"bytes":{},"version":{}{}}}}})",
+                  R"("start_ns":{},"end_ns":{},"bytes":{},"version":{}{}{}}}}})",
                   op, task.microbatch, kRowNames[row_of(task.op)], event.device, tid, micros(event.start),
                   micros(event.end - event.start), event.step, event.device, event.rank, op, task.stage,
                   task.microbatch, task.slice, task.peer, event.start, event.end, event.bytes, event.version,
+                  event.ahead > 0 ? fmt::format(",\"ahead\":{}", event.ahead) : "",
                   task.with_next ? ",\"with_next\":true" : "");
     }
 

@@ -189,6 +189,7 @@ private:
             args.reject("end_ns", "the event ends {} ns before it starts", event.start - event.end);
         event.bytes = args.integer("bytes", 0, kMaxTime);
         event.version = args.small("version", -1);
+        event.ahead = args.object.contains("ahead") ? args.small("ahead") : 0;
         trace_.events.push_back(event);
         places_.push_back(index_ - 1);
     }

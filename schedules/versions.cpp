@@ -25,6 +25,19 @@ void newest_versions(const Plan& plan, VersionTable& table) {
     }
 }
 
+// SpecTrain (Chen et al., 2018, arXiv 1809.02839): F of stage k of N runs floor(k/2) + N-k-1 updates before the
+// micro-batch is through, its B floor(k/2) before. PipeOptim (Guan et al., 2023, arXiv 2312.00839): F looks at the
+// version of its B, N-1-k updates later.
+void add_distances(const Plan& plan, VersionTable& table) {
+    const int stages = plan.shape.stages;
+    for (int stage = 0; stage < stages; ++stage) {
+        const int behind = stages - 1 - stage, middle = stage / 2;
+        const bool both = plan.prediction == Prediction::SpecTrain, forward = plan.prediction == Prediction::PipeOptim;
+        table.forward_ahead.push_back(both ? middle + behind : forward ? behind : 0);
+        table.backward_ahead.push_back(both ? middle : 0);
+    }
+}
+
 // [version] -> last position of `order` that reads it; -1: none.
 std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& table, int stage) {
     std::vector<int> last;
@@ -49,6 +62,7 @@ VersionTable versions_of(const Plan& plan) {
                          std::vector<int>(static_cast<std::size_t>(plan.shape.microbatches), 0));
     table.backward = table.forward;
     newest_versions(plan, table);
+    add_distances(plan, table);
     for (int stage = 0; stage < plan.shape.stages; ++stage)
         for (int mb = 0; mb < plan.shape.microbatches; ++mb) {
             int& forward = table.forward[stage][mb];
@@ -91,6 +105,19 @@ int version_of(const Task& task, const VersionTable& table, const Plan& plan) {
     }
 }
 
+int ahead_of(const Task& task, const VersionTable& table) {
+    switch (task.op) {
+        case Op::Forward:
+        case Op::Recompute:
+            return table.forward_ahead[task.stage];
+        case Op::Backward:
+        case Op::BackwardInput:
+            return table.backward_ahead[task.stage];
+        default:
+            return 0;
+    }
+}
+
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device) {
     const std::vector<Task>& order = plan.order[device];
     std::vector<int> last = last_uses(order, table, stage);
@@ -116,16 +143,81 @@ std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int s
     return slots;
 }
 
-std::string print(const VersionTable& table) {
-    std::string text = "stage  held  version used by each micro-batch (F/B where they differ)\n";
-    for (std::size_t stage = 0; stage < table.forward.size(); ++stage) {
-        text += fmt::format("{:>5}  {:>4} ", stage, table.held[stage]);
-        for (std::size_t mb = 0; mb < table.forward[stage].size(); ++mb) {
-            const int forward = table.forward[stage][mb], backward = table.backward[stage][mb];
-            text += forward == backward ? fmt::format(" {}", forward) : fmt::format(" {}/{}", forward, backward);
-        }
+namespace {
+
+constexpr std::size_t kLine = 100;  // characters
+
+// "3", or "3/5" where B reads another version than F.
+std::string cell_of(const VersionTable& table, int stage, int microbatch) {
+    const int forward = table.forward[stage][microbatch], backward = table.backward[stage][microbatch];
+    return forward == backward ? std::to_string(forward) : fmt::format("{}/{}", forward, backward);
+}
+
+// Whether all stages read what they read one mini-batch before, one version later.
+bool goes_on(const Plan& plan, const VersionTable& table, int microbatch) {
+    const int period = std::max(plan.shape.per_update, 1), more = plan.shape.per_update == 0 ? 0 : 1;
+    if (microbatch < period)
+        return false;
+    const auto steady = [&](const std::vector<int>& row) { return row[microbatch] == row[microbatch - period] + more; };
+    return std::all_of(table.forward.begin(), table.forward.end(), steady) &&
+           std::all_of(table.backward.begin(), table.backward.end(), steady);
+}
+
+int steady_from(const Plan& plan, const VersionTable& table) {
+    int first = plan.shape.microbatches;
+    while (first > 0 && goes_on(plan, table, first - 1))
+        --first;
+    return first;
+}
+
+std::string print_stages(const Plan& plan, const VersionTable& table) {
+    const bool predicted = plan.prediction != Prediction::None;
+    std::string text = fmt::format("weights: {}", name_of(plan.weights));
+    if (predicted)
+        text += fmt::format(", predicted as {} does, so many updates ahead", name_of(plan.prediction));
+    text += fmt::format("\n\nstage  versions held{}\n", predicted ? "  ahead in F  ahead in B" : "");
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        text += fmt::format("{:>5}{:>15}", stage, table.held[stage]);
+        if (predicted)
+            text += fmt::format("{:>12}{:>12}", table.forward_ahead[stage], table.backward_ahead[stage]);
         text += '\n';
     }
+    return text;
+}
+
+std::string print_columns(const Plan& plan, const VersionTable& table, int first, int end, std::size_t width) {
+    std::string text = "\nmicro-batch";
+    for (int mb = first; mb < end; ++mb)
+        text += fmt::format(" {:>{}}", mb, width);
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        text += fmt::format("\nstage {:>5}", stage);
+        for (int mb = first; mb < end; ++mb)
+            text += fmt::format(" {:>{}}", cell_of(table, stage, mb), width);
+    }
+    return text + '\n';
+}
+
+}  // namespace
+
+std::string print(const Plan& plan, const VersionTable& table) {
+    const int all = plan.shape.microbatches, steady = steady_from(plan, table);
+    std::size_t width = std::to_string(all - 1).size();
+    for (int stage = 0; stage < plan.shape.stages; ++stage)
+        for (int mb = 0; mb < all; ++mb)
+            width = std::max(width, cell_of(table, stage, mb).size());
+    const auto columns = static_cast<int>((kLine - std::string_view("micro-batch").size()) / (width + 1));
+    std::string text = print_stages(plan, table) + "\nVersion that each micro-batch reads, F/B where they differ:\n";
+    int mb = 0;
+    for (bool told = false; mb < all && !told; mb += columns) {
+        text += print_columns(plan, table, mb, std::min(mb + columns, all), width);
+        told = mb >= steady;
+    }
+    if (mb < all && plan.shape.per_update == 0)
+        text += fmt::format("\n... and so on for all {} micro-batches.\n", all);
+    else if (mb < all)
+        text += fmt::format("\n... and so on, one version more every {}micro-batch{}, for all {} micro-batches.\n",
+                            plan.shape.per_update == 1 ? "" : fmt::format("{} ", plan.shape.per_update),
+                            plan.shape.per_update == 1 ? "" : "es", all);
     return text;
 }
 

@@ -13,6 +13,11 @@ struct VersionTable {
     std::vector<std::vector<int>> forward, backward;
     // Most versions that a stage holds at once on one device, the newest included.
     std::vector<int> held;
+    // By stage: how many updates later the weights are that F and R, and B and I, predict from their version with
+    // its momentum. 0: they use the version itself.
+    std::vector<int> forward_ahead, backward_ahead;
+
+    bool predicts(int stage) const { return forward_ahead[stage] > 0 || backward_ahead[stage] > 0; }
 };
 
 VersionTable versions_of(const Plan& plan);
@@ -25,11 +30,15 @@ VersionTable versions_in_order_of(const Plan& plan, VersionTable table);
 // which mini-batch a U closes.
 int version_of(const Task& task, const VersionTable& table, const Plan& plan);
 
+// The distance of the prediction that a task uses; 0: none. W reads no weights.
+int ahead_of(const Task& task, const VersionTable& table);
+
 // Which of the stage's `held` weight buffers on `device` holds each version: an update writes over a
 // version that nobody will read again, the one it reads included.
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device);
 
-// A table for people: one row per stage, one column per micro-batch.
-std::string print(const VersionTable& table);
+// Tables for people: a row per stage, a column per micro-batch, up to where each column is the one before, one
+// version later.
+std::string print(const Plan& plan, const VersionTable& table);
 
 }  // namespace pw

@@ -118,8 +118,13 @@ void share_out(int devices, int stages, std::vector<int>& shares, std::vector<st
     }
 }
 
+// Asynchronous schedules would update less often with replicas than without.
+bool tries_replicas(const Config& config, const Schedule& schedule) {
+    return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
+}
+
 std::vector<std::vector<int>> replicas_of(const Config& config, const Schedule& schedule, int stages, int devices) {
-    if (!config.search.replicas || !schedule.takes_replicas() || devices == stages)
+    if (!tries_replicas(config, schedule) || devices == stages)
         return {{}};
     std::vector<int> shares;
     std::vector<std::vector<int>> all;
@@ -134,7 +139,7 @@ std::vector<int> device_counts(const Config& config, const Schedule& schedule, i
     std::vector<int> counts;
     if (plain > 0)
         counts.push_back(plain);
-    if (config.search.replicas && schedule.takes_replicas() && plain == stages)
+    if (tries_replicas(config, schedule) && plain == stages)
         for (int devices = stages + 1; devices <= most; ++devices)
             counts.push_back(devices);
     return counts;

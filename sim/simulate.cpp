@@ -71,8 +71,8 @@ public:
 private:
     void begin(const Costs& costs) {
         costs_ = &costs;
-        duration_ = durations_of(plan_, graph_, costs);
-        busy_duration_ = busy_durations_of(plan_, graph_, costs);
+        duration_ = durations_of(plan_, graph_, costs, versions_);
+        busy_duration_ = busy_durations_of(plan_, graph_, costs, versions_);
         progress_.assign(plan_.order.size(), {});
         waits_.clear();
         for (int node = 0; node < graph_.size(); ++node)
@@ -225,7 +225,8 @@ Trace Simulation::trace() const {
         for (const Task& task : plan_.order[device]) {
             const int node = graph_.node(device, position);
             trace.events.push_back({0, device, 0, task, start_[node], end_[node],
-                                    bytes_moved(task, plan_.shape, *costs_), version_of(task, versions_, plan_)});
+                                    bytes_moved(task, plan_.shape, *costs_), version_of(task, versions_, plan_),
+                                    ahead_of(task, versions_)});
             if (!is_transfer(task.op))
                 reached = start_[node];
             const MemoryUse& use = memory[device][position];

@@ -15,7 +15,7 @@ namespace pw::test {
 
 // The semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
 // the library: a state says how far every list is and which transfers are complete. Chains of stages whose
-// holders take turns; one mini-batch.
+// holders take turns.
 class Oracle {
 public:
     Oracle(const Plan& plan, TransferMode mode) : plan_(plan), mode_(mode) {
@@ -147,10 +147,10 @@ private:
         return found != id_.end() ? found->second : id_of({Op::Backward, stage, task(reader).microbatch});
     }
 
-    bool has_all_gradients(const State& state, int stage) const {
-        for (int mb = 0; mb < plan_.shape.microbatches; ++mb)
+    bool has_all_gradients(const State& state, const Task& sum) const {
+        for (int mb = 0; mb <= sum.microbatch; ++mb)
             for (const Op op : {Op::Backward, Op::BackwardWeight})
-                if (const auto found = id_.find({op, stage, mb});
+                if (const auto found = id_.find({op, sum.stage, mb});
                     found != id_.end() && !has_reached(state, found->second))
                     return false;
         return true;
@@ -179,7 +179,7 @@ private:
                 return true;
             }
             case Op::SumGradients:
-                return has_all_gradients(state, at.stage);
+                return has_all_gradients(state, at);
             default:
                 return true;  // U follows its gradients in the list
         }

@@ -137,6 +137,28 @@ TEST_P(CudaKernelsTest, UpdatesAsTheReference) {
     expect_updated(*own_weights);
 }
 
+TEST_P(CudaKernelsTest, PredictsAsTheReference) {
+    constexpr int kCount = 1000;
+    const auto weights = random_values(kCount, 1), momentum = random_values(kCount, 2);
+    std::vector<float> expected(kCount);
+    reference_kernels().predict(reinterpret_cast<const std::byte*>(weights.data()),
+                                reinterpret_cast<const std::byte*>(momentum.data()), 0.3,
+                                reinterpret_cast<std::byte*>(expected.data()), to_bytes(kCount));
+    const auto own_weights = block(weights), own_momentum = block(momentum);
+    const auto predicted = block({std::vector<float>(kCount)});
+    kernels().predict(own_weights->data(), own_momentum->data(), 0.3, predicted->data(), predicted->size());
+    const auto made = values<float>(predicted->data(), kCount);
+    expect_near(made, expected, 1e-6f);
+    EXPECT_EQ(values<float>(own_weights->data(), kCount), weights);
+    EXPECT_EQ(values<float>(own_momentum->data(), kCount), momentum);
+    if (!is_bf16())
+        return;
+    const auto shadows =
+        values<Bf16>(shadow(predicted->data(), block_values(predicted->size(), Precision::Bf16)), kCount);
+    for (std::size_t i = 0; i < made.size(); ++i)
+        ASSERT_EQ(__bfloat162float(shadows[i]), rounded_to_bf16(made[i])) << i;
+}
+
 TEST_P(CudaKernelsTest, SumsSquaresInOneOrder) {
     const auto sums = kernels().shared(2 * sizeof(double));
     auto* sum = reinterpret_cast<double*>(sums->data());

@@ -29,7 +29,8 @@ ordered_json json_of(const Box& box) {
             task.peer,
             box.chunk,
             box.lane,
-            event.step};
+            event.step,
+            event.ahead};
 }
 
 ordered_json json_of(const Row& row) {

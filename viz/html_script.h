@@ -29,7 +29,7 @@ inline constexpr std::string_view kPageBody = R"html(<header id="legend"></heade
 
 inline constexpr std::string_view kPageScript = R"js("use strict";
 const OP = 0, START = 1, END = 2, STAGE = 3, MICROBATCH = 4, SLICE = 5, BYTES = 6, VERSION = 7, PEER = 8, CHUNK = 9,
-      LANE = 10, STEP = 11;  // of a box
+      LANE = 10, STEP = 11, AHEAD = 12;  // of a box
 const RECOMPUTE = 4, SEND_FORWARD = 7;
 const canvas = document.getElementById("view"), draw = canvas.getContext("2d"), card = document.getElementById("card");
 const [unit, unitSize] = picture.unit, [bytesUnit, bytesSize] = picture.bytes;
@@ -97,6 +97,10 @@ function hatch(x0, y0, w, h) {
     draw.restore();
 }
 
+function versionLabel(box) {
+    return "v" + box[VERSION] + (box[AHEAD] ? "+" + box[AHEAD] : "");
+}
+
 function drawBox(panel, row, box) {
     const x0 = Math.max(x(box[START]), left - 1), x1 = Math.min(x(box[END]), width - right + 1);
     if (x(box[END]) < left || x0 > width - right)
@@ -117,7 +121,7 @@ function drawBox(panel, row, box) {
     draw.fillStyle = op.texts[box[CHUNK]] || op.texts[0];
     draw.textAlign = "center";
     const middle = (x0 + x1 - seam) / 2, versions = panel.versions && panel.lanes === 1 && box[VERSION] >= 0;
-    const text = box[OP] <= RECOMPUTE ? String(box[MICROBATCH]) : "", version = "v" + box[VERSION];
+    const text = box[OP] <= RECOMPUTE ? String(box[MICROBATCH]) : "", version = versionLabel(box);
     if (text && w > text.length * 6.4 + 2) {
         draw.font = "11px sans-serif";
         draw.fillText(text, middle, y0 + h / 2 - (versions ? 6 : 0));
@@ -262,7 +266,7 @@ function boxRows({box}) {
     if (box[SLICE])
         rows.push(["slice", box[SLICE]]);
     if (box[VERSION] >= 0)
-        rows.push(["weight version", box[VERSION]]);
+        rows.push(["weight version", box[VERSION]], ...(box[AHEAD] ? [["predicted ahead", box[AHEAD]]] : []));
     return rows;
 }
 

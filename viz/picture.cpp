@@ -78,6 +78,7 @@ Timeline timeline_of(const Panel& panel) {
         (transfer ? row.transfers : row.tasks)
             .push_back({&event, event.start - begin, event.end - begin, chunk_of(trace, event), lane});
         timeline.has_transfers = timeline.has_transfers || transfer;
+        timeline.has_predictions = timeline.has_predictions || event.ahead > 0;
         if (!transfer)
             timeline.lanes = std::max(timeline.lanes, lane + 1);
     }
@@ -170,6 +171,11 @@ Colour curve_colour(int device, int devices) {
     const double at = devices <= 1 ? 1.0 : 4.0 * device / (devices - 1);
     const int stop = std::min(static_cast<int>(at), 3);
     return mix(kStops[stop], kStops[stop + 1], at - stop);
+}
+
+std::string version_label(const TraceEvent& event) {
+    const std::string version = fmt::format("v{}", event.version);
+    return event.ahead > 0 ? fmt::format("{}+{}", version, event.ahead) : version;
 }
 
 std::string_view words_of(Op op) {

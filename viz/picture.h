@@ -33,6 +33,7 @@ struct Timeline {
     int lanes = 1;   // of the device with most
     int chunks = 1;  // of the device with most
     bool has_versions = false;
+    bool has_predictions = false;  // of weights
     bool has_transfers = false;
     bool dashed = false;  // curves
     std::vector<Row> rows;
@@ -62,6 +63,7 @@ std::string hex(Colour colour);  // "#rrggbb"
 Colour colour_of(Op op, int chunk, int chunks);
 Colour text_colour_on(Colour background);
 Colour curve_colour(int device, int devices);
+std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
 // "forward", "backward (weights)", ..
 std::string_view words_of(Op op);
 // Operations that occur, in the order of a legend; transfers as SendForward and SendBackward.

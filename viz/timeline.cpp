@@ -39,19 +39,22 @@ struct Layout {
     }
 };
 
-// Wide enough for the number of a typical forward, within reason.
+// Wide enough for the number of a typical forward, or its predicted version, within reason.
 int width_for(const Picture& picture, int margins) {
     std::vector<Ns> forwards;
-    for (const Timeline& timeline : picture.timelines)
+    int widest = 12;
+    for (const Timeline& timeline : picture.timelines) {
+        widest = timeline.has_predictions ? 20 : widest;
         for (const Row& row : timeline.rows)
             for (const Box& box : row.tasks)
                 if (box.event->task.op == Op::Forward && box.end > box.start)
                     forwards.push_back(box.end - box.start);
+    }
     if (forwards.empty())
         return 1200;
     std::nth_element(forwards.begin(), forwards.begin() + forwards.size() / 2, forwards.end());
     const double boxes = static_cast<double>(picture.length) / static_cast<double>(forwards[forwards.size() / 2]);
-    return std::clamp(static_cast<int>(std::ceil((12 * boxes + margins) / 50)) * 50, 1200, 1800);
+    return std::clamp(static_cast<int>(std::ceil((widest * boxes + margins) / 50)) * 50, 1200, 1800);
 }
 
 Layout layout_of(const Picture& picture) {
@@ -213,7 +216,7 @@ private:
 
     // Boxes of one colour are one block of data and one line of the plot.
     void plot_boxes() {
-        put("# Boxes: start and end in {}, upper and lower edge, panel, device, stage, micro-batch, version\n",
+        put("# Boxes: start and end in {}, upper and lower edge, panel, device, stage, micro-batch, version, ahead\n",
             picture_.time.name);
         std::string lines;
         const bool narrow = layout_.pixels(picture_, median_) <= 4;
@@ -282,8 +285,9 @@ private:
 
     std::string box_row(const Box& box, double y0, double y1, std::size_t panel) const {
         const TraceEvent& event = *box.event;
-        return fmt::format("{:.6f} {:.6f} {:.2f} {:.2f} {} {} {} {} {}\n", in_unit(box.start), in_unit(box.end), y0, y1,
-                           panel, event.device, event.task.stage, event.task.microbatch, event.version);
+        return fmt::format("{:.6f} {:.6f} {:.2f} {:.2f} {} {} {} {} {} {}\n", in_unit(box.start), in_unit(box.end), y0,
+                           y1, panel, event.device, event.task.stage, event.task.microbatch, event.version,
+                           event.ahead);
     }
 
     void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, bool numbered) {
@@ -296,7 +300,7 @@ private:
         const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
         const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
         const double x = in_unit(box.start + (box.end - box.start) / 2);
-        const std::string version = fmt::format("v{}", box.event->version);
+        const std::string version = version_label(*box.event);
         if (numbered && fits(box, font_))
             texts_[{colour, font_}] +=
                 fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), task.microbatch);

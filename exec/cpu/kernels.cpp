@@ -113,6 +113,15 @@ public:
                             floats(new_weights) + skip, count);
         });
     }
+
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
+                 Bytes bytes) const override {
+        in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
+            const std::int64_t skip = first * kLanes;
+            predict_weights(floats(weights) + skip, floats(momentum) + skip, static_cast<float>(factor),
+                            floats(out) + skip, count);
+        });
+    }
 };
 
 }  // namespace

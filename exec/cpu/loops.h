@@ -74,5 +74,7 @@ void scale_passed(const float* dy, const std::byte* mask, float* dx, float scale
 void accumulate(const float* from, float* to, std::int64_t groups);
 void momentum_update(const Sgd& sgd, const float* weights, const float* gradient, float* momentum, float* new_weights,
                      std::int64_t groups);
+// out = weights - factor * momentum
+void predict_weights(const float* weights, const float* momentum, float factor, float* out, std::int64_t groups);
 
 }  // namespace pw::cpu

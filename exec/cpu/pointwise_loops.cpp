@@ -175,4 +175,10 @@ PW_CLONES void momentum_update(const Sgd& sgd, const float* weights, const float
     }
 }
 
+PW_CLONES void predict_weights(const float* weights, const float* momentum, float factor, float* out,
+                               std::int64_t groups) {
+    for (std::int64_t i = 0; i < groups * kLanes; i += kLanes)
+        lanes(out + i) = lanes(weights + i) - factor * lanes(momentum + i);
+}
+
 }  // namespace pw::cpu

@@ -200,6 +200,14 @@ void CudaKernels::update(const Sgd& sgd, const std::byte* weights, const std::by
                     rounded, values);
 }
 
+void CudaKernels::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
+                          Bytes bytes) const {
+    const std::int64_t values = block_values(bytes, device_->precision());
+    Bf16* rounded = device_->precision() == Precision::Bf16 ? shadow(out, values) : nullptr;
+    predict_weights(device_->stream(), floats(weights), floats(momentum), static_cast<float>(factor), floats(out),
+                    rounded, values);
+}
+
 std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& whose) const {
     const auto size = std::max<Bytes>(bytes, 1);
     void* memory = nullptr;

@@ -32,6 +32,8 @@ public:
     void scale(const double* factor, std::byte* gradient, Bytes bytes) const override;
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                 std::byte* new_weights, Bytes bytes) const override;
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
+                 Bytes bytes) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
     std::string machine() const override { return device_->name(); }

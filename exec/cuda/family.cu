@@ -135,6 +135,20 @@ __global__ void update(Rates rates, const Four* weights, const Four* gradient, F
         rounded_weights[i] = rounded<Bf16>(w);
 }
 
+__global__ void predict(const Four* weights, const Four* momentum, float factor, Four* out,
+                        Pack<Bf16, 4>* rounded_weights, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Four v = momentum[i];
+    Four w = weights[i];
+    for (int k = 0; k < 4; ++k)
+        w.values[k] -= factor * v.values[k];
+    out[i] = w;
+    if (rounded_weights != nullptr)
+        rounded_weights[i] = rounded<Bf16>(w);
+}
+
 const Four* fours(const float* values) { return reinterpret_cast<const Four*>(values); }
 Four* fours(float* values) { return reinterpret_cast<Four*>(values); }
 
@@ -184,6 +198,12 @@ void scale(cudaStream_t stream, const double* factor, float* values, std::int64_
 void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,
                      float* momentum, float* new_weights, Bf16* rounded_weights, std::int64_t count) {
     launch(stream, count / 4, update, rates, fours(weights), fours(gradient), fours(momentum), fours(new_weights),
+           reinterpret_cast<Pack<Bf16, 4>*>(rounded_weights), count / 4);
+}
+
+void predict_weights(cudaStream_t stream, const float* weights, const float* momentum, float factor, float* out,
+                     Bf16* rounded_weights, std::int64_t count) {
+    launch(stream, count / 4, predict, fours(weights), fours(momentum), factor, fours(out),
            reinterpret_cast<Pack<Bf16, 4>*>(rounded_weights), count / 4);
 }
 

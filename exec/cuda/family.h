@@ -58,4 +58,8 @@ struct Rates {
 void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,
                      float* momentum, float* new_weights, __nv_bfloat16* rounded_weights, std::int64_t count);
 
+// out[i] = weights[i] - factor * momentum[i]; counts and copies as above.
+void predict_weights(cudaStream_t stream, const float* weights, const float* momentum, float factor, float* out,
+                     __nv_bfloat16* rounded_weights, std::int64_t count);
+
 }  // namespace pw::cuda

@@ -86,12 +86,18 @@ void EmulatedDevice::run(const Task& task, int node) {
     }
 }
 
-std::uint64_t EmulatedDevice::activation_of(const Task& task) const {
+std::uint64_t EmulatedDevice::weights_for(const Task& task, int version) const {
     const StageState& state = stages_.at(task.stage);
+    const std::uint64_t weights = state.weights[state.slot_of[version]];
+    const int ahead = ahead_of(task, run_.job.versions);
+    return ahead == 0 ? weights : mix(weights, static_cast<std::uint64_t>(ahead));
+}
+
+std::uint64_t EmulatedDevice::activation_of(const Task& task) const {
     const int mb = task.microbatch, version = run_.job.versions.forward[task.stage][mb];
     std::uint64_t tag = mix(static_cast<std::uint64_t>(task.stage), static_cast<std::uint64_t>(mb));
     tag = mix(tag, static_cast<std::uint64_t>(step_));
-    tag = mix(tag, state.weights[state.slot_of[version]]);
+    tag = mix(tag, weights_for(task, version));
     const std::vector<EdgeBytes>& edges = run_.plan.edges;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
         if (edges[edge].to == task.stage)
@@ -113,7 +119,7 @@ void EmulatedDevice::forward(const Task& task) {
 void EmulatedDevice::backward_input(const Task& task) {
     StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch, version = run_.job.versions.backward[task.stage][mb];
-    std::uint64_t tag = mix(state.forward[mb], state.weights[state.slot_of[version]]);
+    std::uint64_t tag = mix(state.forward[mb], weights_for(task, version));
     const std::vector<EdgeBytes>& edges = run_.plan.edges;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge) {
         if (edges[edge].from == task.stage)
@@ -198,7 +204,7 @@ std::uint64_t EmulatedDevice::weights(int stage) const {
 EmulatedWork::EmulatedWork(const HostPlan& the_plan)
     : plan(the_plan),
       job(the_plan.job),
-      durations(durations_of(job.plan, the_plan.graph, job.costs)),
+      durations(durations_of(job.plan, the_plan.graph, job.costs, job.versions)),
       letters_(static_cast<std::size_t>(the_plan.graph.size())) {
     const Shape& shape = job.plan.shape;
     const auto microbatches = static_cast<std::size_t>(shape.microbatches);

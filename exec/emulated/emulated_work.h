@@ -45,6 +45,7 @@ private:
         std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
     };
     void forward(const Task& task);
+    std::uint64_t weights_for(const Task& task, int version) const;  // predicted from that version where the plan does
     std::uint64_t activation_of(const Task& task) const;  // what F saves, and R again
     void backward_input(const Task& task);
     void backward_weight(const Task& task);

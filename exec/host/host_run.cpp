@@ -87,7 +87,7 @@ private:
             const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
             events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
                                        plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
-                                       version < 0 ? -1 : version + earlier});
+                                       version < 0 ? -1 : version + earlier, ahead_of(task, job_.versions)});
         }
     }
 

@@ -68,6 +68,7 @@ KernelDevice::StageState& KernelDevice::state_of(int stage) {
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
     state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
+    state.momenta = state.slots;
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
     const std::vector<Task>& order = job.plan.order[device_];
     state.saves = std::any_of(order.begin(), order.end(), [&](const Task& task) {
@@ -96,7 +97,10 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
             state.parts[buffer.part].block = address;
             break;
         case BufferUse::Optimizer:
-            state.momentum = address;
+            state.momenta[buffer.version] = address;
+            break;
+        case BufferUse::Predicted:
+            state.predicted = address;
             break;
         case BufferUse::Data:
             state.data[buffer.microbatch] = address;
@@ -184,6 +188,18 @@ GradientPart& KernelDevice::part_of(const Task& task) {
     return stages_.at(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
 }
 
+// Without momentum there is no direction to predict in: the version itself.
+const std::byte* KernelDevice::weights_for(const Task& task, int version) {
+    const StageState& state = stages_.at(task.stage);
+    const TrainingConfig& training = run_.job.config.training;
+    const int slot = state.slot_of[version], ahead = ahead_of(task, run_.job.versions);
+    if (ahead == 0 || training.momentum == 0 || state.predicted == nullptr)
+        return state.slots[slot];
+    programs_[task.stage]->predict(state.slots[slot], state.momenta[slot], ahead * training.learning_rate,
+                                   state.predicted);
+    return state.predicted;
+}
+
 const Places& KernelDevice::bind(const Task& task, int version) {
     StageState& state = stages_.at(task.stage);
     Places& places = state.places;
@@ -197,7 +213,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     }
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
-    places.weights = state.slots[state.slot_of[version]];
+    places.weights = weights_for(task, version);
     places.statistics = state.statistics;
     places.gradients = part_of(task).block;
     places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
@@ -268,8 +284,14 @@ void KernelDevice::update(const Task& task, int node) {
         part.input_begun = part.weight_begun = false;
     if (gradients == nullptr)
         return;
-    std::byte* old_weights = state.slots[state.slot_of[state.newest]];
-    std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
+    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
+    std::byte* new_weights = state.slots[new_slot];
+    std::byte* momentum = state.momenta[0];
+    if (run_.job.versions.predicts(task.stage)) {
+        momentum = state.momenta[new_slot];
+        if (new_slot != old_slot)
+            kernels_->copy(state.momenta[old_slot], momentum, run_.layouts[task.stage].weights);
+    }
     const TrainingConfig& training = job.config.training;
     const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
     StageProgram& program = *programs_[task.stage];
@@ -281,7 +303,7 @@ void KernelDevice::update(const Task& task, int node) {
         keep(run_.gradients[device_], gradients, true);
     if (clips)
         kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
-    program.update(sgd, old_weights, gradients, state.momentum, new_weights,
+    program.update(sgd, state.slots[old_slot], gradients, momentum, new_weights,
                    speaks && !clips ? squares_of(task) : nullptr);
     ++state.newest;
     if (dumped)

@@ -50,7 +50,8 @@ private:
     struct StageState {
         std::vector<std::byte*> slots;  // weight buffers
         std::vector<int> slot_of;       // version -> slot
-        std::byte *statistics = nullptr, *momentum = nullptr;
+        std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
+        std::byte *statistics = nullptr, *predicted = nullptr;
         std::vector<GradientPart> parts;  // S and U leave the sum in the first
         int newest = 0;                   // version, within the plan
         bool summed = false;              // since the last U
@@ -64,6 +65,7 @@ private:
     const StageProgram& program_of(const Task& task) const;
     const Places& bind(const Task& task, int version);
     GradientPart& part_of(const Task& task);
+    const std::byte* weights_for(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task, int node);
     bool holds(int stage) const { return stages_.contains(stage); }

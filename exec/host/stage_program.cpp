@@ -180,6 +180,14 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
     }
 }
 
+void StageProgram::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const {
+    for (int layer : layers_) {
+        const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
+        if (bytes > 0)
+            family_.predict(weights + offset, momentum + offset, factor, out + offset, bytes);
+    }
+}
+
 void StageProgram::measure(const std::byte* gradients, double* squares) const {
     for (const int layer : layers_)
         measure(layer, gradients, squares);

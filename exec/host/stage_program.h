@@ -60,6 +60,8 @@ public:
     // measure() did.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
+    // See Kernels::predict.
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;
     // Initial values from names and seed.
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;

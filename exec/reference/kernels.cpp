@@ -89,6 +89,15 @@ public:
         }
     }
 
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
+                 Bytes bytes) const override {
+        const Real* w = reinterpret_cast<const Real*>(weights);
+        const Real* v = reinterpret_cast<const Real*>(momentum);
+        Real* predicted = reinterpret_cast<Real*>(out);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / sizeof(Real); ++i)
+            predicted[i] = w[i] - static_cast<Real>(factor) * v[i];
+    }
+
 private:
     std::string_view name_;
 };
