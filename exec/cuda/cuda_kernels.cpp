@@ -48,7 +48,8 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::BatchNorm:
             return make_batch_norm<T>(device, layer, samples);
         case LayerKind::Relu:
-            return make_relu<T>(device, layer, samples);
+        case LayerKind::Gelu:
+            return make_activation<T>(device, layer, samples);
         case LayerKind::Add:
             return make_add<T>(device, layer, samples);
         case LayerKind::MaxPool:
@@ -56,9 +57,26 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::AveragePool:
             return make_average_pool<T>(device, layer, samples);
         case LayerKind::Linear:
-            return make_linear<T>(device, layer, samples, reads_data);
+        case LayerKind::RowLinear:
+            return make_linear<T>(device, layer, samples);
+        case LayerKind::Concat:
+            return make_concat<T>(device, layer, samples);
+        case LayerKind::Upsample:
+            return make_upsample<T>(device, layer, samples);
+        case LayerKind::Dropout:
+            return make_dropout<T>(device, layer, samples);
+        case LayerKind::Embedding:
+            return make_embedding<T>(device, layer, samples);
+        case LayerKind::PositionBias:
+            return make_position_bias<T>(device, layer, samples);
+        case LayerKind::LayerNorm:
+            return make_layer_norm<T>(device, layer, samples);
+        case LayerKind::Attention:
+            return make_attention<T>(device, layer, samples);
         case LayerKind::CrossEntropy:
             return make_cross_entropy<T>(device, layer, samples);
+        case LayerKind::MeanSquaredError:
+            return make_mean_squared_error<T>(device, layer, samples);
         default:
             break;
     }
