@@ -1,47 +1,13 @@
 // The reference kernels in double against central differences: the derivative of <p, output> for a
 // random p (of the loss itself for cross-entropy) by every input and every trained parameter.
-#include "tests/layer_rig.h"
+#include "tests/derivatives.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <span>
 
 namespace pw {
 namespace {
-
-std::span<double> doubles(const Block& block) {
-    return {reinterpret_cast<double*>(block.get()), static_cast<std::size_t>(block.size()) / sizeof(double)};
-}
-
-double functional(LayerRig& rig) {
-    rig.forward(false);
-    if (rig.layer.kind == LayerKind::CrossEntropy)
-        return rig.loss() * rig.loss_scale;
-    double sum = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(rig.output_elements()); ++i)
-        sum += doubles(rig.output)[i] * doubles(rig.output_gradient)[i];
-    return sum;
-}
-
-double central_difference(LayerRig& rig, double& place) {
-    constexpr double kStep = 1e-6;
-    const double before = place;
-    place = before + kStep;
-    const double above = functional(rig);
-    place = before - kStep;
-    const double below = functional(rig);
-    place = before;
-    return (above - below) / (2 * kStep);
-}
-
-void expect_derivative(LayerRig& rig, const Block& place, const Block& gradient, std::int64_t count,
-                       const std::string& what) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-        const double expected = central_difference(rig, doubles(place)[i]);
-        ASSERT_NEAR(doubles(gradient)[i], expected, 1e-7 * (1 + std::abs(expected))) << what << " " << i;
-    }
-}
 
 struct Case {
     std::string name;

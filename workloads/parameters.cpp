@@ -1,5 +1,7 @@
 #include "workloads/parameters.h"
 
+#include "workloads/initial_parameters.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -61,6 +63,40 @@ std::vector<float> uniforms(Stream stream, std::int64_t count, double bound) {
     return values;
 }
 
+// A shared table belongs to its embedding.
+std::vector<ParameterShape> row_linear_parameters(const Layer& layer) {
+    if (!layer.tied_to.empty())
+        return {};
+    std::vector<ParameterShape> shapes{{layer.name + ".weight", {layer.output.width, layer.input.width}}};
+    if (layer.bias)
+        shapes.push_back({layer.name + ".bias", {layer.output.width}});
+    return shapes;
+}
+
+// GPT-2's choice for its tables and linear layers.
+constexpr double kSequenceDeviation = 0.02;
+
+bool starts_normal(const Layer& layer, const ParameterShape& parameter) {
+    return layer.kind == LayerKind::Embedding || layer.kind == LayerKind::PositionBias ||
+           (layer.kind == LayerKind::RowLinear && parameter.name.ends_with(".weight"));
+}
+
+// Whether a layer's output joins a residual sum, past a dropout perhaps.
+bool feeds_a_sum(const LayerGraph& graph, int layer) {
+    for (const int reader : readers_of_layer(graph, layer))
+        if (graph[reader].kind == LayerKind::Add ||
+            (graph[reader].kind == LayerKind::Dropout && feeds_a_sum(graph, reader)))
+            return true;
+    return false;
+}
+
+std::int64_t sums_of(const LayerGraph& graph) {
+    std::int64_t count = 0;
+    for (std::size_t layer = 0; layer < boost::num_vertices(graph); ++layer)
+        count += graph[layer].kind == LayerKind::Add ? 1 : 0;
+    return count;
+}
+
 }  // namespace
 
 std::int64_t ParameterShape::elements() const {
@@ -84,6 +120,14 @@ std::vector<ParameterShape> parameters_of(const Layer& layer) {
         case LayerKind::Linear:
             return {{name + ".weight", {outputs, static_cast<int>(layer.input.elements())}},
                     {name + ".bias", {outputs}}};
+        case LayerKind::Embedding:
+            return {{name + ".weight", {layer.vocabulary, layer.output.width}}};
+        case LayerKind::PositionBias:
+            return {{name + ".weight", {layer.input.height, layer.input.width}}};
+        case LayerKind::LayerNorm:
+            return {{name + ".weight", {layer.input.width}}, {name + ".bias", {layer.input.width}}};
+        case LayerKind::RowLinear:
+            return row_linear_parameters(layer);
         default:
             return {};
     }
@@ -99,8 +143,24 @@ std::vector<float> initial_values(const Layer& layer, const ParameterShape& para
         const double fan_in = static_cast<double>(layer.input.elements());
         return uniforms(Stream(parameter.name, seed), count, 1 / std::sqrt(fan_in));
     }
+    if (starts_normal(layer, parameter))
+        return normals(Stream(parameter.name, seed), count, kSequenceDeviation);
     const bool ones = parameter.name.ends_with(".weight") || parameter.name.ends_with(".running_var");
     return std::vector<float>(static_cast<std::size_t>(count), ones ? 1.0f : 0.0f);
+}
+
+std::vector<std::vector<float>> initial_parameters(const LayerGraph& graph, int layer, std::int64_t seed) {
+    if (const std::string& owner = graph[layer].tied_to; !owner.empty())
+        return initial_parameters(graph, find_layer(graph, owner), seed);
+    std::vector<std::vector<float>> values;
+    for (const ParameterShape& parameter : parameters_of(graph[layer]))
+        values.push_back(initial_values(graph[layer], parameter, seed));
+    if (graph[layer].kind == LayerKind::RowLinear && feeds_a_sum(graph, layer)) {
+        const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(sums_of(graph))));
+        for (float& value : values[0])
+            value *= factor;
+    }
+    return values;
 }
 
 std::string hash_of(std::vector<NamedTensor> tensors) {

@@ -4,10 +4,9 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
+#include "exec/missing_kernel.h"
 #include "exec/reference/layers.h"
 #include "workloads/error.h"
-
-#include <cassert>
 
 namespace pw {
 
@@ -30,14 +29,23 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
         case LayerKind::AveragePool:
             return make_average_pool(layer, samples);
         case LayerKind::Linear:
+        case LayerKind::RowLinear:
             return make_linear(layer, samples, reads_data);
+        case LayerKind::Embedding:
+            return make_embedding(layer, samples);
+        case LayerKind::PositionBias:
+            return make_position_bias(layer, samples);
+        case LayerKind::LayerNorm:
+            return make_layer_norm(layer, samples);
+        case LayerKind::Gelu:
+            return make_gelu(layer, samples);
+        case LayerKind::Attention:
+            return make_attention(layer, samples);
         case LayerKind::CrossEntropy:  // a few thousand values: not worth other loops
             return reference::make_cross_entropy<float>(layer, samples);
         default:
-            break;
+            fail_without_kernel("cpu", layer);
     }
-    assert(false);
-    return nullptr;
 }
 
 class CpuKernels : public HostKernels {

@@ -13,20 +13,25 @@ using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 
-// Weights {out, in} over the flattened NCHW input, as PyTorch has them, then the bias.
+// Weights {out, in} over the flattened NCHW input, as PyTorch has them, then the bias. Of a sequence the same for
+// every row, with a bias or not.
 class Linear : public CpuLayer {
 public:
     Linear(const Layer& layer, int samples, bool reads_data)
         : CpuLayer(layer, samples),
-          in_(layer.input.elements()),
-          out_(layer.output.channels),
+          by_row_(layer.kind == LayerKind::RowLinear),
+          has_bias_(!by_row_ || layer.bias),
+          rows_(by_row_ ? std::int64_t{samples} * layer.input.height : samples),
+          in_(by_row_ ? layer.input.width : layer.input.elements()),
+          out_(by_row_ ? layer.output.width : layer.output.channels),
           bias_offset_(round_up(out_ * in_ * static_cast<Bytes>(sizeof(float)))),
-          input_({samples, in_}, kFloat, Tag::nc),
-          output_({samples, out_}, kFloat, Tag::nc),
-          weights_({out_, in_}, kFloat, Tag::oi),
-          bias_({out_}, kFloat, Tag::x) {
-        bytes_.weights = bias_offset_ + round_up(out_ * static_cast<Bytes>(sizeof(float)));
-        if (is_blocked(layer.input) && in_ != layer.input.channels)
+          input_({rows_, in_}, kFloat, Tag::nc),
+          output_({rows_, out_}, kFloat, Tag::nc),
+          weights_({out_, in_}, kFloat, Tag::oi) {
+        if (has_bias_)
+            bias_ = Desc({out_}, kFloat, Tag::x);
+        bytes_.weights = bias_offset_ + (has_bias_ ? round_up(out_ * static_cast<Bytes>(sizeof(float))) : 0);
+        if (!by_row_ && is_blocked(layer.input) && in_ != layer.input.channels)
             make_flattening();
         make_passes(reads_data);
     }
@@ -35,7 +40,7 @@ public:
         const auto [input, scratch] = flattened(args);
         forward_({{DNNL_ARG_SRC, input},
                   {DNNL_ARG_WEIGHTS, args.weights},
-                  {DNNL_ARG_BIAS, args.weights + bias_offset_},
+                  {DNNL_ARG_BIAS, bias_of(args.weights)},
                   {DNNL_ARG_DST, args.output}},
                  scratch);
     }
@@ -64,7 +69,7 @@ public:
         backward_weight_({{DNNL_ARG_SRC, input},
                           {DNNL_ARG_DIFF_DST, args.output_gradient},
                           {DNNL_ARG_DIFF_WEIGHTS, result},
-                          {DNNL_ARG_DIFF_BIAS, result + bias_offset_}},
+                          {DNNL_ARG_DIFF_BIAS, bias_of(result)}},
                          scratch);
         if (args.accumulate)
             in_shares(groups_of(bytes_.weights / 4), [&](std::int64_t first, std::int64_t count) {
@@ -75,12 +80,16 @@ public:
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
         clear_padding(weights);
         std::ranges::copy(values[0], floats(weights));
-        std::ranges::copy(values[1], floats(weights + bias_offset_));
+        if (has_bias_)
+            std::ranges::copy(values[1], floats(weights + bias_offset_));
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        const std::vector<float> table(floats(weights), floats(weights) + out_ * in_);
+        if (!has_bias_)
+            return {table};
         const float* bias = floats(weights + bias_offset_);
-        return {{floats(weights), floats(weights) + out_ * in_}, {bias, bias + out_}};
+        return {table, {bias, bias + out_}};
     }
 
 private:
@@ -123,10 +132,15 @@ private:
 
     void clear_padding(std::byte* block) const {
         std::fill(block + out_ * in_ * 4, block + bias_offset_, std::byte{});
-        std::fill(block + bias_offset_ + out_ * 4, block + bytes_.weights, std::byte{});
+        if (has_bias_)
+            std::fill(block + bias_offset_ + out_ * 4, block + bytes_.weights, std::byte{});
     }
 
-    std::int64_t in_, out_;
+    // Null where there is none: oneDNN then neither reads nor writes it.
+    const std::byte* bias_of(const std::byte* block) const { return has_bias_ ? block + bias_offset_ : nullptr; }
+
+    bool by_row_, has_bias_;
+    std::int64_t rows_, in_, out_;
     Bytes bias_offset_, flat_ = 0;
     Desc input_, output_, weights_, bias_;
     Call forward_, backward_input_, backward_weight_;

@@ -3,6 +3,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
+#include "exec/missing_kernel.h"
 #include "workloads/config.h"
 #include "workloads/error.h"
 
@@ -78,10 +79,8 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error<T>(device, layer, samples);
         default:
-            break;
+            fail_without_kernel("cuda", layer);
     }
-    assert(false);
-    return nullptr;
 }
 
 template <class Value>

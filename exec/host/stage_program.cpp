@@ -1,5 +1,7 @@
 #include "exec/host/stage_program.h"
 
+#include "workloads/initial_parameters.h"
+
 namespace pw {
 
 namespace {
@@ -177,9 +179,7 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
 
 void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
-        std::vector<std::vector<float>> values;
-        for (const ParameterShape& parameter : parameters_of(model_.layers[layer]))
-            values.push_back(initial_values(model_.layers[layer], parameter, seed));
+        const std::vector<std::vector<float>> values = initial_parameters(model_.layers, layer, seed);
         if (!values.empty())
             kernel(layer).load(values, weights + layout_.weight_offset[layer],
                                at(statistics, layout_.statistics_offset[layer]));

@@ -1,8 +1,7 @@
 #include "exec/kernels.h"
 
+#include "exec/missing_kernel.h"
 #include "exec/reference/layers.h"
-
-#include <cassert>
 
 namespace pw {
 
@@ -29,14 +28,23 @@ public:
             case LayerKind::AveragePool:
                 return reference::make_average_pool<Real>(layer, samples);
             case LayerKind::Linear:
+            case LayerKind::RowLinear:
                 return reference::make_linear<Real>(layer, samples);
+            case LayerKind::Embedding:
+                return reference::make_embedding<Real>(layer, samples);
+            case LayerKind::PositionBias:
+                return reference::make_position_bias<Real>(layer, samples);
+            case LayerKind::LayerNorm:
+                return reference::make_layer_norm<Real>(layer, samples);
+            case LayerKind::Gelu:
+                return reference::make_gelu<Real>(layer, samples);
+            case LayerKind::Attention:
+                return reference::make_attention<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
             default:
-                break;
+                fail_without_kernel(name_, layer);
         }
-        assert(false);
-        return nullptr;
     }
 
     Bytes data_bytes(Dims input, int samples) const override {

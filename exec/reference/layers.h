@@ -74,8 +74,18 @@ std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
 template <class Real>
-std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);  // and row linear
 template <class Real>
 std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);
 
 }  // namespace pw::reference

@@ -6,22 +6,27 @@ namespace pw::reference {
 
 namespace {
 
-// weights: {out, in} over the flattened NCHW input, then the bias.
+// Of the flattened NCHW input, or of every row of a sequence. weights: {out, in}, then the bias if there is one.
 template <class Real>
 class Linear : public PlainLayer<Real> {
 public:
     Linear(const Layer& layer, int samples)
-        : PlainLayer<Real>(layer, samples), in_(layer.input.elements()), out_(layer.output.channels) {
-        this->bytes_.weights = bytes_of<Real>(out_ * (in_ + 1));
+        : PlainLayer<Real>(layer, samples),
+          by_row_(layer.kind == LayerKind::RowLinear),
+          has_bias_(!by_row_ || layer.bias),
+          rows_(by_row_ ? std::int64_t{samples} * layer.input.height : samples),
+          in_(by_row_ ? layer.input.width : layer.input.elements()),
+          out_(by_row_ ? layer.output.width : layer.output.channels) {
+        this->bytes_.weights = bytes_of<Real>(out_ * (in_ + (has_bias_ ? 1 : 0)));
     }
 
     void forward(const LayerArgs& args, bool) override {
         const Real* x = this->reals(args.inputs[0]);
         const Real* w = this->reals(args.weights);
         Real* y = this->reals(args.output);
-        for (std::int64_t n = 0; n < this->samples_; ++n)
+        for (std::int64_t n = 0; n < rows_; ++n)
             for (std::int64_t o = 0; o < out_; ++o) {
-                double sum = real(w[out_ * in_ + o]);
+                double sum = has_bias_ ? real(w[out_ * in_ + o]) : 0;
                 for (std::int64_t i = 0; i < in_; ++i)
                     sum += real(x[n * in_ + i]) * real(w[o * in_ + i]);
                 y[n * out_ + o] = static_cast<Real>(sum);
@@ -34,7 +39,7 @@ public:
         const Real* w = this->reals(args.weights);
         const Real* dy = this->reals(args.output_gradient);
         Real* dx = this->reals(args.input_gradients[0]);
-        for (std::int64_t n = 0; n < this->samples_; ++n)
+        for (std::int64_t n = 0; n < rows_; ++n)
             for (std::int64_t i = 0; i < in_; ++i) {
                 double sum = 0;
                 for (std::int64_t o = 0; o < out_; ++o)
@@ -50,34 +55,43 @@ public:
         if (!args.accumulate)
             std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
         for (std::int64_t o = 0; o < out_; ++o) {
-            double bias = 0;
-            for (std::int64_t n = 0; n < this->samples_; ++n)
-                bias += real(dy[n * out_ + o]);
-            put(gradient[out_ * in_ + o], bias, args.accumulate);
-            for (std::int64_t i = 0; i < in_; ++i) {
-                double sum = 0;
-                for (std::int64_t n = 0; n < this->samples_; ++n)
-                    sum += real(dy[n * out_ + o]) * real(x[n * in_ + i]);
-                put(gradient[o * in_ + i], sum, args.accumulate);
-            }
+            if (has_bias_)
+                put(gradient[out_ * in_ + o], sum_over_rows([&](std::int64_t n) { return real(dy[n * out_ + o]); }),
+                    args.accumulate);
+            for (std::int64_t i = 0; i < in_; ++i)
+                put(gradient[o * in_ + i],
+                    sum_over_rows([&](std::int64_t n) { return real(dy[n * out_ + o]) * real(x[n * in_ + i]); }),
+                    args.accumulate);
         }
     }
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
         std::fill_n(weights, this->bytes_.weights, std::byte{});
         std::ranges::copy(values[0], this->reals(weights));
-        std::ranges::copy(values[1], this->reals(weights) + out_ * in_);
+        if (has_bias_)
+            std::ranges::copy(values[1], this->reals(weights) + out_ * in_);
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
         const auto bias = out_ * in_ * static_cast<std::int64_t>(sizeof(Real));
+        if (!has_bias_)
+            return {this->read(weights, out_ * in_)};
         return {this->read(weights, out_ * in_), this->read(weights + bias, out_)};
     }
 
 private:
     static double real(Real value) { return static_cast<double>(value); }
 
-    std::int64_t in_, out_;
+    template <class Term>
+    double sum_over_rows(Term term) const {
+        double sum = 0;
+        for (std::int64_t n = 0; n < rows_; ++n)
+            sum += term(n);
+        return sum;
+    }
+
+    bool by_row_, has_bias_;
+    std::int64_t rows_, in_, out_;
 };
 
 // saved: softmax minus the one of the label, per sample and class.

@@ -1,0 +1,227 @@
+// Layers on rows of tokens: all but the products and attention. Sequences have one channel, hence are never blocked.
+#include "exec/cpu/lanes.h"
+#include "exec/cpu/layers.h"
+#include "exec/cpu/loops.h"
+#include "exec/cpu/parallel.h"
+#include "exec/cpu/sequence_loops.h"
+#include "exec/tokens.h"
+
+#include <algorithm>
+
+namespace pw::cpu {
+
+namespace {
+
+constexpr Bytes kFloatBytes = sizeof(float);
+
+void clear(std::byte* block, Bytes bytes) { std::fill_n(block, bytes, std::byte{}); }
+
+// weights: the table {vocabulary, width}.
+class Embedding : public CpuLayer {
+public:
+    Embedding(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), rows_(samples * layer.input.elements()), width_(layer.output.width) {
+        bytes_.weights = round_up(table() * kFloatBytes);
+    }
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(rows_, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t row = first; row < first + count; ++row)
+                std::copy_n(floats(args.weights) + token(args, row) * width_, width_,
+                            floats(args.output) + row * width_);
+        });
+    }
+
+    void backward_input(const LayerArgs&) override {}
+
+    // Shares of the columns: rows of one token are added in their order.
+    void backward_weight(const LayerArgs& args) override {
+        if (!args.accumulate)
+            clear(args.weight_gradient, bytes_.weights);
+        in_shares(groups_of(width_), [&](std::int64_t first, std::int64_t groups) {
+            const std::int64_t column = first * kLanes, count = std::min(groups * kLanes, width_ - column);
+            for (std::int64_t row = 0; row < rows_; ++row) {
+                float* sum = floats(args.weight_gradient) + token(args, row) * width_ + column;
+                add_rows(sum, floats(args.output_gradient) + row * width_ + column, sum, count);
+            }
+        });
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        clear(weights, bytes_.weights);
+        std::ranges::copy(values[0], floats(weights));
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        return {{floats(weights), floats(weights) + table()}};
+    }
+
+private:
+    std::int64_t table() const { return layer_.vocabulary * width_; }
+    std::int64_t token(const LayerArgs& args, std::int64_t row) const {
+        return token_in(floats(args.inputs[0])[row], layer_.vocabulary);
+    }
+
+    std::int64_t rows_, width_;
+};
+
+// weights: a vector per position, as large as a sample.
+class PositionBias : public CpuLayer {
+public:
+    PositionBias(const Layer& layer, int samples) : CpuLayer(layer, samples), values_(layer.input.elements()) {
+        bytes_.weights = round_up(values_ * kFloatBytes);
+    }
+
+    void forward(const LayerArgs& args, bool) override {
+        for_columns([&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t n = 0; n < samples_; ++n)
+                add_rows(floats(args.inputs[0]) + n * values_ + first, floats(args.weights) + first,
+                         floats(args.output) + n * values_ + first, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.accumulate)
+            clear(args.weight_gradient, bytes_.weights);
+        const float* dy = floats(args.output_gradient);
+        for_columns([&](std::int64_t first, std::int64_t count) {
+            float* sum = floats(args.weight_gradient) + first;
+            for (std::int64_t n = 0; n < samples_; ++n) {
+                add_rows(sum, dy + n * values_ + first, sum, count);
+                if (args.input_gradients[0])
+                    std::copy_n(dy + n * values_ + first, count, floats(args.input_gradients[0]) + n * values_ + first);
+            }
+        });
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        clear(weights, bytes_.weights);
+        std::ranges::copy(values[0], floats(weights));
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        return {{floats(weights), floats(weights) + values_}};
+    }
+
+private:
+    // A share of every sample per thread.
+    template <class Work>
+    void for_columns(Work work) const {
+        in_shares(groups_of(values_), [&](std::int64_t first, std::int64_t groups) {
+            work(first * kLanes, std::min(groups * kLanes, values_ - first * kLanes));
+        });
+    }
+
+    std::int64_t values_;
+};
+
+// weights: scale, shift. saved: mean and 1 / deviation of every row; scratch serves where nothing is saved.
+class LayerNorm : public CpuLayer {
+public:
+    LayerNorm(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), rows_(std::int64_t{samples} * layer.input.height), width_(layer.input.width) {
+        bytes_.weights = round_up(2 * width_ * kFloatBytes);
+        bytes_.saved_until_input = round_up(2 * rows_ * kFloatBytes);
+        bytes_.scratch = bytes_.saved_until_input;
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        const float* scale = floats(args.weights);
+        in_shares(rows_, [&](std::int64_t first, std::int64_t count) {
+            normalise_rows(rows_of(args, save ? args.saved : args.scratch, first, count), scale, scale + width_,
+                           floats(args.output) + first * width_);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        put_weight_gradients(args);
+        if (!args.input_gradients[0])
+            return;
+        in_shares(rows_, [&](std::int64_t first, std::int64_t count) {
+            norm_rows_gradient(rows_of(args, args.saved, first, count), floats(args.weights),
+                               floats(args.output_gradient) + first * width_,
+                               floats(args.input_gradients[0]) + first * width_);
+        });
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        clear(weights, bytes_.weights);
+        std::ranges::copy(values[0], floats(weights));
+        std::ranges::copy(values[1], floats(weights) + width_);
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        const float* w = floats(weights);
+        return {{w, w + width_}, {w + width_, w + 2 * width_}};
+    }
+
+private:
+    NormRows rows_of(const LayerArgs& args, std::byte* state, std::int64_t first, std::int64_t count) const {
+        return {floats(args.inputs[0]) + first * width_, floats(state) + 2 * first, count, width_};
+    }
+
+    void put_weight_gradients(const LayerArgs& args) const {
+        if (!args.accumulate)
+            clear(args.weight_gradient, bytes_.weights);
+        float* gradient = floats(args.weight_gradient);
+        in_shares(groups_of(width_), [&](std::int64_t first, std::int64_t groups) {
+            for (std::int64_t column = first * kLanes; column < std::min(width_, (first + groups) * kLanes);
+                 column += kLanes) {
+                const std::int64_t count = std::min(kLanes, width_ - column);
+                double scale[kLanes], shift[kLanes];
+                norm_weight_gradient(rows_of(args, args.saved, 0, rows_), floats(args.output_gradient), column, count,
+                                     scale, shift);
+                for (std::int64_t l = 0; l < count; ++l) {
+                    gradient[column + l] += static_cast<float>(scale[l]);
+                    gradient[width_ + column + l] += static_cast<float>(shift[l]);
+                }
+            }
+        });
+    }
+
+    std::int64_t rows_, width_;
+};
+
+class Gelu : public CpuLayer {
+public:
+    Gelu(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), groups_(groups_of(samples * layer.output.elements())) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            gelu(floats(args.inputs[0]) + first * kLanes, floats(args.output) + first * kLanes, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            gelu_gradient(floats(args.inputs[0]) + first * kLanes, floats(args.output_gradient) + first * kLanes,
+                          floats(args.input_gradients[0]) + first * kLanes, count);
+        });
+    }
+
+private:
+    std::int64_t groups_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples) {
+    return std::make_unique<Embedding>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples) {
+    return std::make_unique<PositionBias>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples) {
+    return std::make_unique<LayerNorm>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
+    return std::make_unique<Gelu>(layer, samples);
+}
+
+}  // namespace pw::cpu

@@ -1,0 +1,32 @@
+// Loops over the rows of a sequence. A row may start anywhere: its floats need no alignment, and none is
+// touched behind its end. Sixteen floats at a time in a fixed order, whatever the number of threads.
+#pragma once
+
+#include <cstdint>
+
+namespace pw::cpu {
+
+void add_rows(const float* left, const float* right, float* sum, std::int64_t count);  // sum may be an operand
+
+// Rows of a layer norm. state: mean and 1 / deviation per row, written by the first, read by the others.
+struct NormRows {
+    const float* x;
+    float* state;
+    std::int64_t rows, width;
+};
+void normalise_rows(const NormRows& in, const float* scale, const float* shift, float* y);
+void norm_rows_gradient(const NormRows& in, const float* scale, const float* dy, float* dx);
+// Of the columns `first` to `first + count`, at most sixteen: sums over the rows.
+void norm_weight_gradient(const NormRows& in, const float* dy, std::int64_t first, std::int64_t count, double* scale,
+                          double* shift);
+
+// Groups of sixteen, padding included. Exact GELU: x times the normal distribution's cumulative function.
+void gelu(const float* x, float* y, std::int64_t groups);
+void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
+
+// Softmax of the first `seen` scores of a row; the others of `count` become 0.
+void causal_softmax(float* scores, std::int64_t seen, std::int64_t count);
+// slopes = factor * probability * (slope - their mean under the probabilities)
+void softmax_gradient(const float* probabilities, float* slopes, std::int64_t count, float factor);
+
+}  // namespace pw::cpu
