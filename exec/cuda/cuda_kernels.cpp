@@ -83,6 +83,9 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
     }
 }
 
+// A number per row. bf16 would round those above 256.
+bool is_token(Dims data) { return data.channels == 1 && data.width == 1; }
+
 template <class Value>
 DeviceMemory upload(const Value* values, std::size_t count, cudaStream_t stream) {
     DeviceMemory copy = allocate(static_cast<Bytes>(count * sizeof(Value)));
@@ -151,7 +154,7 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
 }
 
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
-    return tensor_bytes(samples * input.elements(), device_->precision());
+    return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
