@@ -1,6 +1,7 @@
 #include "workloads/dataset.h"
 
 #include "workloads/error.h"
+#include "workloads/random.h"
 
 #include <algorithm>
 #include <array>
@@ -23,16 +24,6 @@ constexpr std::uintmax_t kFileBytes = kRecords * kRecordBytes;
 constexpr int kSyntheticSamples = 2048;
 constexpr int kGrid = 4;    // cells of a class's pattern along each side
 constexpr int kNoise = 48;  // largest deviation from the pattern, of 255
-
-// Sebastiano Vigna's splitmix64: the same numbers on every machine.
-std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) ^ b); }
 
 // A keyed permutation of [0, count): a Feistel network on the next even number of bits, walked along
 // its cycle until the value is in range. Less than 4 steps on average, and no state.
@@ -191,6 +182,24 @@ Dataset::Normalisation Dataset::normalisation(int channel) const {
     const double mean = input_.channels == 3 ? kMean[i] : kGreyMean;
     const double deviation = input_.channels == 3 ? kDeviation[i] : kGreyDeviation;
     return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
+}
+
+void Dataset::labels_at(int place, std::span<int> labels) const {
+    assert(std::ssize(labels) == labels_read_.elements());
+    const std::uint16_t* sample = labels_.data() + place * labels_stored_.elements();
+    int* out = labels.data();
+    for (int row = 0; row < labels_read_.height; ++row)
+        for (int column = 0; column < labels_read_.width; ++column) {
+            const int above = row * labels_stored_.height / labels_read_.height;
+            const int left = column * labels_stored_.width / labels_read_.width;
+            *out++ = sample[above * labels_stored_.width + left];
+        }
+}
+
+int Dataset::label(std::int64_t index) const {
+    int label = 0;
+    labels_at(place(index), {&label, 1});
+    return label;
 }
 
 void Dataset::read_at(int place, std::span<float> image) const {

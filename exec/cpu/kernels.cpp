@@ -5,7 +5,6 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/missing_kernel.h"
-#include "exec/reference/layers.h"
 #include "workloads/error.h"
 
 namespace pw {
@@ -41,8 +40,10 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
             return make_gelu(layer, samples);
         case LayerKind::Attention:
             return make_attention(layer, samples);
-        case LayerKind::CrossEntropy:  // a few thousand values: not worth other loops
-            return reference::make_cross_entropy<float>(layer, samples);
+        case LayerKind::CrossEntropy:
+            return make_cross_entropy(layer, samples);
+        case LayerKind::MeanSquaredError:
+            return make_mean_squared_error(layer, samples);
         default:
             fail_without_kernel("cpu", layer);
     }

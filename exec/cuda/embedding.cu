@@ -100,10 +100,10 @@ public:
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
         return {store_block(weights, parameters())};
     }
-    std::vector<float> read_input(const std::byte* tensor) const override {
+    std::vector<float> read_input(const std::byte* tensor, int) const override {
         return read(layer_.input, tensor, Precision::Fp32);
     }
-    void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int) const override {
         fill(layer_.input, values, tensor, Precision::Fp32);
     }
 

@@ -47,8 +47,9 @@ private:
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
-    std::span<const int> samples_of(const int* all, int microbatch) const;
-    // Shared memory, [micro-batch][sample], [micro-batch], [update of a step][layer].
+    std::span<const int> of_microbatch(const int* all, int per_sample, int microbatch) const;
+    // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
+    // [update of a step][layer].
     template <class Value>
     Value* make_notes(std::size_t count);
 

@@ -42,6 +42,8 @@ public:
                 return reference::make_attention<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
+            case LayerKind::MeanSquaredError:
+                return reference::make_mean_squared_error<Real>(layer, samples);
             default:
                 fail_without_kernel(name_, layer);
         }
