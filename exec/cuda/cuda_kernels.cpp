@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 namespace pw {
 
@@ -30,15 +29,13 @@ private:
 
 class SharedMemory : public Memory {
 public:
-    explicit SharedMemory(Bytes bytes) {
-        void* memory = nullptr;
-        check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocMapped | cudaHostAllocPortable),
-              "cudaHostAlloc");
-        std::memset(memory, 0, static_cast<std::size_t>(bytes));
-        data_ = static_cast<std::byte*>(memory);
+    explicit SharedMemory(Bytes bytes) : memory_(allocate_pinned(bytes)) {
+        data_ = memory_.get();
         size_ = bytes;
     }
-    ~SharedMemory() override { (void)cudaFreeHost(data_); }
+
+private:
+    PinnedMemory memory_;
 };
 
 template <class T>
@@ -88,6 +85,8 @@ bool is_token(Dims data) { return data.channels == 1 && data.width == 1; }
 
 template <class Value>
 DeviceMemory upload(const Value* values, std::size_t count, cudaStream_t stream) {
+    if (count == 0)
+        return {};
     DeviceMemory copy = allocate(static_cast<Bytes>(count * sizeof(Value)));
     check(cudaMemcpyAsync(copy.get(), values, count * sizeof(Value), cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync");

@@ -1,4 +1,5 @@
-// Dropout by the generator that all backends share.
+// Dropout by the generator that all backends share. A captured graph draws anew in every launch: by how many samples
+// it is later than the step it was captured in lies in pinned memory.
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 #include "workloads/random.h"
@@ -14,20 +15,19 @@ struct Drawing {
     unsigned channels, pixels;  // of a sample
 };
 
-// `kept` may be null.
+// `later`: the samples between those that `drawing` was made for and these.
 template <class T>
-__global__ void drop(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ kept, Drawing drawing,
-                     std::int64_t items) {
+__global__ void drop(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ kept,
+                     const std::int64_t* __restrict__ later, Drawing drawing, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
     const std::int64_t elements = std::int64_t{drawing.channels} * drawing.pixels, sample = i / elements;
     const auto place = static_cast<unsigned>(i - sample * elements), pixel = place / drawing.channels;
     const unsigned plain = (place - pixel * drawing.channels) * drawing.pixels + pixel;
-    const bool is_kept = dropout_bits(dropout_key(drawing.seed, sample), plain) >= drawing.threshold;
+    const bool is_kept = dropout_bits(dropout_key(drawing.seed, *later + sample), plain) >= drawing.threshold;
     y[i] = rounded<T>(is_kept ? real(x[i]) * drawing.factor : 0);
-    if (kept)
-        kept[i] = is_kept ? 1 : 0;
+    kept[i] = is_kept ? 1 : 0;
 }
 
 template <class T>
@@ -47,6 +47,7 @@ public:
           items_(samples * layer.output.elements()),
           factor_(static_cast<float>(1 / (1 - layer.probability))) {
         bytes_.saved_until_input = round_up(items_, 64);
+        bytes_.scratch = round_up(sizeof(std::int64_t), 64);
     }
 
     void forward(const LayerArgs& args, bool save) override {
@@ -60,7 +61,11 @@ public:
         const Drawing drawing{args.seed, dropout_threshold(layer_.probability), factor_,
                               static_cast<unsigned>(layer_.input.channels),
                               static_cast<unsigned>(layer_.input.height * layer_.input.width)};
-        launch(device_.stream(), items_, drop<T>, x, reinterpret_cast<T*>(args.output), kept(args), drawing, items_);
+        check(cudaMemcpyAsync(args.scratch, device_.later_samples(), sizeof(std::int64_t), cudaMemcpyHostToDevice,
+                              device_.stream()),
+              "cudaMemcpyAsync");
+        launch(device_.stream(), items_, drop<T>, x, reinterpret_cast<T*>(args.output), kept(args),
+               reinterpret_cast<const std::int64_t*>(args.scratch), drawing, items_);
     }
 
     void backward_input(const LayerArgs& args) override {

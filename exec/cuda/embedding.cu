@@ -31,15 +31,16 @@ struct Link {
     unsigned first;  // 1 when it is the first
 };
 
-__global__ void link_rows(const float* __restrict__ tokens, Link* __restrict__ links, unsigned rows) {
+__global__ void link_rows(const float* __restrict__ tokens, Link* __restrict__ links, unsigned vocabulary,
+                          unsigned rows) {
     const auto row = static_cast<unsigned>(item());
     if (row >= rows)
         return;
-    const float token = tokens[row];
+    const unsigned token = token_in(tokens[row], vocabulary);
     Link link = {rows, 1};
-    const auto read = [&](unsigned other) { return tokens[other]; };
-    for_places<8>(0, 1, row, read, [&](unsigned, float other) { link.first = other == token ? 0 : link.first; });
-    for_places<8>(row + 1, 1, rows, read, [&](unsigned place, float other) {
+    const auto read = [&](unsigned other) { return token_in(tokens[other], vocabulary); };
+    for_places<8>(0, 1, row, read, [&](unsigned, unsigned other) { link.first = other == token ? 0 : link.first; });
+    for_places<8>(row + 1, 1, rows, read, [&](unsigned place, unsigned other) {
         link.next = other == token && place < link.next ? place : link.next;
     });
     links[row] = link;
@@ -89,7 +90,7 @@ public:
         const auto values = static_cast<std::size_t>(block_values(bytes_.weights, device_.precision()));
         if (!args.accumulate)
             check(cudaMemsetAsync(gradient, 0, values * sizeof(float), device_.stream()), "cudaMemsetAsync");
-        launch(device_.stream(), rows_, link_rows, tokens, links, rows_);
+        launch(device_.stream(), rows_, link_rows, tokens, links, vocabulary_, rows_);
         launch(device_.stream(), items(), add_rows<T>, tokens, links, reinterpret_cast<const T*>(args.output_gradient),
                gradient, vocabulary_, width_, rows_, items());
     }

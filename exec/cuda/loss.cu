@@ -112,7 +112,7 @@ protected:
           classes_(static_cast<unsigned>(loss_shape(layer).classes)),
           positions_(static_cast<unsigned>(loss_shape(layer).positions)),
           rows_(static_cast<unsigned>(samples) * positions_) {
-        assert(samples * layer.input.elements() < std::int64_t{1} << 32);
+        assert(samples * layer.input.elements() < std::int64_t{1} << 31);
         bytes_.saved_until_input = bytes_of<float>(elements());
     }
 
