@@ -23,7 +23,7 @@ std::vector<std::string> model_row(const std::string& name, int image_size) {
     Bytes parameter_bytes = 0;
     for (const auto layer : boost::make_iterator_range(boost::vertices(model.layers))) {
         multiply_accumulates += model.layers[layer].flops_forward / 2;
-        parameter_bytes += model.layers[layer].parameter_bytes;
+        parameter_bytes += model.layers[layer].tied_to.empty() ? model.layers[layer].parameter_bytes : 0;
     }
     return {
         name,
@@ -36,6 +36,8 @@ void list_models() {
     Table table({"name", "input", "parameters", "forward per sample"}, true);
     table.add(model_row("resnet50", 224));
     table.add(model_row("mlp", 28));
+    table.add(model_row("unet", 64));
+    table.add(model_row("gpt", 0));
     table.add({"uniform", "times per stage", "-", "-"});
     table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});
     fmt::print("{}", table.print());

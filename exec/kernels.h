@@ -31,7 +31,7 @@ struct LayerArgs {
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::uint64_t seed = 0;                      // F of dropout: of the layer and the micro-batch's samples
+    std::uint64_t seed = 0;                      // F of dropout: dropout_seed of the first sample
     std::span<const int> labels;                 // the loss: [sample][position]; in shared memory
     double loss_scale = 1;                       // 1 / samples of the mini-batch
     double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory

@@ -206,6 +206,7 @@ private:
         }
         for (std::size_t mb = 0; mb < places_.size(); ++mb) {
             places_[mb].loss = numbers;
+            places_[mb].first_sample = static_cast<std::int64_t>(mb) * samples_;
             const std::size_t count = static_cast<std::size_t>(samples_) * positions;
             places_[mb].labels = {labels + mb * count, count};
         }

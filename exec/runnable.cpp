@@ -43,6 +43,20 @@ void check_forward_order(const Plan& plan) {
     }
 }
 
+// The copies of a table would drift apart.
+void check_ties(const Job& job) {
+    const LayerGraph& layers = job.model->layers;
+    const bool trains = std::ranges::any_of(job.plan.order, [](const std::vector<Task>& order) {
+        return std::ranges::any_of(order, [](const Task& task) { return task.op == Op::Update; });
+    });
+    for (std::size_t layer = 0; layer < boost::num_vertices(layers); ++layer)
+        if (trains && !layers[layer].tied_to.empty())
+            job.config.fail_at("workload.model",
+                               fmt::format("layer '{}' shares the table of '{}', whose gradients are not summed yet",
+                                           layers[layer].name, layers[layer].tied_to),
+                               "simulate it, run it with run.backend: emulated, or with schedule: forward-only");
+}
+
 }  // namespace
 
 void check_runnable(const Job& job) {
@@ -55,6 +69,7 @@ void check_runnable(const Job& job) {
     if (model_file(job.config.workload.model) != ModelFile::None)
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
+    check_ties(job);
     if (has_batch_norm(*job.model))
         check_forward_order(job.plan);
 }

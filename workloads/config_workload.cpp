@@ -140,6 +140,22 @@ void read_shape(const Yaml& at, WorkloadConfig& workload) {
     reject_keys_of_others(at, workload.model);
 }
 
+constexpr int kBytes = 256;  // tokens of a text
+
+void check_tokens(const Yaml& at, const WorkloadConfig& workload) {
+    const bool reads_tokens = workload.model == "gpt", is_text = workload.dataset == "text";
+    if (reads_tokens && !is_text && workload.dataset != "synthetic")
+        at["dataset"].complain(fmt::format("model: gpt reads tokens, and {} has images", workload.dataset),
+                               "write dataset: text or dataset: synthetic");
+    if (!reads_tokens && is_text)
+        at["dataset"].complain(fmt::format("dataset: text has tokens, which model: {} does not read", workload.model),
+                               "write model: gpt, or another dataset");
+    if (reads_tokens && is_text && workload.vocabulary < kBytes)
+        at["vocabulary"].complain(
+            fmt::format("the tokens of a text are its bytes, of which the model knows {}", workload.vocabulary),
+            fmt::format("write vocabulary: {} or more", kBytes));
+}
+
 void read_changes(const Yaml& augment, const Yaml& normalise, ImageChanges& changes) {
     augment.allow({"crop_padding", "flip"});
     changes.crop_padding = static_cast<int>(augment["crop_padding"].integer(0, 0, 4096));
@@ -189,6 +205,7 @@ WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vec
             fmt::format("{} has 10 classes, the model tells {} apart", workload.dataset, workload.classes),
             "write classes: 10");
     read_shape(at, workload);
+    check_tokens(at, workload);
     read_changes(at["augment"], at["normalise"], workload.changes);
     if (workload.model == "uniform")
         workload.uniform = read_uniform(at, claims);

@@ -186,6 +186,8 @@ Dataset::Normalisation Dataset::normalisation(int channel) const {
 
 void Dataset::labels_at(int place, std::span<int> labels) const {
     assert(std::ssize(labels) == labels_read_.elements());
+    if (!tokens_.empty())
+        return read_successors(place, labels);
     const std::uint16_t* sample = labels_.data() + place * labels_stored_.elements();
     int* out = labels.data();
     for (int row = 0; row < labels_read_.height; ++row)
@@ -204,6 +206,8 @@ int Dataset::label(std::int64_t index) const {
 
 void Dataset::read_at(int place, std::span<float> image) const {
     assert(image.size() == static_cast<std::size_t>(input_.elements()));
+    if (!tokens_.empty())
+        return read_tokens(place, image);
     const std::uint8_t* sample = pixels_.data() + place * stored_.elements();
     float* out = image.data();
     for (int channel = 0; channel < input_.channels; ++channel) {

@@ -1,4 +1,4 @@
-// Images and labels: one per sample, or one per pixel. The order of samples depends on the seed alone.
+// Images and labels, one per sample or one per pixel; sequences of tokens. The order of samples depends on the seed alone.
 #pragma once
 
 #include "workloads/layer_graph.h"
@@ -34,9 +34,20 @@ public:
     // background is class 0. Images above 64 pixels are enlarged ones. 1024 samples.
     static Dataset segmentation(Dims input, int classes, std::int64_t seed);
 
+    // A stream of tokens cut into sequences of `length`, the label of each token being the next one; `tokens` are
+    // below the vocabulary and at least one more than `length`.
+    static Dataset sequences(std::vector<std::int32_t> tokens, int length, int vocabulary, std::int64_t seed);
+    // A stream that can be learned: each token is followed by one of four others, by chances of 4, 2, 1 and 1 in 8.
+    static Dataset synthetic_text(int length, int vocabulary, std::int64_t seed);
+    // The bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
+    static Dataset text(const std::string& file, int length, int vocabulary, std::int64_t seed);
+
     Dims input() const { return input_; }
     int classes() const { return classes_; }
-    int samples() const { return static_cast<int>(std::ssize(labels_) / labels_stored_.elements()); }
+    int samples() const {
+        return static_cast<int>(tokens_.empty() ? std::ssize(labels_) / labels_stored_.elements()
+                                                : (std::ssize(tokens_) - 1) / input_.elements());
+    }
     int labels_per_sample() const { return static_cast<int>(labels_read_.elements()); }
 
     // Where sample number `index` of the endless sequence of shuffled epochs is stored.
@@ -63,10 +74,14 @@ public:
     std::span<const Tap> rows() const { return rows_; }               // of the image as delivered
     std::span<const Tap> columns() const { return columns_; }
     Normalisation normalisation(int channel) const;
+    // Of sequences, which have no pixels: number `place` starts at place x length. Empty for images.
+    std::span<const std::int32_t> tokens() const { return tokens_; }
 
 private:
     Dataset(Dims stored, Dims input, int classes, std::int64_t seed);
     static std::vector<Tap> taps(int from, int to);
+    void read_tokens(int place, std::span<float> out) const;
+    void read_successors(int place, std::span<int> out) const;
 
     Dims input_;   // as delivered
     Dims stored_;  // as stored
@@ -76,6 +91,7 @@ private:
     std::vector<Tap> rows_, columns_;
     std::vector<std::uint8_t> pixels_;
     std::vector<std::uint16_t> labels_;
+    std::vector<std::int32_t> tokens_;
 };
 
 }  // namespace pw

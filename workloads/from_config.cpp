@@ -1,5 +1,6 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
 #include "workloads/config.h"
+#include "workloads/gpt.h"
 #include "workloads/profiled_model.h"
 
 #include <filesystem>
@@ -39,6 +40,8 @@ StageSplit split_by_names(const Config& config, const Model& model) {
 
 bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
 
+bool is_segmented(const WorkloadConfig& workload) { return workload.model == "unet"; }
+
 ProfiledModel model_from_file(const Config& config) {
     const std::string& path = config.workload.model;
     if (model_file(path) == ModelFile::Instance)
@@ -55,6 +58,24 @@ ProfiledModel model_from_file(const Config& config) {
     return read_profiled_model(path, static_cast<int>(samples));
 }
 
+GptShape gpt_shape(const WorkloadConfig& workload) {
+    return {workload.sequence_length, workload.vocabulary, workload.embedding,
+            workload.blocks,          workload.heads,      workload.dropout};
+}
+
+Dataset open_sequences(const Config& config) {
+    const auto& [length, vocabulary] = std::pair(config.workload.sequence_length, config.workload.vocabulary);
+    const std::string& path = config.workload.path;
+    if (config.workload.dataset != "text" || path.empty())
+        return Dataset::synthetic_text(length, vocabulary, config.training.seed);
+    try {
+        return Dataset::text(path, length, vocabulary, config.training.seed);
+    } catch (const Error& error) {
+        config.fail_at("workload.path", error.what(),
+                       "name a longer text file, or write a shorter workload.sequence_length");
+    }
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
@@ -66,13 +87,23 @@ Model build_model(const Config& config) {
                        "use it with simulate and plan, or name a model, such as resnet50");
     const LayerKind loss =
         config.training.loss == "mse" ? LayerKind::MeanSquaredError : LayerKind::CrossEntropy;
+    if (is_segmented(workload) && workload.dataset != "synthetic")
+        config.fail_at("workload.dataset",
+                       fmt::format("unet needs a label per pixel; {} has one per image", workload.dataset),
+                       "write dataset: synthetic");
+    if (workload.model == "gpt")
+        return build_gpt(gpt_shape(workload), loss);
     try {
         if (workload.model == "resnet50")
             return build_resnet50(workload.image_size, workload.classes, loss);
+        if (workload.model == "unet")
+            return build_unet(workload.image_size, workload.base_channels, workload.levels, workload.classes, loss);
         const int channels = workload.dataset == "cifar10" ? 3 : 1;
-        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes, workload.hidden, loss);
+        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes, workload.hidden, loss,
+                         workload.dropout);
     } catch (const Error& error) {
-        config.fail_at("workload.image_size", error.what(), "choose another image_size, such as 224");
+        config.fail_at("workload.image_size", error.what(),
+                       fmt::format("choose another image_size, such as {}", is_segmented(workload) ? 64 : 224));
     }
 }
 
@@ -122,8 +153,12 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
 
 Dataset open_dataset(const Config& config, const Model& model) {
     const WorkloadConfig& workload = config.workload;
+    if (workload.model == "gpt")
+        return open_sequences(config);
     if (workload.dataset == "cifar10" && !workload.path.empty())
         return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
+    if (is_segmented(workload))
+        return Dataset::segmentation(model.input, model.classes, config.training.seed);
     return Dataset::synthetic(model.input, model.classes, config.training.seed);
 }
 

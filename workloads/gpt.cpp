@@ -1,6 +1,6 @@
 #include "workloads/gpt.h"
 
-#include "workloads/error.h"
+#include "workloads/model_builder.h"
 
 #include <algorithm>
 
@@ -10,81 +10,68 @@ namespace {
 
 constexpr int kInnerWidths = 4;  // of a block's two linear layers, per width outside
 
-// Adds layers to a chain with residual sums; each call returns the number of the new layer.
-class GptBuilder {
+class GptBuilder : public Builder {
 public:
-    GptBuilder(Model& model, const GptShape& shape) : graph_(model.layers), shape_(shape) {}
+    GptBuilder(Model& model, const GptShape& shape) : Builder(model), shape_(shape) {}
 
     int embedding(const std::string& name) {
         Layer layer = rows(name, LayerKind::Embedding, 1, shape_.width);
         layer.vocabulary = shape_.vocabulary;
-        return add_layer(graph_, std::move(layer), {});
+        return add(std::move(layer), {kData});
     }
 
     // Of the kinds that leave the width as it is.
     int same(const std::string& name, LayerKind kind, int input) {
-        return add_layer(graph_, rows(name, kind, width_of(input), width_of(input)), {input});
+        const int width = made_by(input).width;
+        return add(rows(name, kind, width, width), {input});
     }
 
-    int linear(const std::string& name, int input, int width) {
-        return add_layer(graph_, rows(name, LayerKind::RowLinear, width_of(input), width), {input});
+    int row_linear(const std::string& name, int input, int width) {
+        return add(rows(name, LayerKind::RowLinear, made_by(input).width, width), {input});
     }
 
     int head(const std::string& name, int input, const std::string& owner) {
         Layer layer = rows(name, LayerKind::RowLinear, shape_.width, shape_.vocabulary);
         layer.bias = false;
         layer.tied_to = owner;
-        return add_layer(graph_, std::move(layer), {input});
+        return add(std::move(layer), {input});
     }
 
     int attention(const std::string& name, int input) {
         Layer layer = rows(name, LayerKind::Attention, 3 * shape_.width, shape_.width);
         layer.heads = shape_.heads;
-        return add_layer(graph_, std::move(layer), {input});
+        return add(std::move(layer), {input});
     }
 
-    int dropout(const std::string& name, int input) {
-        if (shape_.dropout == 0)
-            return input;
-        Layer layer = rows(name, LayerKind::Dropout, shape_.width, shape_.width);
-        layer.probability = shape_.dropout;
-        return add_layer(graph_, std::move(layer), {input});
+    int dropout_if_any(const std::string& name, int input) {
+        return shape_.dropout > 0 ? dropout(name, input, shape_.dropout) : input;
     }
 
     int sum(const std::string& name, int first, int second) {
-        return add_layer(graph_, rows(name, LayerKind::Add, shape_.width, shape_.width), {first, second});
-    }
-
-    int loss(LayerKind kind, int input) {
-        Layer layer = rows("loss", kind, width_of(input), 1);
-        layer.output = {1, 1, 1};
-        return add_layer(graph_, std::move(layer), {input});
+        return add(rows(name, LayerKind::Add, shape_.width, shape_.width), {first, second});
     }
 
 private:
-    int width_of(int layer) const { return graph_[static_cast<std::size_t>(layer)].output.width; }
-
     Layer rows(const std::string& name, LayerKind kind, int from, int to) const {
         const int length = shape_.sequence_length;
         return {.name = name, .kind = kind, .input = {1, length, from}, .output = {1, length, to}};
     }
 
-    LayerGraph& graph_;
     const GptShape& shape_;
 };
 
 int block(GptBuilder& build, const std::string& name, int input, int width) {
     int side = build.same(name + ".ln_1", LayerKind::LayerNorm, input);
-    side = build.linear(name + ".attn.c_attn", side, 3 * width);
+    side = build.row_linear(name + ".attn.c_attn", side, 3 * width);
     side = build.attention(name + ".attn.core", side);
-    side = build.linear(name + ".attn.c_proj", side, width);
-    side = build.dropout(name + ".attn.resid_dropout", side);
+    side = build.row_linear(name + ".attn.c_proj", side, width);
+    side = build.dropout_if_any(name + ".attn.resid_dropout", side);
     const int middle = build.sum(name + ".add_1", side, input);
     side = build.same(name + ".ln_2", LayerKind::LayerNorm, middle);
-    side = build.linear(name + ".mlp.c_fc", side, kInnerWidths * width);
+    side = build.row_linear(name + ".mlp.c_fc", side, kInnerWidths * width);
     side = build.same(name + ".mlp.act", LayerKind::Gelu, side);
-    side = build.linear(name + ".mlp.c_proj", side, width);
-    side = build.dropout(name + ".mlp.dropout", side);
+    side = build.row_linear(name + ".mlp.c_proj", side, width);
+    side = build.dropout_if_any(name + ".mlp.dropout", side);
     return build.sum(name + ".add_2", side, middle);
 }
 
@@ -104,7 +91,7 @@ Model build_gpt(const GptShape& shape, LayerKind loss) {
     GptBuilder build(model, shape);
     int last = build.embedding("wte");
     last = build.same("wpe", LayerKind::PositionBias, last);
-    last = build.dropout("drop", last);
+    last = build.dropout_if_any("drop", last);
     for (int number = 0; number < shape.blocks; ++number)
         last = block(build, fmt::format("h.{}", number), last, shape.width);
     last = build.same("ln_f", LayerKind::LayerNorm, last);

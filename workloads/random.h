@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #if defined(__CUDACC__)
 #define PW_HOST_AND_DEVICE __host__ __device__
@@ -22,13 +23,25 @@ PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t x) {
 
 PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) ^ b); }
 
+constexpr std::uint64_t mixed(std::string_view text, std::uint64_t seed) {
+    for (const char letter : text)
+        seed = mixed(seed, static_cast<unsigned char>(letter));
+    return seed;
+}
+
 // What dropout draws for the elements of one sample. The sample's number is a part of the key, so that masks
 // depend neither on the split nor on the size of the micro-batch. 32-bit steps: vectors of them are fast.
 struct DropoutKey {
     std::uint32_t low, high;
 };
 
-// `seed` is LayerArgs::seed, `sample` counts from the micro-batch's first one.
+// Of sample `number` in the endless sequence. A micro-batch's LayerArgs::seed is that of its first sample; the
+// next one's is one more.
+constexpr std::uint64_t dropout_seed(std::string_view layer, std::int64_t training_seed, std::int64_t number) {
+    return mixed(layer, static_cast<std::uint64_t>(training_seed)) + static_cast<std::uint64_t>(number);
+}
+
+// `sample` counts from the first one of the micro-batch with this seed.
 PW_HOST_AND_DEVICE constexpr DropoutKey dropout_key(std::uint64_t seed, std::int64_t sample) {
     const std::uint64_t key = mixed(seed + static_cast<std::uint64_t>(sample));
     return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};

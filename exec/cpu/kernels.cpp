@@ -23,10 +23,16 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
             return make_relu(layer, samples);
         case LayerKind::Add:
             return make_add(layer, samples);
+        case LayerKind::Concat:
+            return make_concat(layer, samples);
+        case LayerKind::Dropout:
+            return make_dropout(layer, samples);
         case LayerKind::MaxPool:
             return make_max_pool(layer, samples);
         case LayerKind::AveragePool:
             return make_average_pool(layer, samples);
+        case LayerKind::Upsample:
+            return make_upsample(layer, samples);
         case LayerKind::Linear:
         case LayerKind::RowLinear:
             return make_linear(layer, samples, reads_data);

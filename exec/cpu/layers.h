@@ -75,6 +75,9 @@ std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
                                              std::int64_t per_block = block_channels());
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples,
                                                std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples, std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples, std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples, std::int64_t per_block = block_channels());
 std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples,
                                                 std::int64_t per_block = block_channels());
 std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples,

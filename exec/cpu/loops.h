@@ -1,9 +1,10 @@
-// The loops that oneDNN lacks or does slower: batch norm, add with ReLU, sums, the optimizer.
+// The loops that oneDNN lacks or does slower: batch norm, add with ReLU, sums, dropout, the optimizer.
 // Pointers are 64-byte aligned, those to a block of channels to its width. Counts in groups are of
 // sixteen floats; buffers are padded to them.
 #pragma once
 
 #include "exec/kernels.h"
+#include "workloads/random.h"
 
 #include <cstdint>
 
@@ -48,6 +49,26 @@ void copies(const float* dy, float* first, float* second, std::int64_t groups);
 // Blocks of 8 or 16 channels of one sample, to and from their means.
 void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
+
+// `rows` rows of pixels, each to `times` rows as many times as wide, and their sums back. Pixels: blocks of 8 or
+// 16 channels, or single values.
+void repeat_pixels(const float* x, float* y, std::int64_t rows, std::int64_t width, std::int64_t times,
+                   std::int64_t channels);
+void sum_pixels(const float* dy, float* dx, std::int64_t rows, std::int64_t width, std::int64_t times,
+                std::int64_t channels);
+
+// What dropout does: scales what passes, zeroes the rest.
+struct Drop {
+    DropoutKey key;  // of the sample
+    std::uint32_t threshold;
+    float scale;
+};
+// Values in plain order from `first` of the sample on, or a block of 8 or 16 channels of which it is the first
+// value. Writes a byte per value: whether it passed.
+void drop_values(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t count);
+void drop_block(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t pixels,
+                std::int64_t channels);
+void scale_passed(const float* dy, const std::byte* mask, float* dx, float scale, std::int64_t count);
 
 // to += from
 void accumulate(const float* from, float* to, std::int64_t groups);

@@ -34,6 +34,37 @@ template <class Width>
     }
 }
 
+struct Single {
+    using Pixel = float;
+};
+
+template <class Width>
+[[gnu::always_inline]] inline void repeat(const float* x, float* y, std::int64_t rows, std::int64_t width,
+                                          std::int64_t times) {
+    const auto* from = reinterpret_cast<const typename Width::Pixel*>(x);
+    auto* to = reinterpret_cast<typename Width::Pixel*>(y);
+    for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t down = 0; down < times; ++down)
+            for (std::int64_t column = 0; column < width; ++column)
+                for (std::int64_t right = 0; right < times; ++right)
+                    *to++ = from[row * width + column];
+}
+
+template <class Width>
+[[gnu::always_inline]] inline void sum_repeated(const float* dy, float* dx, std::int64_t rows, std::int64_t width,
+                                                std::int64_t times) {
+    const auto* from = reinterpret_cast<const typename Width::Pixel*>(dy);
+    auto* to = reinterpret_cast<typename Width::Pixel*>(dx);
+    for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t column = 0; column < width; ++column) {
+            typename Width::Pixel sum = {};
+            for (std::int64_t down = 0; down < times; ++down)
+                for (std::int64_t right = 0; right < times; ++right)
+                    sum += from[((row * times + down) * width + column) * times + right];
+            *to++ = sum;
+        }
+}
+
 }  // namespace
 
 PW_CLONES void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups,
@@ -110,6 +141,21 @@ PW_CLONES void average_blocks(const float* x, float* y, std::int64_t pixels, std
 PW_CLONES void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks,
                              std::int64_t channels) {
     channels == Wide::channels ? spread<Wide>(dy, dx, pixels, blocks) : spread<Narrow>(dy, dx, pixels, blocks);
+}
+
+PW_CLONES void repeat_pixels(const float* x, float* y, std::int64_t rows, std::int64_t width, std::int64_t times,
+                             std::int64_t channels) {
+    if (channels == Wide::channels)
+        return repeat<Wide>(x, y, rows, width, times);
+    channels == Narrow::channels ? repeat<Narrow>(x, y, rows, width, times) : repeat<Single>(x, y, rows, width, times);
+}
+
+PW_CLONES void sum_pixels(const float* dy, float* dx, std::int64_t rows, std::int64_t width, std::int64_t times,
+                          std::int64_t channels) {
+    if (channels == Wide::channels)
+        return sum_repeated<Wide>(dy, dx, rows, width, times);
+    channels == Narrow::channels ? sum_repeated<Narrow>(dy, dx, rows, width, times)
+                                 : sum_repeated<Single>(dy, dx, rows, width, times);
 }
 
 PW_CLONES void accumulate(const float* from, float* to, std::int64_t groups) {

@@ -81,6 +81,39 @@ private:
     std::int64_t pixels_, blocks_;
 };
 
+// Nearest neighbour. Channels never meet: a row of pixels is a row in either layout.
+class Upsample : public CpuLayer {
+public:
+    Upsample(const Layer& layer, int samples, std::int64_t per_block)
+        : CpuLayer(layer, samples, per_block),
+          channels_(is_blocked(layer.input, per_block) ? per_block : 1),
+          width_(layer.input.width),
+          times_(layer.stride),
+          rows_(samples * (layer.input.channels / channels_) * layer.input.height) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(rows_, [&](std::int64_t first, std::int64_t count) {
+            repeat_pixels(floats(args.inputs[0]) + first * row(), floats(args.output) + first * rows_made(), count,
+                          width_, times_, channels_);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        in_shares(rows_, [&](std::int64_t first, std::int64_t count) {
+            sum_pixels(floats(args.output_gradient) + first * rows_made(),
+                       floats(args.input_gradients[0]) + first * row(), count, width_, times_, channels_);
+        });
+    }
+
+private:
+    std::int64_t row() const { return width_ * channels_; }             // floats
+    std::int64_t rows_made() const { return times_ * times_ * row(); }  // of one row
+
+    std::int64_t channels_, width_, times_, rows_;
+};
+
 }  // namespace
 
 std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
@@ -91,6 +124,10 @@ std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples, 
     if (!is_blocked(layer.input, per_block))
         return reference::make_average_pool<float>(layer, samples);  // NCHW, and rare
     return std::make_unique<AveragePool>(layer, samples, per_block);
+}
+
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples, std::int64_t per_block) {
+    return std::make_unique<Upsample>(layer, samples, per_block);
 }
 
 }  // namespace pw::cpu

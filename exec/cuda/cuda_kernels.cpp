@@ -127,6 +127,7 @@ struct CudaKernels::Stored {
           rows(upload_taps(data.rows(), stream)),
           columns(upload_taps(data.columns(), stream)),
           scales(upload_scales(data, stream)),
+          tokens(upload(data.tokens().data(), data.tokens().size(), stream)),
           images{.pixels = as<unsigned char>(pixels.get()),
                  .rows = as<Tap>(rows.get()),
                  .columns = as<Tap>(columns.get()),
@@ -137,7 +138,7 @@ struct CudaKernels::Stored {
                  .height = data.input().height,
                  .width = data.input().width} {}
 
-    DeviceMemory pixels, rows, columns, scales;
+    DeviceMemory pixels, rows, columns, scales, tokens;
     StoredImages images;
 };
 
@@ -161,7 +162,10 @@ void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_uni
 void CudaKernels::load_data(const Dataset&, std::span<const int> places, std::byte* out) const {
     assert(stored_);
     const auto samples = static_cast<std::int64_t>(places.size());
-    if (device_->precision() == Precision::Bf16)
+    if (stored_->tokens)
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, places.data(),
+                    samples, floats(out));
+    else if (device_->precision() == Precision::Bf16)
         read_images(device_->stream(), stored_->images, places.data(), samples, as<Bf16>(out));
     else
         read_images(device_->stream(), stored_->images, places.data(), samples, as<float>(out));

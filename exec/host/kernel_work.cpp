@@ -178,6 +178,8 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.statistics = state.statistics;
     places.gradients = state.gradients;
     places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
+    places.training_seed = run_.job.config.training.seed;
+    places.first_sample = run_.first_sample(step_, mb);
     places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {

@@ -1,6 +1,7 @@
 #include "exec/host/stage_program.h"
 
 #include "workloads/initial_parameters.h"
+#include "workloads/random.h"
 
 namespace pw {
 
@@ -79,6 +80,7 @@ void StageProgram::bind_forward(int layer, const Places& places) const {
     args.inputs = call_.inputs;
     args.output = tensor_at(layout_.output[layer], places);
     args.scratch = at(places.workspace, layout_.forward_scratch);
+    args.seed = dropout_seed(model_.layers[layer].name, places.training_seed, places.first_sample);
     args.labels = places.labels;
     args.loss = places.loss;
     bind_parameters(layer, places, args);

@@ -22,6 +22,7 @@ struct Places {
     std::byte* statistics = nullptr;
     std::byte* gradients = nullptr;
     std::span<const int> labels;  // shared memory, like the loss
+    std::int64_t training_seed = 1, first_sample = 0;  // number in the endless sequence: what dropout draws from
     double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
 };
 

@@ -23,10 +23,16 @@ public:
                 return reference::make_relu<Real>(layer, samples);
             case LayerKind::Add:
                 return reference::make_add<Real>(layer, samples);
+            case LayerKind::Concat:
+                return reference::make_concat<Real>(layer, samples);
+            case LayerKind::Dropout:
+                return reference::make_dropout<Real>(layer, samples);
             case LayerKind::MaxPool:
                 return reference::make_max_pool<Real>(layer, samples);
             case LayerKind::AveragePool:
                 return reference::make_average_pool<Real>(layer, samples);
+            case LayerKind::Upsample:
+                return reference::make_upsample<Real>(layer, samples);
             case LayerKind::Linear:
             case LayerKind::RowLinear:
                 return reference::make_linear<Real>(layer, samples);

@@ -72,13 +72,21 @@ std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
 template <class Real>
+std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples);
+template <class Real>
 std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
 template <class Real>
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples);
+template <class Real>
 std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);  // and row linear
 template <class Real>
 std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
 template <class Real>
@@ -89,7 +97,5 @@ template <class Real>
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples);
 
 }  // namespace pw::reference

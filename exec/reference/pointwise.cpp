@@ -1,4 +1,5 @@
 #include "exec/reference/layers.h"
+#include "workloads/random.h"
 
 namespace pw::reference {
 
@@ -58,6 +59,80 @@ public:
     }
 };
 
+template <class Real>
+class Concat : public PlainLayer<Real> {
+public:
+    Concat(const Layer& layer, int samples)
+        : PlainLayer<Real>(layer, samples),
+          elements_{input_dims(layer, 0).elements(), input_dims(layer, 1).elements()} {}
+
+    void forward(const LayerArgs& args, bool) override {
+        for_parts([&](std::size_t k, std::int64_t part, std::int64_t whole) {
+            std::copy_n(this->reals(args.inputs[k]) + part, elements_[k], this->reals(args.output) + whole);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        for_parts([&](std::size_t k, std::int64_t part, std::int64_t whole) {
+            if (args.input_gradients[k])
+                std::copy_n(this->reals(args.output_gradient) + whole, elements_[k],
+                            this->reals(args.input_gradients[k]) + part);
+        });
+    }
+
+private:
+    // Calls visit(input, place of a sample in it, place of the same values in the output).
+    template <class Visit>
+    void for_parts(Visit visit) const {
+        for (std::int64_t n = 0; n < this->samples_; ++n) {
+            const std::int64_t whole = n * (elements_[0] + elements_[1]);
+            visit(std::size_t{0}, n * elements_[0], whole);
+            visit(std::size_t{1}, n * elements_[1], whole + elements_[0]);
+        }
+    }
+
+    std::int64_t elements_[2];
+};
+
+// saved: one byte per element, whether it passed.
+template <class Real>
+class Dropout : public PlainLayer<Real> {
+public:
+    Dropout(const Layer& layer, int samples)
+        : PlainLayer<Real>(layer, samples), scale_(static_cast<Real>(1 / (1 - layer.probability))) {
+        this->bytes_.saved_until_input = round_up(this->outputs_);
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        const Real* x = this->reals(args.inputs[0]);
+        Real* y = this->reals(args.output);
+        if (!save) {
+            std::copy_n(x, this->outputs_, y);
+            return;
+        }
+        const std::int64_t elements = this->layer_.output.elements();
+        const std::uint32_t threshold = dropout_threshold(this->layer_.probability);
+        for (std::int64_t i = 0; i < this->outputs_; ++i) {
+            const DropoutKey key = dropout_key(args.seed, i / elements);
+            const bool passed = dropout_bits(key, static_cast<std::uint32_t>(i % elements)) >= threshold;
+            y[i] = passed ? x[i] * scale_ : Real{0};
+            args.saved[i] = std::byte{passed};
+        }
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        const Real* dy = this->reals(args.output_gradient);
+        Real* dx = this->reals(args.input_gradients[0]);
+        for (std::int64_t i = 0; i < this->outputs_; ++i)
+            dx[i] = args.saved[i] != std::byte{} ? dy[i] * scale_ : Real{0};
+    }
+
+private:
+    Real scale_;
+};
+
 }  // namespace
 
 template <class Real>
@@ -73,5 +148,19 @@ std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples) {
 }
 template std::unique_ptr<LayerKernel> make_add<float>(const Layer&, int);
 template std::unique_ptr<LayerKernel> make_add<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples) {
+    return std::make_unique<Concat<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_concat<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_concat<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples) {
+    return std::make_unique<Dropout<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_dropout<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_dropout<double>(const Layer&, int);
 
 }  // namespace pw::reference

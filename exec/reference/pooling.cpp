@@ -97,6 +97,42 @@ private:
     std::int64_t pixels_;
 };
 
+// Nearest neighbour.
+template <class Real>
+class Upsample : public PlainLayer<Real> {
+public:
+    Upsample(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        const Real* x = this->reals(args.inputs[0]);
+        Real* y = this->reals(args.output);
+        for_pairs([&](std::int64_t input, std::int64_t output) { y[output] = x[input]; });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        const Real* dy = this->reals(args.output_gradient);
+        Real* dx = this->reals(args.input_gradients[0]);
+        std::fill_n(dx, this->inputs_, Real{0});
+        for_pairs([&](std::int64_t input, std::int64_t output) { dx[input] += dy[output]; });
+    }
+
+private:
+    // Every output element in order, and the input element that it repeats.
+    template <class Visit>
+    void for_pairs(Visit visit) const {
+        const Dims &in = this->layer_.input, &out = this->layer_.output;
+        std::int64_t output = 0;
+        for (std::int64_t plane = 0; plane < std::int64_t{this->samples_} * out.channels; ++plane)
+            for (int row = 0; row < out.height; ++row)
+                for (int column = 0; column < out.width; ++column) {
+                    const int y = row / this->layer_.stride, x = column / this->layer_.stride;
+                    visit((plane * in.height + y) * in.width + x, output++);
+                }
+    }
+};
+
 }  // namespace
 
 template <class Real>
@@ -112,5 +148,12 @@ std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples) 
 }
 template std::unique_ptr<LayerKernel> make_average_pool<float>(const Layer&, int);
 template std::unique_ptr<LayerKernel> make_average_pool<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples) {
+    return std::make_unique<Upsample<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_upsample<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_upsample<double>(const Layer&, int);
 
 }  // namespace pw::reference
