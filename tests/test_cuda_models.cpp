@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaModels,
                              return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
                          });
 
-class CudaTies : public testing::TestWithParam<Precision> {
+class CudaTokens : public testing::TestWithParam<Precision> {
 protected:
     void SetUp() override {
         if (cuda_status() != "ready")
@@ -252,7 +252,7 @@ protected:
 };
 
 // Their gradients are summed block by block.
-TEST_P(CudaTies, LieAlikeInBothBlocks) {
+TEST_P(CudaTokens, ShareATableThatLiesAlikeInBothBlocks) {
     const CudaKernels kernels({}, GetParam(), true);
     const Case table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
     LayerRig owner(kernels, table.layer, table.samples), reader(kernels, product.layer, product.samples);
@@ -270,7 +270,27 @@ TEST_P(CudaTies, LieAlikeInBothBlocks) {
     EXPECT_EQ(bytes_of(owner.weights), bytes_of(reader.weights));
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CudaTies, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
+// bf16 holds no whole numbers between 256 and 258.
+TEST_P(CudaTokens, ArriveExactly) {
+    constexpr int kLength = 12, kSamples = 3;
+    const CudaKernels kernels({}, GetParam(), true);
+    const Dataset data = Dataset::synthetic_text(kLength, 1000, 3);
+    const Case reader = embedding(kLength, 1000, 8, kSamples);
+    const LayerRig rig(kernels, reader.layer, kSamples, true);
+    const auto notes = kernels.shared(kSamples * sizeof(int));
+    const std::span<int> places(reinterpret_cast<int*>(notes->data()), kSamples);
+    std::vector<float> expected(kSamples * kLength);
+    for (std::size_t n = 0; n < kSamples; ++n) {
+        places[n] = data.place(static_cast<std::int64_t>(n) + 7);
+        data.read_at(places[n], std::span(expected).subspan(n * kLength, kLength));
+    }
+    kernels.take_data(data);
+    kernels.load_data(data, places, rig.inputs[0].get());
+    EXPECT_EQ(rig.kernel->read_input(rig.inputs[0].get()), expected);
+    EXPECT_GT(*std::ranges::max_element(expected), 256);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return name_of(tested.param); });
 
 }  // namespace
