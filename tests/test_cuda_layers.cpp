@@ -2,9 +2,9 @@
 // The same tests run on a GPU, and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
+#include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
 
-#include <cuda_bf16.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,19 +16,6 @@ namespace {
 
 using cuda::CudaKernels;
 using cuda::Precision;
-
-float kept_by_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
-
-std::vector<float> random_for(Precision precision, std::int64_t count, unsigned seed) {
-    auto values = random_values(count, seed);
-    if (precision == Precision::Bf16)
-        std::ranges::transform(values, values.begin(), kept_by_bf16);
-    return values;
-}
-
-void fill(LayerRig& rig, Precision precision, unsigned seed) {
-    precision == Precision::Bf16 ? rig.fill(seed, kept_by_bf16) : rig.fill(seed);
-}
 
 double sum_of_squares(const std::vector<std::vector<float>>& all) {
     double sum = 0;
@@ -43,10 +30,6 @@ struct Case {
     Layer layer;
     int samples;
 };
-
-std::string name_of(Precision precision) {
-    return precision == Precision::Fp32 ? "Fp32" : precision == Precision::Tf32 ? "Tf32" : "Bf16";
-}
 
 // Own kernels compute in fp32, and round what they write.
 double tolerance(const Layer& layer, Precision precision) {

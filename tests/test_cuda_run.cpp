@@ -154,6 +154,15 @@ TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
             }
 }
 
+TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {
+    const std::vector<std::string> dropping = with(kOnCuda, {"workload.dropout=0.25", "training.steps=4"});
+    const RunResult whole = Execution(kMlp, with(dropping, {"cluster.devices=1"})).run();
+    expect_equal(Execution(kMlp, with(dropping, {"run.graph=true", "pipeline.split=even", "pipeline.schedule=1f1b"})).run(),
+                 whole, "graph");
+    expect_equal(Execution(kMlp, with(dropping, {"pipeline.split=even", "pipeline.recompute=all"})).run(), whole,
+                 "recomputed");
+}
+
 TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
     EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})),
                       ExitCode::BadInput)

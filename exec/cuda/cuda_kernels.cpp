@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 namespace pw {
 
@@ -30,15 +29,13 @@ private:
 
 class SharedMemory : public Memory {
 public:
-    explicit SharedMemory(Bytes bytes) {
-        void* memory = nullptr;
-        check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocMapped | cudaHostAllocPortable),
-              "cudaHostAlloc");
-        std::memset(memory, 0, static_cast<std::size_t>(bytes));
-        data_ = static_cast<std::byte*>(memory);
+    explicit SharedMemory(Bytes bytes) : memory_(allocate_pinned(bytes)) {
+        data_ = memory_.get();
         size_ = bytes;
     }
-    ~SharedMemory() override { (void)cudaFreeHost(data_); }
+
+private:
+    PinnedMemory memory_;
 };
 
 template <class T>
@@ -49,7 +46,8 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::BatchNorm:
             return make_batch_norm<T>(device, layer, samples);
         case LayerKind::Relu:
-            return make_relu<T>(device, layer, samples);
+        case LayerKind::Gelu:
+            return make_activation<T>(device, layer, samples);
         case LayerKind::Add:
             return make_add<T>(device, layer, samples);
         case LayerKind::MaxPool:
@@ -57,16 +55,38 @@ std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int 
         case LayerKind::AveragePool:
             return make_average_pool<T>(device, layer, samples);
         case LayerKind::Linear:
-            return make_linear<T>(device, layer, samples, reads_data);
+        case LayerKind::RowLinear:
+            return make_linear<T>(device, layer, samples);
+        case LayerKind::Concat:
+            return make_concat<T>(device, layer, samples);
+        case LayerKind::Upsample:
+            return make_upsample<T>(device, layer, samples);
+        case LayerKind::Dropout:
+            return make_dropout<T>(device, layer, samples);
+        case LayerKind::Embedding:
+            return make_embedding<T>(device, layer, samples);
+        case LayerKind::PositionBias:
+            return make_position_bias<T>(device, layer, samples);
+        case LayerKind::LayerNorm:
+            return make_layer_norm<T>(device, layer, samples);
+        case LayerKind::Attention:
+            return make_attention<T>(device, layer, samples);
         case LayerKind::CrossEntropy:
             return make_cross_entropy<T>(device, layer, samples);
+        case LayerKind::MeanSquaredError:
+            return make_mean_squared_error<T>(device, layer, samples);
         default:
             fail_without_kernel("cuda", layer);
     }
 }
 
+// A number per row. bf16 would round those above 256.
+bool is_token(Dims data) { return data.channels == 1 && data.width == 1; }
+
 template <class Value>
 DeviceMemory upload(const Value* values, std::size_t count, cudaStream_t stream) {
+    if (count == 0)
+        return {};
     DeviceMemory copy = allocate(static_cast<Bytes>(count * sizeof(Value)));
     check(cudaMemcpyAsync(copy.get(), values, count * sizeof(Value), cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync");
@@ -107,6 +127,7 @@ struct CudaKernels::Stored {
           rows(upload_taps(data.rows(), stream)),
           columns(upload_taps(data.columns(), stream)),
           scales(upload_scales(data, stream)),
+          tokens(upload(data.tokens().data(), data.tokens().size(), stream)),
           images{.pixels = as<unsigned char>(pixels.get()),
                  .rows = as<Tap>(rows.get()),
                  .columns = as<Tap>(columns.get()),
@@ -117,7 +138,7 @@ struct CudaKernels::Stored {
                  .height = data.input().height,
                  .width = data.input().width} {}
 
-    DeviceMemory pixels, rows, columns, scales;
+    DeviceMemory pixels, rows, columns, scales, tokens;
     StoredImages images;
 };
 
@@ -133,7 +154,7 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
 }
 
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
-    return tensor_bytes(samples * input.elements(), device_->precision());
+    return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
@@ -141,7 +162,10 @@ void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_uni
 void CudaKernels::load_data(const Dataset&, std::span<const int> places, std::byte* out) const {
     assert(stored_);
     const auto samples = static_cast<std::int64_t>(places.size());
-    if (device_->precision() == Precision::Bf16)
+    if (stored_->tokens)
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, places.data(),
+                    samples, floats(out));
+    else if (device_->precision() == Precision::Bf16)
         read_images(device_->stream(), stored_->images, places.data(), samples, as<Bf16>(out));
     else
         read_images(device_->stream(), stored_->images, places.data(), samples, as<float>(out));

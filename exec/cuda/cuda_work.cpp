@@ -219,6 +219,8 @@ void CudaWork::begin_step(int step) {
     }
     if (job.config.run.graph && step == 1)
         make_graph();
+    for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
+        *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
     queued_ = 0;
     all_launched_ = graph_ == nullptr;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -119,6 +120,14 @@ DeviceMemory allocate(Bytes bytes) {
     return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
+PinnedMemory allocate_pinned(Bytes bytes) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocMapped | cudaHostAllocPortable),
+          "cudaHostAlloc");
+    std::memset(memory, 0, static_cast<std::size_t>(bytes));
+    return PinnedMemory(static_cast<std::byte*>(memory));
+}
+
 std::vector<Seat> seats_of(const Config& config, int devices) {
     set_up_process();
     int gpus = 0;
@@ -155,6 +164,7 @@ Device::Device(const Seat& seat, Precision precision, bool deterministic)
     multiprocessors_ = multiprocessors_of_gpu_ = properties.multiProcessorCount;
     if (seat.groups > 0)
         make_green_context();
+    later_samples_ = allocate_pinned(sizeof(std::int64_t));
     add_stream();
     make_libraries();
 }

@@ -7,6 +7,7 @@
 #include "workloads/units.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,10 @@ void set_up_process();
 using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
 DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed
 
+// Of the host, read by devices: what a captured graph is to find anew in every launch.
+using PinnedMemory = std::unique_ptr<std::byte, Destroy<cudaFreeHost>>;
+PinnedMemory allocate_pinned(Bytes bytes);
+
 void destroy_green_context(CUgreenCtx context);
 
 class Device {
@@ -59,6 +64,9 @@ public:
     int multiprocessors() const { return multiprocessors_; }  // of the share
     Precision precision() const { return precision_; }
     bool deterministic() const { return deterministic_; }
+    // Pinned: how many samples of the endless sequence lie between the step whose calls are repeated and this one.
+    // 0 but where a graph repeats them. Written between steps.
+    std::int64_t* later_samples() const { return reinterpret_cast<std::int64_t*>(later_samples_.get()); }
     std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
 
 private:
@@ -76,6 +84,7 @@ private:
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
     Owned<cublasHandle_t, cublasDestroy> cublas_;
+    PinnedMemory later_samples_;
 };
 
 // Makes a GPU the calling thread's current one for a while.

@@ -34,6 +34,13 @@ __global__ void read_pixels(StoredImages images, const int* places, T* out, std:
     }
 }
 
+__global__ void read_stream(const std::int32_t* tokens, std::int64_t length, const int* places, float* out,
+                            std::int64_t items) {
+    const std::int64_t i = item();
+    if (i < items)
+        out[i] = static_cast<float>(tokens[places[i / length] * length + i % length]);
+}
+
 template <class T>
 using Widest = Pack<T, kWidest<T>>;
 
@@ -161,6 +168,11 @@ void read_images(cudaStream_t stream, const StoredImages& images, const int* pla
 }
 template void read_images<float>(cudaStream_t, const StoredImages&, const int*, std::int64_t, float*);
 template void read_images<Bf16>(cudaStream_t, const StoredImages&, const int*, std::int64_t, Bf16*);
+
+void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const int* places,
+                 std::int64_t samples, float* out) {
+    launch(stream, samples * length, read_stream, tokens, length, places, out, samples * length);
+}
 
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes) {

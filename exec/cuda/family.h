@@ -27,6 +27,10 @@ struct StoredImages {
 template <class T>
 void read_images(cudaStream_t stream, const StoredImages& images, const int* places, std::int64_t samples, T* out);
 
+// Of a stream of tokens that is cut into sequences of `length`, those at `places`, as numbers.
+void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const int* places,
+                 std::int64_t samples, float* out);
+
 // to[i] += from[i]; `bytes` is a multiple of 16.
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes);

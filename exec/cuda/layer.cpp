@@ -80,10 +80,10 @@ std::vector<float> CudaLayer::store_block(const std::byte* block, std::int64_t c
     return {values, values + count};
 }
 
-std::vector<float> CudaLayer::read(Dims dims, const std::byte* tensor) const {
+std::vector<float> CudaLayer::read(Dims dims, const std::byte* tensor, Precision stored) const {
     const std::int64_t elements = samples_ * dims.elements();
-    const auto copy = copy_of(tensor, tensor_bytes(elements, device_.precision()), device_.stream());
-    const bool is_bf16 = device_.precision() == Precision::Bf16;
+    const auto copy = copy_of(tensor, tensor_bytes(elements, stored), device_.stream());
+    const bool is_bf16 = stored == Precision::Bf16;
     std::vector<float> values(static_cast<std::size_t>(elements));
     for_elements(dims, samples_, [&](std::size_t plain, std::size_t place) {
         values[plain] = is_bf16 ? __bfloat162float(halves(copy.data())[place]) : floats(copy.data())[place];
@@ -91,11 +91,11 @@ std::vector<float> CudaLayer::read(Dims dims, const std::byte* tensor) const {
     return values;
 }
 
-void CudaLayer::fill(Dims dims, const std::vector<float>& values, std::byte* tensor) const {
+void CudaLayer::fill(Dims dims, const std::vector<float>& values, std::byte* tensor, Precision stored) const {
     const auto elements = static_cast<std::int64_t>(values.size());
     assert(elements == samples_ * dims.elements());
-    std::vector<std::byte> copy(static_cast<std::size_t>(tensor_bytes(elements, device_.precision())));
-    const bool is_bf16 = device_.precision() == Precision::Bf16;
+    std::vector<std::byte> copy(static_cast<std::size_t>(tensor_bytes(elements, stored)));
+    const bool is_bf16 = stored == Precision::Bf16;
     for_elements(dims, samples_, [&](std::size_t plain, std::size_t place) {
         if (is_bf16)
             halves(copy.data())[place] = __float2bfloat16_rn(values[plain]);

@@ -1,5 +1,6 @@
-// Layers on a CUDA device: cuDNN for convolutions, cuBLAS for linear layers, own kernels for the rest.
-// Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16). Weights, gradients
+// Layers on a CUDA device: cuDNN for convolutions, cuBLAS for linear layers and attention, own kernels for the rest.
+// Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16); a sequence, which has one channel,
+// lies row after row. Weights, gradients
 // and momentum are blocks of fp32 values, convolution filters as KRSC, linear weights over the input
 // flattened as NHWC; under Bf16 a bf16 copy of them follows in the weights, which products read, and in
 // the gradients room for what cuDNN writes.
@@ -21,7 +22,7 @@ using Bf16 = __nv_bfloat16;
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // Bytes of a tensor, of a block of `parameters` values, and the values in a block of `bytes`.
-Bytes tensor_bytes(std::int64_t elements, Precision precision);  // multiple of 64
+Bytes tensor_bytes(std::int64_t elements, Precision precision);   // multiple of 64
 Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, values in 32s
 std::int64_t block_values(Bytes bytes, Precision precision);
 
@@ -68,8 +69,14 @@ protected:
     void load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const;
     std::vector<float> store_block(const std::byte* block, std::int64_t count) const;
 
-    std::vector<float> read(Dims dims, const std::byte* tensor) const;
-    void fill(Dims dims, const std::vector<float>& values, std::byte* tensor) const;
+    std::vector<float> read(Dims dims, const std::byte* tensor) const {
+        return read(dims, tensor, device_.precision());
+    }
+    void fill(Dims dims, const std::vector<float>& values, std::byte* tensor) const {
+        fill(dims, values, tensor, device_.precision());
+    }
+    std::vector<float> read(Dims dims, const std::byte* tensor, Precision stored) const;
+    void fill(Dims dims, const std::vector<float>& values, std::byte* tensor, Precision stored) const;
 
     Device& device_;
     Layer layer_;
@@ -81,11 +88,11 @@ protected:
 template <class T>
 std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data);
 template <class T>
-std::unique_ptr<LayerKernel> make_linear(Device& device, const Layer& layer, int samples, bool reads_data);
+std::unique_ptr<LayerKernel> make_linear(Device& device, const Layer& layer, int samples);  // and row linear
 template <class T>
 std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_relu(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_activation(Device& device, const Layer& layer, int samples);
 template <class T>
 std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples);
 template <class T>
@@ -94,5 +101,21 @@ template <class T>
 std::unique_ptr<LayerKernel> make_average_pool(Device& device, const Layer& layer, int samples);
 template <class T>
 std::unique_ptr<LayerKernel> make_cross_entropy(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_mean_squared_error(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_concat(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_upsample(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_dropout(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_embedding(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_position_bias(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_layer_norm(Device& device, const Layer& layer, int samples);
+template <class T>
+std::unique_ptr<LayerKernel> make_attention(Device& device, const Layer& layer, int samples);
 
 }  // namespace pw::cuda

@@ -34,6 +34,21 @@ __global__ void sum_columns(const T* output_gradient, float* bias_gradient, std:
     bias_gradient[i] = accumulate ? bias_gradient[i] + sum : sum;
 }
 
+template <class T>
+__global__ void sum_lines(const T* output_gradient, float* lines, unsigned samples, std::int64_t outputs,
+                          unsigned shares, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const std::int64_t share = i / outputs, column = i - share * outputs;
+    float sum = 0;
+    for_places<8>(
+        static_cast<unsigned>(share), shares, samples,
+        [&](unsigned n) { return output_gradient[n * outputs + column]; },
+        [&](unsigned, T read) { sum += real(read); });
+    lines[i] = sum;
+}
+
 __global__ void widen(const Pack<Bf16, kEight>* made, Pack<float, kEight>* gradient, std::int64_t count,
                       std::int64_t items, bool accumulate) {
     const std::int64_t i = item();
@@ -67,6 +82,14 @@ template void sum_bias_gradient<float>(cudaStream_t, const float*, float*, std::
                                        bool);
 template void sum_bias_gradient<Bf16>(cudaStream_t, const Bf16*, float*, std::int64_t, std::int64_t, std::int64_t,
                                       bool);
+
+template <class T>
+void sum_shares(cudaStream_t stream, const T* output_gradient, float* lines, std::int64_t samples, std::int64_t outputs,
+                std::int64_t shares) {
+    launch(stream, shares * outputs, sum_lines<T>, output_gradient, lines, samples, outputs, shares, shares * outputs);
+}
+template void sum_shares<float>(cudaStream_t, const float*, float*, std::int64_t, std::int64_t, std::int64_t);
+template void sum_shares<Bf16>(cudaStream_t, const Bf16*, float*, std::int64_t, std::int64_t, std::int64_t);
 
 void widen_gradient(cudaStream_t stream, const Bf16* made, float* gradient, std::int64_t count, std::int64_t padded,
                     bool accumulate) {

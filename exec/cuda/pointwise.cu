@@ -1,6 +1,8 @@
-// ReLU and Add over flat tensors, padding included.
+// ReLU, GELU and Add over flat tensors, padding included.
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
+
+#include <cmath>
 
 namespace pw::cuda {
 
@@ -34,6 +36,36 @@ __global__ void relu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* 
         if (!(real(values.values[k]) > 0))
             gradient.values[k] = rounded<T>(0);
     dx[i] = gradient;
+}
+
+// How much of the normal distribution lies below, and its density.
+__device__ inline float normal_below(float x) { return 0.5f * erfcf(-0.70710678f * x); }
+__device__ inline float normal_density(float x) { return 0.39894228f * expf(-0.5f * x * x); }
+
+template <class T>
+__global__ void gelu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    Pack<float, kWidest<T>> values = reals(x[i]);
+    for (float& value : values.values)
+        value *= normal_below(value);
+    y[i] = rounded<T>(values);
+}
+
+template <class T>
+__global__ void gelu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* __restrict__ dy,
+                              Widest<T>* __restrict__ dx, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Pack<float, kWidest<T>> values = reals(x[i]);
+    Pack<float, kWidest<T>> gradient = reals(dy[i]);
+    for (int k = 0; k < kWidest<T>; ++k) {
+        const float value = values.values[k];
+        gradient.values[k] *= normal_below(value) + value * normal_density(value);
+    }
+    dx[i] = rounded<T>(gradient);
 }
 
 // `mask` may be null.
@@ -74,26 +106,31 @@ __global__ void copy_gradient(const Eight<T>* __restrict__ dy, const unsigned ch
         second[i] = gradient;
 }
 
+// ReLU and GELU: a value's own function.
 template <class T>
-class Relu : public CudaLayer {
+class Activation : public CudaLayer {
 public:
-    Relu(Device& device, const Layer& layer, int samples)
-        : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Widest<T>))) {}
+    Activation(Device& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples),
+          items_(bytes_.output / static_cast<Bytes>(sizeof(Widest<T>))),
+          is_gelu_(layer.kind == LayerKind::Gelu) {}
 
     void forward(const LayerArgs& args, bool) override {
-        launch(device_.stream(), items_, relu<T>, widest(args.inputs[0]), widest(args.output), items_);
+        launch(device_.stream(), items_, is_gelu_ ? gelu<T> : relu<T>, widest(args.inputs[0]), widest(args.output),
+               items_);
     }
 
     void backward_input(const LayerArgs& args) override {
         if (args.input_gradients[0])
-            launch(device_.stream(), items_, relu_gradient<T>, widest(args.inputs[0]), widest(args.output_gradient),
-                   widest(args.input_gradients[0]), items_);
+            launch(device_.stream(), items_, is_gelu_ ? gelu_gradient<T> : relu_gradient<T>, widest(args.inputs[0]),
+                   widest(args.output_gradient), widest(args.input_gradients[0]), items_);
     }
 
 private:
     static auto widest(auto* data) { return packs<T, kWidest<T>>(data); }
 
     std::int64_t items_;
+    bool is_gelu_;
 };
 
 // saved, with a fused ReLU: one bit per element, whether it passed.
@@ -128,11 +165,11 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_relu(Device& device, const Layer& layer, int samples) {
-    return std::make_unique<Relu<T>>(device, layer, samples);
+std::unique_ptr<LayerKernel> make_activation(Device& device, const Layer& layer, int samples) {
+    return std::make_unique<Activation<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_relu<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_relu<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_activation<float>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_activation<Bf16>(Device&, const Layer&, int);
 
 template <class T>
 std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples) {

@@ -29,6 +29,10 @@ struct Matrix {
     std::size_t at(int row, int column) const {
         return transposed ? std::size_t(row) * leading + column : std::size_t(column) * leading + row;
     }
+    Matrix moved(long long by) const {
+        const auto* bytes = static_cast<const std::byte*>(memory);
+        return {bytes + by * (type == CUDA_R_32F ? 4 : 2), type, leading, transposed};
+    }
     double get(int row, int column) const {
         const std::size_t place = at(row, column);
         return type == CUDA_R_32F ? static_cast<const float*>(memory)[place]
@@ -45,11 +49,26 @@ std::vector<double> dense(const Matrix& from, int rows, int columns, bool by_row
     return values;
 }
 
-void put(const Matrix& to, void* memory, int row, int column, double value) {
+void put(const Matrix& to, int row, int column, double value) {
+    void* const memory = const_cast<void*>(to.memory);
     if (to.type == CUDA_R_32F)
         static_cast<float*>(memory)[to.at(row, column)] = static_cast<float>(value);
     else
         static_cast<__nv_bfloat16*>(memory)[to.at(row, column)] = __float2bfloat16_rn(static_cast<float>(value));
+}
+
+struct Sizes {
+    int rows, columns, depth;
+};
+
+void multiply(const Sizes& sizes, float by, const Matrix& a, const Matrix& b, float old, const Matrix& c) {
+    const auto [m, n, k] = sizes;
+    const std::vector<double> rows = dense(a, m, k, true), columns = dense(b, k, n, false);
+    for (int j = 0; j < n; ++j)
+        for (int i = 0; i < m; ++i) {
+            const double sum = dot(rows.data() + std::size_t(i) * k, columns.data() + std::size_t(j) * k, k);
+            put(c, i, j, by * sum + (old == 0 ? 0 : old * c.get(i, j)));
+        }
 }
 
 bool knows(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeType_t compute) {
@@ -117,11 +136,21 @@ cublasStatus_t cublasSetSmCountTarget(cublasHandle_t, int smCountTarget) {
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
                             int k, const void* alpha, const void* A, cudaDataType Atype, int lda, const void* B,
                             cudaDataType Btype, int ldb, const void* beta, void* C, cudaDataType Ctype, int ldc,
-                            cublasComputeType_t computeType, cublasGemmAlgo_t) {
+                            cublasComputeType_t computeType, cublasGemmAlgo_t algo) {
+    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta,
+                                      C, Ctype, ldc, 0, 1, computeType, algo);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                                          int m, int n, int k, const void* alpha, const void* A, cudaDataType Atype,
+                                          int lda, long long int strideA, const void* B, cudaDataType Btype, int ldb,
+                                          long long int strideB, const void* beta, void* C, cudaDataType Ctype, int ldc,
+                                          long long int strideC, int batchCount, cublasComputeType_t computeType,
+                                          cublasGemmAlgo_t) {
     const Matrix a{A, Atype, lda, transa != CUBLAS_OP_N}, b{B, Btype, ldb, transb != CUBLAS_OP_N};
     const Matrix c{C, Ctype, ldc, false};
     if (m < 0 || n < 0 || k < 0 || lda < (a.transposed ? k : m) || ldb < (b.transposed ? n : k) || ldc < m ||
-        alpha == nullptr || beta == nullptr)
+        batchCount < 0 || alpha == nullptr || beta == nullptr)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!knows(Atype, Btype, Ctype, computeType))
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -136,15 +165,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cub
             std::memset(memory + bytes - end, 0xff, end);
         }
     };
+    const Sizes sizes{m, n, k};
     const float by = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
     const auto work = [=] {
         spoil();
-        const std::vector<double> rows = dense(a, m, k, true), columns = dense(b, k, n, false);
-        for (int j = 0; j < n; ++j)
-            for (int i = 0; i < m; ++i) {
-                const double sum = dot(rows.data() + std::size_t(i) * k, columns.data() + std::size_t(j) * k, k);
-                put(c, C, i, j, by * sum + (old == 0 ? 0 : old * c.get(i, j)));
-            }
+        for (int i = 0; i < batchCount; ++i)
+            multiply(sizes, by, a.moved(i * strideA), b.moved(i * strideB), old, c.moved(i * strideC));
         spoil();
     };
     return enqueue(handle->stream, work) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
