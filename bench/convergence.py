@@ -5,8 +5,9 @@
 
 Four stages on four CPU devices, the same initial weights, the same samples in the same order, the same number of
 samples for each update: 4 micro-batches where a schedule sums over micro-batches, else one of that many samples.
-Runs each at several learning rates. Writes OUT/losses.json (every loss), table.txt, samples.svg (loss by samples seen)
-and time.svg (loss by predicted time: devices that compute as fast as the analytic costs say).
+Runs each at several learning rates, each with several seeds. Writes OUT/losses.json (every loss, mean over the seeds),
+table.txt, samples.svg (loss by samples seen) and time.svg (loss by predicted time: devices that compute as fast as the
+analytic costs say).
 """
 import json
 import statistics
@@ -15,15 +16,16 @@ import sys
 from pathlib import Path
 
 CONFIG = """\
-workload: {model: mlp, image_size: 12, classes: 20, hidden: [96, 96, 96]}
+workload: {model: mlp, image_size: 12, classes: 10, hidden: [96, 96, 96]}
 cluster: {devices: 4, memory_bandwidth: 15 GB/s, link: {latency: 1 us, bandwidth: 10 GB/s}}
 pipeline: {stages: 4, split: [fc2, fc3, fc4]}
-training: {momentum: 0.9, seed: 5}
+training: {momentum: 0.9}
 """
 SAMPLES = 32  # of an update
 PARTS = 4     # micro-batches of an update, where there are several
-RATES = ["0.005", "0.01", "0.02", "0.04"]
-SHOWN = "0.02"
+SEEDS = [1, 2, 3, 4, 5]
+RATES = ["0.003", "0.006", "0.012"]
+SHOWN = "0.006"
 SUMMING = [f"pipeline.micro_batches={PARTS}", f"pipeline.micro_batch_size={SAMPLES // PARTS}"]
 SINGLE = ["pipeline.schedule=pipedream", "pipeline.micro_batches=1", f"pipeline.micro_batch_size={SAMPLES}"]
 POLICIES = {
@@ -44,15 +46,23 @@ def pipewright(command, *settings):
     return json.loads(out.stdout)
 
 
-def train(policy, rate):
-    settings = [*POLICIES[policy], f"training.steps={updates}", f"training.learning_rate={rate}"]
+def train(policy, rate, seed):
+    settings = [*POLICIES[policy], f"training.steps={updates}", f"training.learning_rate={rate}",
+                f"training.seed={seed}"]
     losses = pipewright("run", *settings)["losses"]
     assert len(losses) == updates, (policy, len(losses))
     return losses
 
 
 def end_of(losses):
-    return statistics.mean(losses[-len(losses) // 10:])
+    return statistics.mean(losses[-(len(losses) // 10):])
+
+
+def train_all(policy, rate):
+    """The mean curve, and where each seed ends."""
+    runs = [train(policy, rate, seed) for seed in SEEDS]
+    return {"losses": [round(statistics.mean(losses), 5) for losses in zip(*runs)],
+            "ends": [round(end_of(losses), 5) for losses in runs]}
 
 
 def smooth(losses, width=10):
@@ -60,12 +70,14 @@ def smooth(losses, width=10):
 
 
 def table_of(results):
-    text = (f"Mean loss of the last tenth of {updates} updates of {SAMPLES} samples, by learning rate; "
-            f"predicted time of an update\n\n{'policy':22}")
-    text += "".join(f"{rate:>9}" for rate in RATES) + f"{'update':>12}\n"
+    text = (f"Mean loss of the last tenth of {updates} updates of {SAMPLES} samples, by learning rate, mean of "
+            f"{len(SEEDS)} seeds (best - worst);\npredicted time of an update\n\n{'policy':22}")
+    text += "".join(f"{rate:>22}" for rate in RATES) + f"{'update':>12}\n"
     for policy in POLICIES:
         result = results[policy]
-        text += f"{policy:22}" + "".join(f"{end_of(result['losses'][rate]):>9.4f}" for rate in RATES)
+        text += f"{policy:22}"
+        for ends in (result["rates"][rate]["ends"] for rate in RATES):
+            text += f"{statistics.mean(ends):>8.3f} ({min(ends):.3f} - {max(ends):.3f})"
         text += f"{result['update_ns'] / 1e3:>9.1f} us\n"
     return text
 
@@ -73,22 +85,23 @@ def table_of(results):
 def plot(results, name, label, place):
     lines, blocks = [], []
     for number, (policy, colour) in enumerate(zip(POLICIES, COLOURS)):
-        rows = enumerate(smooth(results[policy]["losses"][SHOWN]), 1)
+        rows = enumerate(smooth(results[policy]["rates"][SHOWN]["losses"]), 1)
         blocks.append("\n".join(f"{place(results[policy], k):.6g} {loss:.6g}" for k, loss in rows))
         lines.append(f"'-' using 1:2 with lines lw 2 lc rgb '{colour}' title '{policy}'")
     script = ("set terminal svg size 900,480 font 'sans-serif,12' background '#ffffff'\n"
               f"set output '{out / name}'\n"
-              f"set xlabel '{label}'\nset ylabel 'loss, mean of 10 updates'\nset logscale y\n"
+              f"set xlabel '{label}'\nset ylabel 'loss, over 10 updates'\nset logscale y\n"
               "set grid lc rgb '#d8dee4'\n"
               f"set key outside right top noenhanced\nset tics nomirror\nset border 3\n"
-              f"set title 'mlp, 4 stages, {SAMPLES} samples per update, learning rate {SHOWN}, momentum 0.9'\n"
+              f"set title 'mlp, 4 stages, {SAMPLES} samples per update, learning rate {SHOWN}, "
+              f"mean of {len(SEEDS)} seeds'\n"
               "plot " + ", ".join(lines) + "\n" + "\ne\n".join(blocks) + "\ne\n")
     subprocess.run(["gnuplot"], input=script, check=True, text=True)
 
 
 binary = sys.argv[1]
 out = Path(sys.argv[2]).absolute()
-updates = int(sys.argv[3]) if len(sys.argv) > 3 else 400
+updates = int(sys.argv[3]) if len(sys.argv) > 3 else 600
 out.mkdir(parents=True, exist_ok=True)
 config = out / "config.yaml"
 config.write_text(CONFIG)
@@ -97,9 +110,9 @@ for policy, settings in POLICIES.items():
     predicted = pipewright("simulate", *settings, f"training.steps={min(updates, 100)}")
     results[policy] = {"update_ns": predicted["step_time_ns"],
                        "peak_bytes": max(device["peak_memory_bytes"] for device in predicted["devices"]),
-                       "losses": {rate: train(policy, rate) for rate in RATES}}
-    print(policy, *(f"{end_of(results[policy]['losses'][rate]):.4f}" for rate in RATES), file=sys.stderr)
-record = {"updates": updates, "samples_per_update": SAMPLES, "policies": results}
+                       "rates": {rate: train_all(policy, rate) for rate in RATES}}
+    print(policy, *(results[policy]["rates"][rate]["ends"] for rate in RATES), file=sys.stderr)
+record = {"updates": updates, "samples_per_update": SAMPLES, "seeds": SEEDS, "policies": results}
 (out / "losses.json").write_text(json.dumps(record) + "\n")
 (out / "table.txt").write_text(table_of(results))
 plot(results, "samples.svg", "samples", lambda _, k: k * SAMPLES)

@@ -128,7 +128,7 @@ void check_even_share(const Config& config, const Schedule& schedule, const Shap
                    fmt::format("{} steps of {} micro-batches do not come out even: the replicas update every {}, the "
                                "fewest that each stage shares out evenly",
                                steps, config.pipeline.micro_batches, share),
-                   fmt::format("set pipeline.micro_batches to {}, or choose replicas that divide each other", legal));
+                   fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
 Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
