@@ -184,9 +184,9 @@ TEST(Uneven, EveryScheduleEqualsItsOracle) {
         if (!takes_uneven(schedule))
             continue;
         for (const Settings& more : {Settings{"pipeline.mini_batch=11"},
-                                     {"pipeline.mini_batch=10", "run.backend=cpu", "transfer.receive=deferred"},
-                                     {"pipeline.mini_batch=10", "run.backend=emulated"},
-                                     {"pipeline.mini_batch=11", "run.backend=cpu", "pipeline.recompute=all"}}) {
+                                     Settings{"pipeline.mini_batch=10", "run.backend=cpu", "transfer.receive=deferred"},
+                                     Settings{"pipeline.mini_batch=10", "run.backend=emulated"},
+                                     Settings{"pipeline.mini_batch=11", "run.backend=cpu", "pipeline.recompute=all"}}) {
             const Execution execution(kMlp, on_two_devices(schedule, more));
             expect_equal(execution.run(), execution.oracle(),
                          fmt::format("{} {}", schedule.name, fmt::join(more, " ")));
