@@ -208,8 +208,8 @@ TEST(UNet, CutsItselfIntoStages) {
 TEST(UNet, CountedPeakIsThePredictedOneByteForByte) {
     const Profile profile = measured(kUNet, 2);
     const auto check = [&](const char* schedule, const char* split, const char* receive, const char* recompute) {
-        expect_predicted_memory(
-            kUNet, with(setting(schedule, split, "cpu"), {"training.steps=1", receive, recompute}), profile);
+        expect_predicted_memory(kUNet, with(setting(schedule, split, "cpu"), {"training.steps=1", receive, recompute}),
+                                profile);
     };
     for (const char* split : kSplits)
         for (const char* schedule : kSchedules)
@@ -229,11 +229,9 @@ double mean_of(std::vector<double>::const_iterator first, int count) {
 
 TEST(UNet, LearnsToTellPixelsApart) {
     for (const char* loss : {"cross_entropy", "mse"}) {
-        const RunResult run =
-            Execution(kUNet, with(setting("1f1b", kSplits[0], "cpu"),
-                                  {"training.steps=30", "training.learning_rate=0.02",
-                                   std::string("training.loss=") + loss, "pipeline.micro_batch_size=4"}))
-                .run();
+        const RunResult run = Execution(kUNet, {"cluster.devices=1", "training.steps=30", "training.learning_rate=0.02",
+                                                "pipeline.micro_batch_size=4", std::string("training.loss=") + loss})
+                                  .run();
         EXPECT_LT(mean_of(run.losses.end() - 3, 3), 0.6 * mean_of(run.losses.begin(), 3)) << loss;
     }
 }
