@@ -2,6 +2,7 @@
 // kernels. As test_cuda_layers.cpp, on a GPU and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/step_graph.h"
 #include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
 
@@ -10,6 +11,7 @@
 
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -243,13 +245,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaModels,
                              return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
                          });
 
-class CudaTokens : public testing::TestWithParam<Precision> {
+class CudaBackend : public testing::TestWithParam<Precision> {
 protected:
     void SetUp() override {
         if (cuda_status() != "ready")
             GTEST_SKIP() << cuda_status();
     }
 };
+
+class CudaTokens : public CudaBackend {};
 
 // Their gradients are summed block by block.
 TEST_P(CudaTokens, ShareATableThatLiesAlikeInBothBlocks) {
@@ -291,6 +295,37 @@ TEST_P(CudaTokens, ArriveExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+class CudaCaptures : public CudaBackend {};
+
+// As the same calls would do that are made anew in a later step.
+TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
+    const CudaKernels kernels({}, GetParam(), true);
+    const Case tested = dropout({4, 5, 6}, 0.5, 3);
+    LayerRig captured(kernels, tested.layer, tested.samples), expected(reference_kernels(), tested.layer, 3);
+    for (LayerRig* each : {&captured, &expected})
+        fill(*each, GetParam(), kSeed);
+    cuda::StepGraph graph({kernels.device().stream()});
+    graph.begin();
+    captured.forward();
+    captured.backward();
+    graph.end();
+    std::vector<float> before;
+    for (const std::int64_t later : {0, 6, 12}) {
+        *kernels.device().later_samples() = later;
+        graph.launch();
+        LayerArgs args = expected.args();
+        args.seed += static_cast<std::uint64_t>(later);
+        expected.kernel->forward(args, true);
+        expected.backward();
+        EXPECT_EQ(captured.plain_output(), expected.plain_output()) << later;
+        EXPECT_EQ(captured.plain_input_gradient(0), expected.plain_input_gradient(0)) << later;
+        EXPECT_NE(captured.plain_output(), std::exchange(before, expected.plain_output())) << later;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaCaptures, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return name_of(tested.param); });
 
 }  // namespace

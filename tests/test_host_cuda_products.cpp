@@ -276,4 +276,34 @@ TEST_P(HostCublas, MultipliesByTheFormula) {
 INSTANTIATE_TEST_SUITE_P(Transposes, HostCublas,
                          testing::Combine(testing::Range(0, 3), testing::Bool(), testing::Bool()));
 
+TEST(HostCublasBatches, AreProductsOneByOne) {
+    const int m = 3, n = 2, k = 4, batch = 3;
+    const std::size_t size_a = 15, size_c = 7;  // with a gap behind each matrix; all share b
+    const auto as = digits(batch * size_a, 1), bs = digits(k * n, 2), cs = digits(batch * size_c, 3);
+    Values a(false, as.size()), b(false, bs.size()), together(false, cs.size()), alone(false, cs.size());
+    a.set(as);
+    b.set(bs);
+    together.set(cs);
+    alone.set(cs);
+    cublasHandle_t handle{};
+    cudaStream_t stream{};
+    ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ASSERT_OK(cublasCreate(&handle));
+    ASSERT_OK(cublasSetStream(handle, stream));
+    const float two = 2, one = 1;
+    ASSERT_OK(cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &two, a.memory, CUDA_R_32F, m,
+                                         size_a, b.memory, CUDA_R_32F, k, 0, &one, together.memory, CUDA_R_32F, m,
+                                         size_c, batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    for (int i = 0; i < batch; ++i)
+        ASSERT_OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &two,
+                               static_cast<const float*>(a.memory) + i * size_a, CUDA_R_32F, m, b.memory, CUDA_R_32F, k,
+                               &one, static_cast<float*>(alone.memory) + i * size_c, CUDA_R_32F, m, CUBLAS_COMPUTE_32F,
+                               CUBLAS_GEMM_DEFAULT));
+    ASSERT_OK(cudaStreamSynchronize(stream));
+    EXPECT_EQ(together.get(), alone.get());
+    EXPECT_NE(together.get(), cs);
+    EXPECT_OK(cublasDestroy(handle));
+    EXPECT_OK(cudaStreamDestroy(stream));
+}
+
 }  // namespace
