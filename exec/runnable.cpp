@@ -1,5 +1,6 @@
 // What executions do not do yet, said before anything is set up.
 #include "exec/execute.h"
+#include "exec/parameter_files.h"
 #include "workloads/error.h"
 #include "workloads/profiled_model.h"
 
@@ -55,6 +56,7 @@ void check_runnable(const Job& job) {
     if (model_file(job.config.workload.model) != ModelFile::None)
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
+    check_initial(job.config, *job.model);
     if (has_batch_norm(*job.model))
         check_forward_order(job.plan);
 }

@@ -27,8 +27,8 @@ run: {backend: reference}
 
 class Execution {
 public:
-    Execution(const char* yaml, const std::vector<std::string>& set)
-        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
+    Execution(const char* yaml, const std::vector<std::string>& set, Model (*model_of)(const Config&) = build_model)
+        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(model_of(config_)) {}
 
     Job job() const {
         const Profile profile = analytic_profile(model_, config_.pipeline.micro_batch_size, {});
@@ -43,7 +43,7 @@ public:
         return job;
     }
 
-    RunResult run() const { return pw::run(job(), {}); }
+    RunResult run(const RunOptions& options = {}) const { return pw::run(job(), options); }
     RunResult oracle() const { return pw::run(oracle_of(job()), {}); }
 
 private:

@@ -1,6 +1,7 @@
 #include "exec/host/kernel_work.h"
 
 #include "exec/dump.h"
+#include "exec/parameter_files.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -109,12 +110,20 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
     }
 }
 
+StageProgram::Values KernelDevice::initial_values_of(const Config& config) const {
+    const TrainingConfig& training = config.training;
+    return [&training](const Layer& layer, const ParameterShape& parameter) {
+        return training.initial.empty() ? initial_values(layer, parameter, training.seed)
+                                        : read_parameter(training.initial, parameter);
+    };
+}
+
 void KernelDevice::begin() {
     for (const auto& [stage, program] : programs_) {
         program->set_layout(run_.layouts[stage]);
         StageState& state = state_of(stage);
         if (state.slots[0] != nullptr)  // a stage without parameters has none
-            program->initialise(run_.job.config.training.seed, state.slots[0], state.statistics);
+            program->initialise(initial_values_of(run_.job.config), state.slots[0], state.statistics);
     }
     if (run_.dumps())
         run_.initial[device_] = parameters();
@@ -269,7 +278,8 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
       job(the_plan.job),
       data(open_dataset(job.config, *job.model)),
       layer_bytes(boost::num_vertices(job.model->layers)),
-      dump_(options.dump) {
+      dump_(options.dump),
+      save_(options.save) {
     const Shape& shape = job.plan.shape;
     const auto steps = static_cast<std::size_t>(job.steps), devices = static_cast<std::size_t>(shape.devices);
     losses.assign(steps, std::vector<double>(static_cast<std::size_t>(shape.microbatches), 0));
@@ -311,13 +321,17 @@ void KernelWork::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-void KernelWork::finish(RunResult& result) {
-    std::vector<NamedTensor> parameters;
+std::vector<NamedTensor> KernelWork::parameters() const {
+    std::vector<NamedTensor> all;
     for (const auto& device : devices_) {
         const std::vector<NamedTensor> own = device->parameters();
-        parameters.insert(parameters.end(), own.begin(), own.end());
+        all.insert(all.end(), own.begin(), own.end());
     }
-    result.weights_hash = hash_of(std::move(parameters));
+    return all;
+}
+
+void KernelWork::finish(RunResult& result) {
+    result.weights_hash = hash_of(parameters());
     for (const std::vector<double>& row : squares) {
         double sum = 0;
         for (const double square : row)
@@ -326,6 +340,8 @@ void KernelWork::finish(RunResult& result) {
     }
     if (dumps())
         write_dump(dump_, *this, result.losses.front());
+    if (!save_.empty())
+        write_parameters(save_, parameters());
 }
 
 std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options) {

@@ -44,6 +44,7 @@ private:
         Places places;
     };
     StageState& state_of(int stage);
+    StageProgram::Values initial_values_of(const Config& config) const;
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
@@ -78,6 +79,7 @@ public:
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
     void finish(RunResult& result) override;
 
+    std::vector<NamedTensor> parameters() const;  // of all devices, newest
     std::int64_t first_sample(int step, int microbatch) const;
     bool dumps() const { return !dump_.empty(); }
 
@@ -95,7 +97,7 @@ protected:
     std::vector<std::unique_ptr<KernelDevice>> devices_;
 
 private:
-    const std::string dump_;
+    const std::string dump_, save_;
 };
 
 }  // namespace pw

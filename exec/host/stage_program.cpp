@@ -175,15 +175,22 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
     }
 }
 
-void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
+void StageProgram::initialise(const Values& values, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
-        std::vector<std::vector<float>> values;
+        std::vector<std::vector<float>> all;
         for (const ParameterShape& parameter : parameters_of(model_.layers[layer]))
-            values.push_back(initial_values(model_.layers[layer], parameter, seed));
-        if (!values.empty())
-            kernel(layer).load(values, weights + layout_.weight_offset[layer],
+            all.push_back(values(model_.layers[layer], parameter));
+        if (!all.empty())
+            kernel(layer).load(all, weights + layout_.weight_offset[layer],
                                at(statistics, layout_.statistics_offset[layer]));
     }
+}
+
+void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
+    const auto seeded = [seed](const Layer& layer, const ParameterShape& parameter) {
+        return initial_values(layer, parameter, seed);
+    };
+    initialise(seeded, weights, statistics);
 }
 
 std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std::byte* statistics,

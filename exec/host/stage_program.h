@@ -4,6 +4,7 @@
 #include "exec/kernels.h"
 #include "workloads/stage_layout.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -58,8 +59,10 @@ public:
     // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
-    // Initial values from names and seed.
-    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
+    // Values of a parameter of a layer, in plain layout.
+    using Values = std::function<std::vector<float>(const Layer&, const ParameterShape&)>;
+    void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;
+    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;  // from names and seed
     // Parameters in plain layout, named.
     std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
 
