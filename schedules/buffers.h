@@ -15,6 +15,7 @@ namespace pw {
 enum class BufferUse {
     Weights,        // version `version` of a stage; one buffer may hold several versions in turn
     Statistics,     // running averages
+    BatchStatistics,  // of a micro-batch: from its F to the U that takes them in
     Gradients, Optimizer,
     Workspace,      // one per device
     Data,           // input data of a micro-batch

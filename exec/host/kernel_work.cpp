@@ -84,6 +84,9 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
         case BufferUse::Statistics:
             state.statistics = address;
             break;
+        case BufferUse::BatchStatistics:
+            run_.statistics[buffer.stage][buffer.microbatch] = address;
+            break;
         case BufferUse::Gradients:
             state.gradients = address;
             break;
@@ -129,8 +132,19 @@ void KernelDevice::begin() {
         run_.initial[device_] = parameters();
 }
 
+// All devices have placed their buffers.
+void KernelDevice::list_statistics() {
+    const std::vector<int> samples(static_cast<std::size_t>(run_.job.plan.shape.microbatches),
+                                   run_.job.config.pipeline.micro_batch_size);
+    for (auto& [stage, state] : stages_)
+        if (state.statistics != nullptr && state.gradients != nullptr)
+            state.batches = StatisticsTable(*kernels_, run_.statistics[stage], samples);
+}
+
 void KernelDevice::begin_step(int step) {
     step_ = step;
+    if (step == 0)
+        list_statistics();
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
@@ -182,7 +196,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = state.slots[state.slot_of[version]];
-    places.statistics = state.statistics;
+    places.statistics = state.saves ? run_.statistics[task.stage][mb] : state.statistics;
     places.gradients = state.gradients;
     places.labels = samples_of(labels_, mb);
     places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
@@ -255,6 +269,13 @@ void KernelDevice::update(const Task& task) {
         keep(run_.gradients[device_], state.gradients, true);
     program.update(sgd, old_weights, state.gradients, state.momentum, new_weights,
                    squares_ + static_cast<std::size_t>(number) * run_.layer_bytes.size());
+    if (state.statistics != nullptr) {
+        const Shape& shape = job.plan.shape;
+        const int mini_batch = shape.mini_batch_of(task.microbatch);
+        program.gather_statistics(state.batches.of(mini_batch * run_.plan.per_update(), shape.last_of(mini_batch),
+                                                   training.batch_norm == "deferred"),
+                                  state.statistics);
+    }
     ++state.newest;
     if (dumped)
         keep(run_.updated[device_], new_weights, false);
@@ -282,6 +303,8 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
       save_(options.save) {
     const Shape& shape = job.plan.shape;
     const auto steps = static_cast<std::size_t>(job.steps), devices = static_cast<std::size_t>(shape.devices);
+    statistics.assign(static_cast<std::size_t>(shape.stages),
+                      std::vector<std::byte*>(static_cast<std::size_t>(shape.microbatches), nullptr));
     losses.assign(steps, std::vector<double>(static_cast<std::size_t>(shape.microbatches), 0));
     if (plan.trains())
         squares.assign(steps * static_cast<std::size_t>(shape.updates()), std::vector<double>(layer_bytes.size(), 0));

@@ -1,6 +1,7 @@
 // Devices that compute: stages of a model run by kernels.
 #pragma once
 
+#include "exec/host/batch_statistics.h"
 #include "exec/host/host_work.h"
 #include "exec/host/stage_program.h"
 
@@ -37,6 +38,7 @@ private:
         std::vector<std::byte*> slots;  // weight buffers
         std::vector<int> slot_of;       // version -> slot
         std::byte *statistics = nullptr, *gradients = nullptr, *momentum = nullptr;
+        StatisticsTable batches;
         int newest = 0;                                  // version, within the plan
         bool input_begun = false, weight_begun = false;  // a gradient was written since the last U
         bool saves = false;                              // its F is read back
@@ -45,6 +47,7 @@ private:
     };
     StageState& state_of(int stage);
     StageProgram::Values initial_values_of(const Config& config) const;
+    void list_statistics();
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
@@ -88,6 +91,7 @@ public:
     const Dataset data;
     std::vector<LayerBytes> layer_bytes;       // by layer
     std::vector<StageLayout> layouts;          // by stage
+    std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
     std::vector<std::vector<double>> losses;   // [step][micro-batch], sums over samples
     std::vector<std::vector<double>> squares;  // [update][layer], of the gradients
     // Of the first update, when dumping: [device]

@@ -175,6 +175,15 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
     }
 }
 
+void StageProgram::gather_statistics(BatchStatistics of, std::byte* running) const {
+    for (int layer : layers_) {
+        if (bytes_of(layer).statistics == 0)
+            continue;
+        of.offset = layout_.statistics_offset[layer];
+        kernel(layer).gather_statistics(of, running + of.offset);
+    }
+}
+
 void StageProgram::initialise(const Values& values, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
         std::vector<std::vector<float>> all;

@@ -20,7 +20,7 @@ struct Places {
     // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
     const std::byte* weights = nullptr;
-    std::byte* statistics = nullptr;
+    std::byte* statistics = nullptr;  // of the micro-batch, or, in evaluation, the running averages
     std::byte* gradients = nullptr;
     std::span<const int> labels;  // shared memory, like the loss
     double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
@@ -59,6 +59,8 @@ public:
     // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
+    // The running averages take in what F wrote of a mini-batch.
+    void gather_statistics(BatchStatistics of, std::byte* running) const;
     // Values of a parameter of a layer, in plain layout.
     using Values = std::function<std::vector<float>(const Layer&, const ParameterShape&)>;
     void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;

@@ -32,7 +32,7 @@ public:
                 return reference::make_linear<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
-            case LayerKind::Profiled:
+            default:
                 break;
         }
         assert(false);
