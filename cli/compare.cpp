@@ -109,7 +109,7 @@ void compare(const CompareArguments& arguments) {
 }  // namespace
 
 Sides both_sides(const Pipeline& pipeline) {
-    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), "")};
+    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), {})};
     sides.measured = report_of(*sides.result, pipeline.config);
     return sides;
 }

@@ -12,7 +12,7 @@ namespace pw {
 
 // With a progress line on a terminal.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);
-RunResult execute(const Job& job, const std::string& dump);
+RunResult execute(const Job& job, RunOptions options);
 
 // The job of a pipeline; refers to it.
 Job job_of(const Pipeline& pipeline);
@@ -20,6 +20,6 @@ Job job_of(const Pipeline& pipeline);
 // The measured report and what only executions have: losses, gradient_norms, weights_hash.
 Report report_of(const RunResult& result, const Config& config);
 Json json_of(const RunResult& result, const Report& report);
-std::string print_learning(const RunResult& result);  // "loss 2.3026 to 2.1034 in 20 updates, weights ..."
+std::string print_learning(const RunResult& result);  // "loss 2.3026 to 2.1034 in 20 updates   weights ..."
 
 }  // namespace pw

@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <numeric>
+#include <utility>
 
 namespace pw {
 
@@ -15,7 +17,7 @@ namespace {
 
 struct RunArguments {
     ConfigArguments config;
-    std::string trace, resume, dump;
+    std::string trace, resume, dump, save;
     int steps = 0;
     bool reference = false, json = false;
 };
@@ -37,7 +39,8 @@ void run_config(const RunArguments& arguments) {
     if (!arguments.reference)  // which is one device, outside the cluster's limits
         refuse_over_memory(pipeline);
     const Job job = job_of(pipeline);
-    const RunResult result = execute(arguments.reference ? oracle_of(job) : job, arguments.dump);
+    const RunResult result = execute(arguments.reference ? oracle_of(job) : job,
+                                     {.dump = arguments.dump, .save = arguments.save, .progress = {}});
     const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
     if (!arguments.trace.empty())
         write_trace(result.trace, arguments.trace);
@@ -48,10 +51,12 @@ void run_config(const RunArguments& arguments) {
                    print(report), print_learning(result));
 }
 
-RunResult run_with_progress(const Job& job, const std::string& dump) {
+double mean_loss_of(const RunResult& result) {
+    return std::accumulate(result.losses.begin(), result.losses.end(), 0.0) / static_cast<double>(result.losses.size());
+}
+
+RunResult run_with_progress(const Job& job, RunOptions options) {
     ProgressLine line;
-    RunOptions options;
-    options.dump = dump;
     options.progress = [&](const Progress& progress) {
         line.show(fmt::format("step {}/{}   loss {:.4f}   {}/step", progress.step, progress.steps, progress.loss,
                               print_time(progress.step_time)));
@@ -61,11 +66,11 @@ RunResult run_with_progress(const Job& job, const std::string& dump) {
 
 }  // namespace
 
-RunResult execute(const Job& job, const std::string& dump) {
+RunResult execute(const Job& job, RunOptions options) {
     const WorkloadConfig& workload = job.config.workload;
     if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
         print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
-    RunResult result = run_with_progress(job, dump);
+    RunResult result = run_with_progress(job, std::move(options));
     for (const std::string& note : result.notes)
         print_note(note);
     return result;
@@ -93,6 +98,9 @@ Json json_of(const RunResult& result, const Report& report) {
 }
 
 std::string print_learning(const RunResult& result) {
+    if (result.gradient_norms.empty() && !result.losses.empty())  // nothing was learnt
+        return fmt::format("mean loss {:.4f} of {} mini-batches   weights {}\n", mean_loss_of(result),
+                           result.losses.size(), result.weights_hash);
     if (result.losses.empty())
         return fmt::format("weights {}\n", result.weights_hash);
     return fmt::format("loss {:.4f} to {:.4f} in {} updates   weights {}\n", result.losses.front(),
@@ -109,6 +117,8 @@ Action add_run(CLI::App& command) {
     command.add_option("--resume", arguments->resume, "continue from a checkpoint")->type_name("DIR");
     command.add_flag("--reference", arguments->reference, "the same micro-batches and sums on one device, unpipelined");
     command.add_option("--dump", arguments->dump, "write the first mini-batch, gradients and weights as .npy")
+        ->type_name("DIR");
+    command.add_option("--save", arguments->save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { run_config(*arguments); };

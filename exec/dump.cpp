@@ -1,48 +1,28 @@
 #include "exec/dump.h"
 
 #include "exec/host/kernel_work.h"
-#include "workloads/error.h"
+#include "exec/npy.h"
+#include "exec/parameter_files.h"
 
 #include <filesystem>
-#include <fstream>
 
 namespace pw {
 
-void write_npy(const std::string& file, const std::vector<int>& shape, const std::vector<float>& values) {
-    std::string dims;
-    for (const int size : shape)
-        dims += fmt::format("{}, ", size);
-    std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims);
-    constexpr std::size_t kPrefix = 10, kAlign = 64;  // magic, version and length come before the header
-    header.append((kAlign - (kPrefix + header.size() + 1) % kAlign) % kAlign, ' ');
-    header += '\n';
-    std::ofstream out(file, std::ios::binary);
-    const auto length = static_cast<std::uint16_t>(header.size());
-    out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(length & 0xff) << static_cast<char>(length >> 8)
-        << header;
-    out.write(reinterpret_cast<const char*>(values.data()),
-              static_cast<std::streamsize>(values.size() * sizeof(float)));
-    if (!out.flush())
-        fail_with(ExitCode::RunFailed, "cannot write {}", file);
-}
-
 namespace {
 
-void write_tensors(const std::filesystem::path& folder, const std::vector<std::vector<NamedTensor>>& by_device) {
-    std::filesystem::create_directories(folder);
+void write_devices(const std::filesystem::path& folder, const std::vector<std::vector<NamedTensor>>& by_device) {
     for (const std::vector<NamedTensor>& tensors : by_device)
-        for (const NamedTensor& tensor : tensors)
-            write_npy((folder / (tensor.name + ".npy")).string(), tensor.shape, tensor.values);
+        write_parameters(folder.string(), tensors);
 }
 
 }  // namespace
 
 void write_dump(const std::string& folder, const KernelWork& run, double loss) {
     const std::filesystem::path root(folder);
-    write_tensors(root / "initial", run.initial);
+    write_devices(root / "initial", run.initial);
     if (run.plan.trains()) {
-        write_tensors(root / "gradients", run.gradients);
-        write_tensors(root / "updated", run.updated);
+        write_devices(root / "gradients", run.gradients);
+        write_devices(root / "updated", run.updated);
     }
     const Dims input = run.data.input();
     const auto samples = static_cast<int>(run.plan.samples_of(0));

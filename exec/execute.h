@@ -23,6 +23,7 @@ struct Progress {
 
 struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
+    std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
 };
 

@@ -23,7 +23,9 @@ struct LayerArgs {
     std::span<const std::byte* const> inputs;    // tensors the layer reads
     std::byte* output = nullptr;                 // tensor it makes (F)
     const std::byte* weights = nullptr;          // block of LayerBytes::weights
-    std::byte* statistics = nullptr;             // block of LayerBytes::statistics; F: null leaves them alone
+    // Block of LayerBytes::statistics. An F that saves writes those of its micro-batch there, or nowhere (null);
+    // one that does not reads the running averages.
+    std::byte* statistics = nullptr;
     std::byte* saved = nullptr;                  // LayerBytes::saved_until_input
     std::byte* kept = nullptr;                   // LayerBytes::kept_until_weight
     const std::byte* output_gradient = nullptr;  // I, W; the loss has none
@@ -37,6 +39,15 @@ struct LayerArgs {
     double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory
 };
 
+// What the F of a mini-batch wrote to LayerArgs::statistics, in ascending order of the micro-batches. Both lists are
+// where kernels read (Kernels::reserve).
+struct BatchStatistics {
+    std::span<const std::byte* const> blocks;  // the stage's, of each micro-batch; on any device
+    std::span<const int> samples;              // of each micro-batch
+    bool deferred = false;                     // one average, of all samples together
+    Bytes offset = 0;                          // of the layer in the blocks
+};
+
 class LayerKernel {
 public:
     virtual ~LayerKernel() = default;
@@ -47,6 +58,9 @@ public:
     virtual void forward(const LayerArgs& args, bool save) = 0;
     virtual void backward_input(const LayerArgs& args) = 0;   // batch norm: with its weight gradients
     virtual void backward_weight(const LayerArgs& args) = 0;  // convolution, linear; else nothing
+
+    // U of batch norm: its running averages take in a mini-batch, one micro-batch after the other or all as one.
+    virtual void gather_statistics(const BatchStatistics&, std::byte* /*running*/) {}
 
     // Between the plain layouts of workloads/parameters.h and the blocks. `values[k]` belongs to
     // parameters_of(layer)[k].

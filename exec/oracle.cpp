@@ -52,20 +52,16 @@ StageSplit one_stage(const Model& model) {
     return split;
 }
 
-// One stage: in micro-batch order each backward follows its forward; another order of the sums needs
-// all forwards first, since running averages follow the micro-batches. No sums: a plan that only
-// evaluates.
+// One stage: each backward follows its forward, in the order of the sums. No sums: a plan that only evaluates.
 std::vector<Task> whole_model_order(int microbatches, const std::vector<int>& sums) {
     std::vector<Task> order;
-    const bool ascending = std::is_sorted(sums.begin(), sums.end());
-    for (int mb = 0; mb < microbatches; ++mb) {
+    if (sums.empty())
+        for (int mb = 0; mb < microbatches; ++mb)
+            order.push_back({Op::Forward, 0, mb});
+    for (const int mb : sums) {
         order.push_back({Op::Forward, 0, mb});
-        if (ascending && !sums.empty())
-            order.push_back({Op::Backward, 0, mb});
+        order.push_back({Op::Backward, 0, mb});
     }
-    if (!ascending)
-        for (const int mb : sums)
-            order.push_back({Op::Backward, 0, mb});
     if (!sums.empty())
         order.push_back({Op::Update, 0, microbatches - 1});
     return order;

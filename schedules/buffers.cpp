@@ -3,6 +3,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 namespace pw {
@@ -40,6 +41,10 @@ public:
         : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early) {
         if (early)
             clock_ = clocks_of(graph_, plan.shape.devices);
+        for (int node = 0; node < graph_.size(); ++node)
+            if (const Task& task = graph_.task(node); task.op == Op::Update)
+                update_at_[{graph_.device_of(node), task.stage, plan.shape.mini_batch_of(task.microbatch)}] =
+                    graph_.position_of(node);
     }
 
     std::vector<Buffer> collect() {
@@ -129,6 +134,9 @@ private:
                    first, first);
         activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
                    weight);
+        const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
+        if (update != update_at_.end())
+            activation(BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, first, update->second);
     }
 
     // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
@@ -194,6 +202,7 @@ private:
     PlanGraph graph_;
     bool early_;
     std::vector<std::vector<int>> clock_;
+    std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     std::vector<Buffer> buffers_;
 };
 

@@ -15,6 +15,7 @@ namespace pw {
 enum class BufferUse {
     Weights,        // version `version` of a stage; one buffer may hold several versions in turn
     Statistics,     // running averages
+    BatchStatistics,  // of a micro-batch: from its F to the U that takes them in
     Gradients,
     Optimizer,      // one; of a stage whose weights are predicted one beside each of `Weights`
     Predicted,      // weights that the running task reads

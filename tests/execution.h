@@ -44,7 +44,7 @@ public:
         return job;
     }
 
-    RunResult run() const { return pw::run(job(), {}); }
+    RunResult run(const RunOptions& options = {}) const { return pw::run(job(), options); }
     RunResult oracle() const { return pw::run(oracle_of(job()), {}); }
 
 private:

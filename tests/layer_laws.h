@@ -1,6 +1,7 @@
 // What the kernels of every backend keep, layer by layer, beside the reference kernels.
 #pragma once
 
+#include "exec/host/batch_statistics.h"
 #include "tests/layer_rig.h"
 
 #include <gtest/gtest.h>
@@ -73,6 +74,45 @@ inline void add_up_weight_gradients(LayerRig tested, double tolerance) {
     for (auto& values : doubled)
         std::ranges::transform(values, values.begin(), [](float v) { return 2 * v; });
     expect_close(tested.parameter_gradients(), doubled, tolerance, "parameter gradient");
+}
+
+// Evaluation: nothing is written but the output.
+inline void evaluate_as_the_reference_does(LayerRig tested, LayerRig expected, double tolerance) {
+    const auto parameters = tested.parameters();
+    for (LayerRig* each : {&tested, &expected}) {
+        LayerArgs args = each->args();
+        args.saved = args.kept = nullptr;
+        each->kernel->forward(args, false);
+    }
+    expect_close(tested.plain_output(), expected.plain_output(), tolerance, "output");
+    EXPECT_EQ(tested.parameters(), parameters);
+}
+
+// Running averages of a batch norm after a mini-batch with these inputs.
+inline std::vector<std::vector<float>> averaged(const Kernels& kernels, LayerRig& rig, bool deferred,
+                                                const std::vector<std::vector<float>>& inputs) {
+    std::vector<Block> blocks;
+    std::vector<std::byte*> addresses;
+    for (const std::vector<float>& values : inputs) {
+        rig.kernel->fill_input(values, rig.inputs[0].get());
+        blocks.emplace_back(kernels, rig.sizes.statistics);
+        addresses.push_back(blocks.back().get());
+        LayerArgs args = rig.args();
+        args.statistics = addresses.back();
+        rig.kernel->forward(args, true);
+    }
+    const StatisticsTable table(kernels, addresses, std::vector<int>(inputs.size(), rig.samples));
+    rig.kernel->gather_statistics(table.of(0, static_cast<int>(inputs.size()) - 1, deferred), rig.statistics.get());
+    const auto parameters = rig.parameters();
+    return {parameters[2], parameters[3]};
+}
+
+inline void average_as_the_reference_does(const Kernels& kernels, LayerRig tested, LayerRig expected,
+                                          const std::vector<std::vector<float>>& inputs, double tolerance) {
+    for (const bool deferred : {false, true})
+        expect_close(averaged(kernels, tested, deferred, inputs),
+                     averaged(reference_kernels(), expected, deferred, inputs), tolerance,
+                     deferred ? "deferred average" : "average");
 }
 
 // `inputs` and `outputs` are values that the backend's tensors can hold.

@@ -232,6 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
         "{workload: {model: mlp}, pipeline: {stages: 3, recompute: [2, 0]}}",
         "{workload: {model: mlp}, pipeline: {stages: 3, recompute: all}}",
         "{workload: {model: mlp}, pipeline: {replicas: [3, 1, 2]}}",
+        "{workload: {model: mlp}, training: {batch_norm: deferred, initial: 'saved \"x\"'}}",
         "{workload: {model: mlp}, pipeline: {split: {stages: [[fc1, relu1], [fc2, \"010\"]]}}}",
         "{workload: {model: mlp}, cluster: {link: {bandwidth: 100 Gbit/s, latency: 1.5 us}, compute: 333.3 GFLOP/s}}",
         "{workload: {model: mlp}, training: {learning_rate: 0.333333333333333333, weight_decay: 1e-12, seed: "

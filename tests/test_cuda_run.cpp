@@ -82,6 +82,23 @@ TEST_P(Precisions, ASmallerLastMicroBatch) {
                  Execution(kResNet, with(set(small), {"cluster.devices=1"})).run(), "resnet50");
 }
 
+// U takes in what F left, and evaluation reads it; one graph does the same every step.
+TEST_P(Precisions, RunningAveragesOfBatchNorm) {
+    const std::vector<std::string> small =
+        set({"training.steps=2", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1", "pipeline.split=[layer3.0]",
+             "training.batch_norm=deferred"});
+    const TemporaryFolder folder;
+    const Execution trained(kResNet, with(small, {"pipeline.schedule=gpipe"}));
+    const RunResult run = trained.run({.dump = "", .save = folder.path().string(), .progress = {}});
+    expect_equal(run, trained.oracle(), "gpipe");
+    expect_equal(Execution(kResNet, with(small, {"pipeline.schedule=gpipe", "run.graph=true"})).run(), run, "a graph");
+    const Execution evaluation(kResNet, with(small, {"pipeline.schedule=forward-only", "training.steps=1",
+                                                     "training.initial=" + folder.path().string()}));
+    const RunResult evaluated = evaluation.run();
+    expect_equal(evaluated, evaluation.oracle(), "evaluation");
+    EXPECT_EQ(evaluated.weights_hash, run.weights_hash);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, Precisions, testing::Values("fp32", "tf32", "bf16"),
                          [](const auto& tested) { return std::string(tested.param); });
 

@@ -229,19 +229,6 @@ TEST(Training, LossFallsOnTheSyntheticSet) {
     EXPECT_LT(last, 0.7 * first);
 }
 
-TEST(Failure, ForwardsOutOfOrderAreRefusedWithBatchNorm) {
-    const Execution execution(kResNet, {"cluster.devices=1", "pipeline.micro_batches=2"});
-    Job job = execution.job();
-    std::swap(job.plan.order[0][0], job.plan.order[0][2]);
-    try {
-        pw::run(job, {});
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        EXPECT_NE(std::string(error.what()).find("running averages"), std::string::npos) << error.what();
-    }
-}
-
 TEST(Failure, ABackendThatIsNotThereSaysSo) {
     const std::vector<BackendRow> rows = backends();
     const auto cuda = std::ranges::find(rows, "cuda", &BackendRow::name);

@@ -77,18 +77,6 @@ TEST(ReferenceMaxPool, GivesATieToTheFirst) {
     EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0, 5, 0, 0}));
 }
 
-TEST(ReferenceBatchNorm, AveragesTheBatchStatistics) {
-    LayerRig rig(reference_kernels(), make_layer(LayerKind::BatchNorm, {1, 1, 2}, 1), 2);
-    rig.fill(1);
-    rig.kernel->load({{1}, {0}, {10}, {20}}, rig.weights.get(), rig.statistics.get());
-    rig.kernel->fill_input({1, 2, 3, 6}, rig.inputs[0].get());  // mean 3, unbiased variance 14 / 3
-    rig.forward(false);
-    EXPECT_EQ(rig.parameters()[2], std::vector<float>{10});
-    rig.forward(true);
-    EXPECT_FLOAT_EQ(rig.parameters()[2][0], 0.9f * 10 + 0.1f * 3);
-    EXPECT_FLOAT_EQ(rig.parameters()[3][0], 0.9f * 20 + 0.1f * 14 / 3);
-}
-
 TEST(ReferenceCrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {
     LayerRig rig(reference_kernels(), make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 3);
     rig.kernel->fill_input(std::vector<float>(30, 2.5f), rig.inputs[0].get());

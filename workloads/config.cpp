@@ -73,9 +73,9 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     return cluster;
 }
 
-TrainingConfig read_training(const Yaml& at) {
+TrainingConfig read_training(const Yaml& at, const std::string& folder) {
     at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "clip_norm", "loss", "batch_norm",
-              "seed"});
+              "initial", "seed"});
     TrainingConfig training;
     training.steps = static_cast<int>(at["steps"].integer(training.steps, 1, 1'000'000'000));
     training.learning_rate = at["learning_rate"].number(training.learning_rate, 0, 1e6);
@@ -86,6 +86,7 @@ TrainingConfig read_training(const Yaml& at) {
     training.clip_norm = at["clip_norm"].number(0, 0, 1e30);
     training.loss = at["loss"].choice(training.loss, {"cross_entropy", "mse"});
     training.batch_norm = at["batch_norm"].choice(training.batch_norm, {"per_micro_batch", "deferred"});
+    training.initial = absolute_path(folder, at["initial"].text());
     return training;
 }
 
@@ -220,7 +221,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.workload = read_workload(root["workload"], folder, claims);
     config.cluster = read_cluster(root["cluster"], folder);
     config.pipeline = read_pipeline(root["pipeline"], claims);
-    config.training = read_training(root["training"]);
+    config.training = read_training(root["training"], folder);
     config.run = read_run(root["run"]);
     config.transfer = read_transfer(root["transfer"]);
     config.sweep = read_sweep(root["sweep"]);

@@ -83,6 +83,7 @@ struct TrainingConfig {
     std::string loss = "cross_entropy";  // cross_entropy | mse
     // Running averages of batch norm: once per micro-batch, in their order, or `deferred`, once per mini-batch.
     std::string batch_norm = "per_micro_batch";
+    std::string initial;  // path, absolute: a folder of parameters to start from; empty: they come from the seed
     std::int64_t seed = 1;
 };
 

@@ -151,8 +151,10 @@ std::string print_config(const Config& config) {
         training.steps, training.learning_rate, training.momentum, training.weight_decay);
     if (training.clip_norm > 0)
         out += fmt::format("  clip_norm: {}\n", training.clip_norm);
-    out += fmt::format("  loss: {}\n  batch_norm: {}\n  seed: {}\n", training.loss, training.batch_norm,
-                       training.seed);
+    out += fmt::format("  loss: {}\n  batch_norm: {}\n", training.loss, training.batch_norm);
+    if (!training.initial.empty())
+        out += fmt::format("  initial: {}\n", quoted(training.initial));
+    out += fmt::format("  seed: {}\n", training.seed);
     const RunConfig& run = config.run;
     out += fmt::format(
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",

@@ -2,6 +2,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/reference/layers.h"
+#include "exec/reference/running_averages.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +11,10 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+constexpr double kEpsilon = 1e-5;
 
 // One block of channels after the other: its second trip often hits the cache.
-// weights: scale, shift. statistics: running mean, running variance. saved: a NormState per block.
+// weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: a NormState per block.
 class BatchNorm : public CpuLayer {
 public:
     BatchNorm(const Layer& layer, int samples, std::int64_t per_block)
@@ -31,7 +32,10 @@ public:
             const std::int64_t first = b * block_.pixels * per_block_;
             const float* x = floats(args.inputs[0]) + first;
             double mean[kMostChannels], variance[kMostChannels];
-            block_moments(x, block_, mean, variance);
+            if (save)
+                block_moments(x, block_, mean, variance);
+            else
+                read_running(args, b, mean, variance);
             alignas(64) float unsaved[kStateValues * kMostChannels];
             const NormState state = save ? saved_state(args, b) : state_in(unsaved);
             const float* scale = floats(args.weights) + b * per_block_;
@@ -44,8 +48,12 @@ public:
             }
             normalise_block(x, floats(args.output) + first, block_, state, layer_.relu);
             if (save && args.statistics)
-                update_running(floats(args.statistics) + b * per_block_, mean, variance);
+                write_statistics(floats(args.statistics) + b * per_block_, mean, variance);
         });
+    }
+
+    void gather_statistics(const BatchStatistics& of, std::byte* running) override {
+        reference::average_batches(of, channels_, block_.pixels, floats(running));
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -117,13 +125,17 @@ private:
         }
     }
 
-    void update_running(float* running, const double* mean, const double* variance) const {
+    void read_running(const LayerArgs& args, std::int64_t b, double* mean, double* variance) const {
+        const float* running = floats(static_cast<const std::byte*>(args.statistics)) + b * per_block_;
+        std::copy_n(running, per_block_, mean);
+        std::copy_n(running + channels_, per_block_, variance);
+    }
+
+    void write_statistics(float* statistics, const double* mean, const double* variance) const {
         const double unbiased = count_ > 1 ? count_ / (count_ - 1) : 1;
         for (std::int64_t l = 0; l < per_block_; ++l) {
-            const double old_mean = running[l], old_variance = running[channels_ + l];
-            running[l] = static_cast<float>((1 - kMomentum) * old_mean + kMomentum * mean[l]);
-            running[channels_ + l] =
-                static_cast<float>((1 - kMomentum) * old_variance + kMomentum * unbiased * variance[l]);
+            statistics[l] = static_cast<float>(mean[l]);
+            statistics[channels_ + l] = static_cast<float>(unbiased * variance[l]);
         }
     }
 

@@ -84,6 +84,11 @@ protected:
     LayerBytes bytes_;
 };
 
+// The running averages of batch norm: all means, then all unbiased variances, as in the blocks. `per_sample`: values
+// of a channel.
+void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
+                     float* running);
+
 // `T` is float or Bf16.
 template <class T>
 std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data);

@@ -1,4 +1,4 @@
-// Batch norm with the statistics of the micro-batch. A row is a pixel of a sample. Sums over the rows
+// Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a sample. Sums over the rows
 // come in stages whose sizes depend on the shape alone, each in a fixed order: a share of the rows per
 // thread, then where they are many a group of the shares, then all.
 #include "exec/cuda/layers.h"
@@ -12,7 +12,7 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+constexpr double kEpsilon = 1e-5;
 
 // A thread takes one pack of channels in the rows share, share + shares, ...: neighbouring threads read
 // neighbouring packs.
@@ -131,14 +131,20 @@ __device__ inline Pair means_of(const Sums& sums, unsigned channel) {
     return {total.first / sums.rows, total.second / sums.rows};
 }
 
-__device__ inline void average(float& running, double value) {
-    running = static_cast<float>((1 - kMomentum) * static_cast<double>(running) + kMomentum * value);
+// What normalise() reads. `parameters`: scale, shift.
+__device__ inline void put_state(double mean, double variance, const float* __restrict__ parameters, unsigned channels,
+                                 unsigned channel, float* __restrict__ state) {
+    const double inverse = 1 / sqrt(variance + kEpsilon);
+    state[kMean * channels + channel] = static_cast<float>(mean);
+    state[kInverse * channels + channel] = static_cast<float>(inverse);
+    state[kScale * channels + channel] = static_cast<float>(inverse * static_cast<double>(parameters[channel]));
+    state[kShift * channels + channel] = parameters[channels + channel];
 }
 
-// `parameters`: scale, shift. `running`: mean, variance; null leaves them alone.
+// `statistics`: mean, unbiased variance; null: not wanted.
 template <class T>
 __global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const float* __restrict__ parameters,
-                               float* __restrict__ state, float* __restrict__ running) {
+                               float* __restrict__ state, float* __restrict__ statistics) {
     const auto channel = static_cast<unsigned>(item());
     if (channel >= sums.channels)
         return;
@@ -146,15 +152,20 @@ __global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const
     const double mean = static_cast<double>(real(first_row[channel])) + means.first;
     const double difference = means.second - means.first * means.first;
     const double variance = difference > 0 ? difference : 0;
-    const double inverse = 1 / sqrt(variance + kEpsilon);
-    state[kMean * sums.channels + channel] = static_cast<float>(mean);
-    state[kInverse * sums.channels + channel] = static_cast<float>(inverse);
-    state[kScale * sums.channels + channel] = static_cast<float>(inverse * static_cast<double>(parameters[channel]));
-    state[kShift * sums.channels + channel] = parameters[sums.channels + channel];
-    if (running == nullptr)
+    put_state(mean, variance, parameters, sums.channels, channel, state);
+    if (statistics == nullptr)
         return;
-    average(running[channel], mean);
-    average(running[sums.channels + channel], sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+    statistics[channel] = static_cast<float>(mean);
+    statistics[sums.channels + channel] =
+        static_cast<float>(sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+}
+
+__global__ void take_running(const float* __restrict__ running, const float* __restrict__ parameters,
+                             unsigned channels, float* __restrict__ state) {
+    const auto channel = static_cast<unsigned>(item());
+    if (channel < channels)
+        put_state(static_cast<double>(running[channel]), static_cast<double>(running[channels + channel]), parameters,
+                  channels, channel, state);
 }
 
 __global__ void finish_gradients(Sums sums, const float* __restrict__ state, const float* __restrict__ parameters,
@@ -244,7 +255,7 @@ Rows writing_rows(std::int64_t packs, std::int64_t rows) {
     return {static_cast<unsigned>(packs), static_cast<unsigned>(shares), static_cast<unsigned>(rows)};
 }
 
-// weights: scale, shift. statistics: running mean, running variance. saved: StatePlane.
+// weights: scale, shift. statistics: mean, unbiased variance. saved: StatePlane.
 template <class T, int kWidth>
 class BatchNorm : public CudaLayer {
 public:
@@ -266,13 +277,17 @@ public:
 
     void forward(const LayerArgs& args, bool save) override {
         std::byte* state = save ? args.saved : args.scratch + planes_at_;
-        launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
-               planes(args.scratch), summing_);
-        const Sums sums = combined_sums(args.scratch);
-        launch(device_.stream(), channels_, finish_moments<T>, reinterpret_cast<const T*>(args.inputs[0]), sums,
-               floats(args.weights), floats(state), save ? floats(args.statistics) : nullptr);
+        if (save)
+            take_moments(args);
+        else
+            launch(device_.stream(), channels_, take_running, floats(args.statistics), floats(args.weights),
+                   static_cast<unsigned>(channels_), floats(state));
         launch(device_.stream(), writing_threads(), normalise<T, kWidth>, tensor(args.inputs[0]), planes(state),
                tensor(args.output), layer_.relu, writing_);
+    }
+
+    void gather_statistics(const BatchStatistics& of, std::byte* running) override {
+        average_batches(device_.stream(), of, channels_, rows_ / samples_, floats(running));
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -318,6 +333,13 @@ private:
     }
     std::int64_t summing_threads() const { return std::int64_t{summing_.packs} * summing_.shares; }
     std::int64_t writing_threads() const { return std::int64_t{writing_.packs} * writing_.shares; }
+
+    void take_moments(const LayerArgs& args) const {
+        launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
+               planes(args.scratch), summing_);
+        launch(device_.stream(), channels_, finish_moments<T>, reinterpret_cast<const T*>(args.inputs[0]),
+               combined_sums(args.scratch), floats(args.weights), floats(args.saved), floats(args.statistics));
+    }
 
     static std::vector<float> joined(std::vector<float> first, const std::vector<float>& second) {
         first.insert(first.end(), second.begin(), second.end());

@@ -312,8 +312,9 @@ void EmulatedWork::finish(RunResult& result) {
 }
 
 std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options) {
-    if (!options.dump.empty())
-        fail("run.backend emulated has no tensors to dump\n  help: run without --dump, or with run.backend cpu");
+    for (const auto& [folder, flag] : {std::pair(options.dump, "--dump"), std::pair(options.save, "--save")})
+        if (!folder.empty())
+            fail("run.backend emulated has no tensors to write\n  help: run without {}, or with run.backend cpu", flag);
     return std::make_unique<EmulatedWork>(plan);
 }
 

@@ -61,7 +61,11 @@ void KernelDevice::sum_gradients(int node) {
     int round = 0;
     own_stages([&](int stage) { sum_own_share(stage); });
     arrive(node, ++round);
-    own_stages([&](int stage) { copy_shares(stage); });
+    own_stages([&](int stage) {
+        copy_shares(stage);
+        if (run_.job.plan.shape.devices_of(stage).size() > 1)
+            gather_statistics({Op::SumGradients, stage, run_.plan.graph.task(node).microbatch});
+    });
     arrive(node, ++round);
     if (!run_.tables.empty()) {
         own_tables([&](const SharedTable& table) { sum_own_share(table); });

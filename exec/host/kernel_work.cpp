@@ -1,7 +1,9 @@
 #include "exec/host/kernel_work.h"
 
 #include "exec/dump.h"
+#include "exec/parameter_files.h"
 #include "workloads/error.h"
+#include "workloads/initial_parameters.h"
 
 #include <algorithm>
 #include <cmath>
@@ -93,6 +95,9 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
         case BufferUse::Statistics:
             state.statistics = address;
             break;
+        case BufferUse::BatchStatistics:
+            run_.statistics[buffer.stage][buffer.microbatch] = address;
+            break;
         case BufferUse::Gradients:
             state.parts[buffer.part].block = address;
             break;
@@ -122,12 +127,21 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
     }
 }
 
+StageProgram::Values KernelDevice::initial_values() const {
+    const TrainingConfig& training = run_.job.config.training;
+    const LayerGraph& graph = run_.job.model->layers;
+    return [&](int layer) {
+        return training.initial.empty() ? initial_parameters(graph, layer, training.seed)
+                                        : read_parameters(training.initial, graph, layer);
+    };
+}
+
 void KernelDevice::begin() {
     for (const auto& [stage, program] : programs_) {
         program->set_layout(run_.layouts[stage]);
         StageState& state = state_of(stage);
         if (state.slots[0] != nullptr)  // a stage without parameters has none
-            program->initialise(run_.job.config.training.seed, state.slots[0], state.statistics);
+            program->initialise(initial_values(), state.slots[0], state.statistics);
     }
     for (const auto& [stage, program] : last_programs_) {
         program->set_layout(run_.last_layouts[stage]);
@@ -137,8 +151,34 @@ void KernelDevice::begin() {
         run_.initial[device_] = parameters();
 }
 
+// All devices have placed their buffers.
+void KernelDevice::list_statistics() {
+    std::vector<int> samples;
+    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+        samples.push_back(run_.plan.sizes.of(mb));
+    for (auto& [stage, state] : stages_)
+        if (state.statistics != nullptr && state.parts.front().block != nullptr)
+            state.batches = StatisticsTable(*kernels_, run_.statistics[stage], samples);
+}
+
+// The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
+// of them have run their micro-batches and none goes on.
+void KernelDevice::gather_statistics(const Task& closing) {
+    StageState& state = stages_.at(closing.stage);
+    if (state.statistics == nullptr)
+        return;
+    const Shape& shape = run_.job.plan.shape;
+    const int mini_batch = shape.mini_batch_of(closing.microbatch);
+    programs_[closing.stage]->gather_statistics(
+        state.batches.of(mini_batch * run_.plan.per_update(), shape.last_of(mini_batch),
+                         run_.job.config.training.batch_norm == "deferred"),
+        state.statistics);
+}
+
 void KernelDevice::begin_step(int step) {
     step_ = step;
+    if (step == 0)
+        list_statistics();
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
@@ -214,7 +254,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);
-    places.statistics = state.statistics;
+    places.statistics = state.saves ? run_.statistics[task.stage][mb] : state.statistics;
     places.gradients = part_of(task).block;
     places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
     places.training_seed = run_.job.config.training.seed;
@@ -305,6 +345,8 @@ void KernelDevice::update(const Task& task, int node) {
         kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
     program.update(sgd, state.slots[old_slot], gradients, momentum, new_weights,
                    speaks && !clips ? squares_of(task) : nullptr);
+    if (job.plan.shape.devices_of(task.stage).size() == 1)
+        gather_statistics(task);
     ++state.newest;
     if (dumped)
         keep(run_.updated[device_], new_weights, false);
@@ -330,9 +372,12 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
       data(open_dataset(job.config, *job.model)),
       layer_bytes(boost::num_vertices(job.model->layers)),
       last_layer_bytes(layer_bytes.size()),
-      dump_(options.dump) {
+      dump_(options.dump),
+      save_(options.save) {
     const Shape& shape = job.plan.shape;
     const auto steps = static_cast<std::size_t>(job.steps), devices = static_cast<std::size_t>(shape.devices);
+    statistics.assign(static_cast<std::size_t>(shape.stages),
+                      std::vector<std::byte*>(static_cast<std::size_t>(shape.microbatches), nullptr));
     losses.assign(steps, std::vector<double>(static_cast<std::size_t>(shape.microbatches), 0));
     if (plan.trains())
         squares.assign(steps * static_cast<std::size_t>(shape.updates()), std::vector<double>(layer_bytes.size(), 0));
@@ -359,11 +404,15 @@ void KernelWork::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-void KernelWork::finish(RunResult& result) {
-    std::vector<std::vector<NamedTensor>> parameters;
+std::vector<NamedTensor> KernelWork::parameters() const {
+    std::vector<std::vector<NamedTensor>> by_device;
     for (const auto& device : devices_)
-        parameters.push_back(device->parameters());
-    result.weights_hash = hash_of(without_copies(std::move(parameters)));
+        by_device.push_back(device->parameters());
+    return without_copies(std::move(by_device));
+}
+
+void KernelWork::finish(RunResult& result) {
+    result.weights_hash = hash_of(parameters());
     for (const std::vector<double>& row : squares) {
         double sum = 0;
         for (const double square : row)
@@ -372,6 +421,8 @@ void KernelWork::finish(RunResult& result) {
     }
     if (dumps())
         write_dump(dump_, *this, result.losses.front());
+    if (!save_.empty())
+        write_parameters(save_, parameters());
 }
 
 std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options) {

@@ -1,6 +1,7 @@
 // Devices that compute: stages of a model run by kernels.
 #pragma once
 
+#include "exec/host/batch_statistics.h"
 #include "exec/host/host_work.h"
 #include "exec/host/stage_program.h"
 
@@ -52,6 +53,7 @@ private:
         std::vector<int> slot_of;       // version -> slot
         std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
         std::byte *statistics = nullptr, *predicted = nullptr;
+        StatisticsTable batches;
         std::vector<GradientPart> parts;  // S and U leave the sum in the first
         int newest = 0;                   // version, within the plan
         bool summed = false;              // since the last U
@@ -63,6 +65,9 @@ private:
     StageProgram& add_program(int stage, int samples, std::map<int, std::unique_ptr<StageProgram>>& to) const;
     void check_last_program(int stage) const;
     const StageProgram& program_of(const Task& task) const;
+    StageProgram::Values initial_values() const;
+    void list_statistics();
+    void gather_statistics(const Task& closing);
     const Places& bind(const Task& task, int version);
     GradientPart& part_of(const Task& task);
     const std::byte* weights_for(const Task& task, int version);
@@ -125,6 +130,7 @@ public:
 
     const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
     std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
+    std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
     std::int64_t first_sample(int step, int microbatch) const;
     bool dumps() const { return !dump_.empty(); }
 
@@ -133,8 +139,9 @@ public:
     const Dataset data;
     std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
     std::vector<StageLayout> layouts, last_layouts;         // by stage
-    std::vector<std::vector<double>> losses;                // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;               // [update][layer], of the gradients
+    std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
+    std::vector<std::vector<double>> losses;          // [step][micro-batch], sums over samples
+    std::vector<std::vector<double>> squares;         // [update][layer], of the gradients
     double* step_squares = nullptr;  // shared memory of device 0: those of this step, [update][layer]
     std::vector<SharedTable> tables;
     // Of the first update, when dumping: [device]
@@ -147,7 +154,7 @@ private:
     Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
 
     std::vector<SharedTable> shared_tables() const;
-    const std::string dump_;
+    const std::string dump_, save_;
 };
 
 }  // namespace pw

@@ -200,19 +200,33 @@ void StageProgram::measure(int layer, const std::byte* gradients, double* square
         family_.sum_of_squares(gradients + layout_.weight_offset[layer], bytes, squares + layer);
 }
 
+void StageProgram::gather_statistics(BatchStatistics of, std::byte* running) const {
+    for (int layer : layers_) {
+        if (bytes_of(layer).statistics == 0)
+            continue;
+        of.offset = layout_.statistics_offset[layer];
+        kernel(layer).gather_statistics(of, running + of.offset);
+    }
+}
+
 // The layer whose parameters these are: a tied one has those of another.
 const Layer& StageProgram::owner_of_parameters(int layer) const {
     const Layer& own = model_.layers[layer];
     return own.tied_to.empty() ? own : model_.layers[find_layer(model_.layers, own.tied_to)];
 }
 
-void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
+void StageProgram::initialise(const Values& values, std::byte* weights, std::byte* statistics) const {
     for (int layer : layers_) {
-        const std::vector<std::vector<float>> values = initial_parameters(model_.layers, layer, seed);
-        if (!values.empty())
-            kernel(layer).load(values, weights + layout_.weight_offset[layer],
+        const std::vector<std::vector<float>> own = values(layer);
+        if (!own.empty())
+            kernel(layer).load(own, weights + layout_.weight_offset[layer],
                                at(statistics, layout_.statistics_offset[layer]));
     }
+}
+
+
+void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
+    initialise([&](int layer) { return initial_parameters(model_.layers, layer, seed); }, weights, statistics);
 }
 
 std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std::byte* statistics,

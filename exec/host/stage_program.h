@@ -4,6 +4,7 @@
 #include "exec/kernels.h"
 #include "workloads/stage_layout.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Places {
     // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
     const std::byte* weights = nullptr;
-    std::byte* statistics = nullptr;
+    std::byte* statistics = nullptr;  // of the micro-batch, or, in evaluation, the running averages
     std::byte* gradients = nullptr;
     std::span<const int> labels;  // shared memory, like the loss
     std::int64_t training_seed = 1, first_sample = 0;  // number in the endless sequence: what dropout draws from
@@ -63,8 +64,12 @@ public:
     // See Kernels::predict.
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;
-    // Initial values from names and seed.
-    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;
+    // The running averages take in what F wrote of a mini-batch.
+    void gather_statistics(BatchStatistics of, std::byte* running) const;
+    // By layer: what LayerKernel::load takes, in plain layout.
+    using Values = std::function<std::vector<std::vector<float>>(int layer)>;
+    void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;
+    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;  // from names and seed
     // Parameters in plain layout, named.
     std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
 

@@ -1,4 +1,5 @@
 #include "exec/reference/layers.h"
+#include "exec/reference/running_averages.h"
 
 #include <cmath>
 
@@ -6,9 +7,9 @@ namespace pw::reference {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5, kMomentum = 0.1;
+constexpr double kEpsilon = 1e-5;
 
-// weights: scale, shift. statistics: running mean, running variance. saved: mean, 1 / deviation of
+// weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: mean, 1 / deviation of
 // every channel, then with a fused ReLU one byte per element: whether it passed.
 template <class Real>
 class BatchNorm : public PlainLayer<Real> {
@@ -29,23 +30,26 @@ public:
         const Real* weights = this->reals(args.weights);
         Real* y = this->reals(args.output);
         for (std::int64_t c = 0; c < channels_; ++c) {
-            const double mean = sum_over(c, [&](std::int64_t i) { return real(x[i]); }) / count();
-            const double variance = sum_over(c, [&](std::int64_t i) { return square(real(x[i]) - mean); }) / count();
-            const double inverse = 1 / std::sqrt(variance + kEpsilon);
+            const Moments moments = save ? moments_of(x, c) : running_moments(args, c);
+            const double inverse = 1 / std::sqrt(moments.variance + kEpsilon);
             const double scale = real(weights[c]), shift = real(weights[channels_ + c]);
             for_channel(c, [&](std::int64_t i) {
-                const double value = (real(x[i]) - mean) * inverse * scale + shift;
+                const double value = (real(x[i]) - moments.mean) * inverse * scale + shift;
                 y[i] = static_cast<Real>(this->layer_.relu && value <= 0 ? 0 : value);
                 if (save && this->layer_.relu)
                     args.saved[mask_offset_ + i] = std::byte{value > 0};
             });
             if (save) {
-                this->reals(args.saved)[c] = static_cast<Real>(mean);
+                this->reals(args.saved)[c] = static_cast<Real>(moments.mean);
                 this->reals(args.saved)[channels_ + c] = static_cast<Real>(inverse);
                 if (args.statistics)
-                    update_running(this->reals(args.statistics), c, mean, variance);
+                    write_statistics(this->reals(args.statistics), c, moments);
             }
         }
+    }
+
+    void gather_statistics(const BatchStatistics& of, std::byte* running) override {
+        average_batches(of, channels_, pixels_, this->reals(running));
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -111,12 +115,24 @@ private:
         return passed ? real(this->reals(args.output_gradient)[i]) : 0;
     }
 
-    void update_running(Real* running, std::int64_t c, double mean, double variance) const {
-        const double unbiased = per_channel_ > 1 ? variance * count() / (count() - 1) : variance;
-        Real& running_mean = running[c];
-        Real& running_variance = running[channels_ + c];
-        running_mean = static_cast<Real>((1 - kMomentum) * real(running_mean) + kMomentum * mean);
-        running_variance = static_cast<Real>((1 - kMomentum) * real(running_variance) + kMomentum * unbiased);
+    struct Moments {
+        double mean, variance;
+    };
+
+    Moments moments_of(const Real* x, std::int64_t c) const {
+        const double mean = sum_over(c, [&](std::int64_t i) { return real(x[i]); }) / count();
+        return {mean, sum_over(c, [&](std::int64_t i) { return square(real(x[i]) - mean); }) / count()};
+    }
+
+    Moments running_moments(const LayerArgs& args, std::int64_t c) const {
+        const Real* running = this->reals(static_cast<const std::byte*>(args.statistics));
+        return {real(running[c]), real(running[channels_ + c])};
+    }
+
+    void write_statistics(Real* statistics, std::int64_t c, const Moments& moments) const {
+        const double unbiased = per_channel_ > 1 ? moments.variance * count() / (count() - 1) : moments.variance;
+        statistics[c] = static_cast<Real>(moments.mean);
+        statistics[channels_ + c] = static_cast<Real>(unbiased);
     }
 
     std::int64_t channels_, pixels_, per_channel_;

@@ -1,0 +1,27 @@
+// What the forwards of a stage leave for its updates.
+#pragma once
+
+#include "exec/kernels.h"
+
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// The blocks of a stage's micro-batches, listed where the kernels of one device read. Made before the first step.
+class StatisticsTable {
+public:
+    StatisticsTable() = default;
+    // `blocks` and `samples` by micro-batch; the blocks may be on any device.
+    StatisticsTable(const Kernels& kernels, const std::vector<std::byte*>& blocks, const std::vector<int>& samples);
+
+    // Of the micro-batches first to last.
+    BatchStatistics of(int first, int last, bool deferred) const;
+
+private:
+    std::unique_ptr<Memory> memory_;
+    std::span<const std::byte* const> blocks_;
+    std::span<const int> samples_;
+};
+
+}  // namespace pw

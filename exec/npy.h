@@ -1,0 +1,16 @@
+// Arrays of floats as .npy files: NumPy's format, '<f4', C order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Version 1.0. Throws Error (RunFailed) naming the file.
+void write_npy(const std::string& file, const std::vector<int>& shape, const std::vector<float>& values);
+
+// Versions 1.0 to 3.0. Both throw Error (BadInput) naming the file, what it holds and what is read.
+std::vector<int> read_npy_shape(const std::string& file);
+std::vector<float> read_npy(const std::string& file);
+
+}  // namespace pw
