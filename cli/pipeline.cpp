@@ -8,6 +8,7 @@
 #include "schedules/versions.h"
 #include "workloads/error.h"
 #include "workloads/profiled_model.h"
+#include "workloads/rules.h"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,7 @@ Plan plan_of(const Config& config, const std::vector<Edge>& edges, std::vector<s
 Pipeline uniform_pipeline(Config config, std::vector<std::string>* notices) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
+    check_rules(pipeline.config, nullptr);
     pipeline.costs = uniform_costs(pipeline.config);
     add_cluster(pipeline.costs, pipeline.config, {});
     pipeline.plan = plan_of(pipeline.config, {}, notices);
@@ -46,6 +48,8 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.config = std::move(config);
     pipeline.profile = std::move(profile);
     pipeline.measured = measured;
+    check_normalise(pipeline.config, model);
+    check_rules(pipeline.config, &model);
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
     std::vector<Edge> edges;
     for (const Boundary& boundary : boundaries_of(model.layers, pipeline.split))
