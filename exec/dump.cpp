@@ -50,7 +50,7 @@ void write_dump(const std::string& folder, const KernelWork& run, double loss) {
     std::vector<float> labels;
     for (int sample = 0; sample < samples; ++sample) {
         const auto size = static_cast<std::size_t>(input.elements());
-        run.data.read(sample, {images.data() + static_cast<std::size_t>(sample) * size, size});
+        run.data.read_at(run.sample(sample), {images.data() + static_cast<std::size_t>(sample) * size, size});
         labels.push_back(static_cast<float>(run.data.label(sample)));
     }
     write_npy((root / "images.npy").string(), {samples, input.channels, input.height, input.width}, images);

@@ -1,6 +1,7 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
 #include "workloads/config.h"
 #include "workloads/profiled_model.h"
+#include "workloads/rules.h"
 
 #include <filesystem>
 #include <limits>
@@ -53,6 +54,15 @@ ProfiledModel model_from_file(const Config& config) {
         config.fail_at("workload.model", fmt::format("there is no file '{}'", path),
                        "check the path; it starts at the folder of this file");
     return read_profiled_model(path, static_cast<int>(samples));
+}
+
+Dataset stored_dataset(const Config& config, const Model& model) {
+    const WorkloadConfig& workload = config.workload;
+    if (workload.dataset == "cifar10" && !workload.path.empty())
+        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
+    if (workload.dataset == "mnist" && !workload.path.empty())
+        return Dataset::mnist(workload.path, model.input, config.training.seed);
+    return Dataset::synthetic(model.input, model.classes, config.training.seed);
 }
 
 }  // namespace
@@ -121,10 +131,10 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
 }
 
 Dataset open_dataset(const Config& config, const Model& model) {
-    const WorkloadConfig& workload = config.workload;
-    if (workload.dataset == "cifar10" && !workload.path.empty())
-        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
-    return Dataset::synthetic(model.input, model.classes, config.training.seed);
+    check_normalise(config, model);
+    Dataset data = stored_dataset(config, model);
+    data.change(config.workload.changes);
+    return data;
 }
 
 }  // namespace pw

@@ -30,9 +30,9 @@ void KernelDevice::prepare() {
         const StageProgram& program = *programs_[stage];
         for (const int layer : program.layers())
             run_.layer_bytes[layer] = program.bytes_of(layer);
-        if (program.reads_data() && sample_places_ == nullptr) {
+        if (program.reads_data() && samples_ == nullptr) {
             kernels_->take_data(run_.data);
-            sample_places_ = make_notes<int>(samples);
+            samples_ = make_notes<Sample>(samples);
         }
         if (program.has_loss()) {
             labels_ = make_notes<int>(samples);
@@ -125,16 +125,16 @@ void KernelDevice::begin_step(int step) {
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
-    if (sample_places_ == nullptr && labels_ == nullptr)
+    if (samples_ == nullptr && labels_ == nullptr)
         return;
     const int samples = run_.job.config.pipeline.micro_batch_size;
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         for (int k = 0; k < samples; ++k) {
-            const int place = run_.data.place(run_.first_sample(step, mb) + k);
-            if (sample_places_ != nullptr)
-                sample_places_[mb * samples + k] = place;
+            const Sample sample = run_.sample(run_.first_sample(step, mb) + k);
+            if (samples_ != nullptr)
+                samples_[mb * samples + k] = sample;
             if (labels_ != nullptr)
-                labels_[mb * samples + k] = run_.data.label_at(place);
+                labels_[mb * samples + k] = run_.data.label_at(sample.place);
         }
 }
 
@@ -175,7 +175,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.weights = state.slots[state.slot_of[version]];
     places.statistics = state.statistics;
     places.gradients = state.gradients;
-    places.labels = samples_of(labels_, mb);
+    places.labels = notes_of(labels_, mb);
     places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
@@ -188,9 +188,10 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     return places;
 }
 
-std::span<const int> KernelDevice::samples_of(const int* all, int microbatch) const {
+template <class Note>
+std::span<const Note> KernelDevice::notes_of(const Note* all, int microbatch) const {
     const auto samples = static_cast<std::size_t>(run_.job.config.pipeline.micro_batch_size);
-    return all == nullptr ? std::span<const int>{}
+    return all == nullptr ? std::span<const Note>{}
                           : std::span(all + static_cast<std::size_t>(microbatch) * samples, samples);
 }
 
@@ -204,7 +205,7 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, samples_of(sample_places_, mb), places.data);
+                kernels_->load_data(run_.data, notes_of(samples_, mb), places.data);
             program.forward(places, state.saves);
             break;
         case Op::Recompute:
@@ -287,6 +288,10 @@ void KernelWork::add_devices() {
 
 std::int64_t KernelWork::first_sample(int step, int microbatch) const {
     return (std::int64_t{step} * job.plan.shape.microbatches + microbatch) * job.config.pipeline.micro_batch_size;
+}
+
+Sample KernelWork::sample(std::int64_t index) const {
+    return plan.trains() ? data.sample(index) : Sample{.place = data.place(index)};
 }
 
 // The backend's own sizes, no times: tensors are handed over by pointer.

@@ -47,7 +47,9 @@ private:
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
-    std::span<const int> samples_of(const int* all, int microbatch) const;
+    // Of notes [micro-batch][sample]; none where there are no notes.
+    template <class Note>
+    std::span<const Note> notes_of(const Note* all, int microbatch) const;
     // Shared memory, [micro-batch][sample], [micro-batch], [update of a step][layer].
     template <class Value>
     Value* make_notes(std::size_t count);
@@ -55,7 +57,8 @@ private:
     KernelWork& run_;
     std::shared_ptr<const Kernels> kernels_;
     std::vector<std::unique_ptr<Memory>> notes_;
-    int *sample_places_ = nullptr, *labels_ = nullptr;
+    Sample* samples_ = nullptr;
+    int* labels_ = nullptr;
     double *losses_ = nullptr, *squares_ = nullptr;
     std::map<int, std::unique_ptr<StageProgram>> programs_;  // by stage
     std::map<int, StageState> stages_;
@@ -79,6 +82,7 @@ public:
     void finish(RunResult& result) override;
 
     std::int64_t first_sample(int step, int microbatch) const;
+    Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
     bool dumps() const { return !dump_.empty(); }
 
     const HostPlan& plan;
