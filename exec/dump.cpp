@@ -47,14 +47,19 @@ void write_dump(const std::string& folder, const KernelWork& run, double loss) {
     const Dims input = run.data.input();
     const int samples = run.plan.per_update() * run.job.config.pipeline.micro_batch_size;
     std::vector<float> images(static_cast<std::size_t>(input.elements()) * static_cast<std::size_t>(samples));
-    std::vector<float> labels;
+    const auto positions = static_cast<std::size_t>(run.data.labels_per_sample());
+    std::vector<int> labels(positions * static_cast<std::size_t>(samples));
     for (int sample = 0; sample < samples; ++sample) {
         const auto size = static_cast<std::size_t>(input.elements());
-        run.data.read_at(run.sample(sample), {images.data() + static_cast<std::size_t>(sample) * size, size});
-        labels.push_back(static_cast<float>(run.data.label(sample)));
+        const Sample shown = run.sample(sample);
+        run.data.read_at(shown, {images.data() + static_cast<std::size_t>(sample) * size, size});
+        run.data.labels_at(shown, {labels.data() + static_cast<std::size_t>(sample) * positions, positions});
     }
     write_npy((root / "images.npy").string(), {samples, input.channels, input.height, input.width}, images);
-    write_npy((root / "labels.npy").string(), {samples}, labels);
+    std::vector<int> labelled{samples};
+    if (positions > 1)
+        labelled.push_back(static_cast<int>(positions));
+    write_npy((root / "labels.npy").string(), labelled, {labels.begin(), labels.end()});
     write_npy((root / "loss.npy").string(), {1}, {static_cast<float>(loss)});
 }
 

@@ -14,7 +14,7 @@ class KernelWork;
 void write_npy(const std::string& file, const std::vector<int>& shape, const std::vector<float>& values);
 
 // FOLDER/initial, FOLDER/gradients, FOLDER/updated with one file per parameter, FOLDER/images.npy,
-// FOLDER/labels.npy of the first mini-batch, FOLDER/loss.npy.
+// FOLDER/labels.npy ([sample] or [sample][position]) of the first mini-batch, FOLDER/loss.npy.
 void write_dump(const std::string& folder, const KernelWork& run, double loss);
 
 }  // namespace pw

@@ -54,11 +54,11 @@ public:
     virtual std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const = 0;
 
     // Plain NCHW floats of the output tensor, for dumps and tests; `fill_output` is its inverse.
-    // Input tensors: the same with the index of the input.
+    // Input tensors: the same, by the index of the input.
     virtual std::vector<float> read_output(const std::byte* tensor) const = 0;
     virtual void fill_output(const std::vector<float>& values, std::byte* tensor) const = 0;
-    virtual std::vector<float> read_input(const std::byte* tensor) const = 0;
-    virtual void fill_input(const std::vector<float>& values, std::byte* tensor) const = 0;
+    virtual std::vector<float> read_input(const std::byte* tensor, int position = 0) const = 0;
+    virtual void fill_input(const std::vector<float>& values, std::byte* tensor, int position = 0) const = 0;
 };
 
 // Momentum SGD as in PyTorch: g' = g + decay w; v = momentum v + g'; w_new = w - rate v.

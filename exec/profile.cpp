@@ -192,20 +192,22 @@ private:
     // The data set; samples, labels, the loss and the squares of the gradients.
     void lend_notes() {
         const std::size_t all = static_cast<std::size_t>(kMicroBatches) * static_cast<std::size_t>(samples_);
+        const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
         kernels_.take_data(data_);
-        notes_ = kernels_.shared(
-            static_cast<Bytes>(all * (sizeof(Sample) + sizeof(int)) + (1 + bytes_.size()) * sizeof(double)));
+        notes_ = kernels_.shared(static_cast<Bytes>(all * (sizeof(Sample) + positions * sizeof(int)) +
+                                                    (1 + bytes_.size()) * sizeof(double)));
         auto* numbers = reinterpret_cast<double*>(notes_->data());
         squares_ = numbers + 1;
         shown_ = reinterpret_cast<Sample*>(squares_ + bytes_.size());
         int* labels = reinterpret_cast<int*>(shown_ + all);
         for (std::size_t k = 0; k < all; ++k) {
             shown_[k] = data_.sample(static_cast<std::int64_t>(k));
-            labels[k] = data_.label_at(shown_[k].place);
+            data_.labels_at(shown_[k], {labels + k * positions, positions});
         }
         for (std::size_t mb = 0; mb < places_.size(); ++mb) {
             places_[mb].loss = numbers;
-            places_[mb].labels = {labels + mb * static_cast<std::size_t>(samples_), static_cast<std::size_t>(samples_)};
+            const std::size_t count = static_cast<std::size_t>(samples_) * positions;
+            places_[mb].labels = {labels + mb * count, count};
         }
     }
 

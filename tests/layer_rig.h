@@ -71,7 +71,11 @@ inline Layer make_layer(LayerKind kind, Dims input, int outputs, int kernel = 1,
         layer.output = {outputs, pooled(input.height), pooled(input.width)};
     if (kind == LayerKind::AveragePool || kind == LayerKind::Linear)
         layer.output = {outputs, 1, 1};
-    if (kind == LayerKind::CrossEntropy)
+    if (kind == LayerKind::Concat)
+        layer.output.channels = outputs;
+    if (kind == LayerKind::Upsample)
+        layer.output = {outputs, input.height * stride, input.width * stride};
+    if (is_loss(kind))
         layer.output = {1, 1, 1};
     return layer;
 }
@@ -95,17 +99,17 @@ public:
           output_gradient(kernels, sizes.output),
           scratch(kernels, sizes.scratch),
           kernels_(&kernels),
-          notes_(kernels.shared(static_cast<Bytes>(sizeof(double) + sizeof(int) * static_cast<std::size_t>(samples)))) {
-        for (int k = 0; k < (layer.kind == LayerKind::Add ? 2 : 1); ++k) {
-            inputs.emplace_back(kernels, kernels.data_bytes(layer.input, samples), 0);
-            input_gradients.emplace_back(kernels, kernels.data_bytes(layer.input, samples));
+          notes_(kernels.shared(static_cast<Bytes>(sizeof(double) + sizeof(int) * label_count()))) {
+        for (int k = 0; k < (layer.kind == LayerKind::Add || layer.kind == LayerKind::Concat ? 2 : 1); ++k) {
+            inputs.emplace_back(kernels, kernels.data_bytes(input_dims(layer, k), samples), 0);
+            input_gradients.emplace_back(kernels, kernels.data_bytes(input_dims(layer, k), samples));
         }
         for (std::size_t k = 0; k < inputs.size(); ++k) {
             input_pointers_.push_back(inputs[k].get());
             gradient_pointers_.push_back(input_gradients[k].get());
         }
-        for (int n = 0; n < samples; ++n)
-            labels()[n] = (3 * n + 1) % layer.input.channels;
+        for (std::size_t n = 0; n < label_count(); ++n)
+            labels()[n] = static_cast<int>((3 * n + 1) % static_cast<std::size_t>(loss_shape(layer).classes));
     }
 
     LayerRig(LayerRig&&) = default;
@@ -119,9 +123,9 @@ public:
             std::ranges::transform(values, values.begin(), rounded);
             return values;
         };
-        for (std::size_t k = 0; k < inputs.size(); ++k)
-            kernel->fill_input(random(samples * layer.input.elements(), 10 + static_cast<unsigned>(k)),
-                               inputs[k].get());
+        for (int k = 0; k < std::ssize(inputs); ++k)
+            kernel->fill_input(random(input_elements(k), 10 + static_cast<unsigned>(k)),
+                               inputs[static_cast<std::size_t>(k)].get(), k);
         std::vector<std::vector<float>> values;
         for (const ParameterShape& shape : parameters_of(layer)) {
             values.push_back(random(shape.elements(), 20 + static_cast<unsigned>(values.size())));
@@ -134,9 +138,8 @@ public:
 
     void fill_gradient(const std::vector<float>& values) { kernel->fill_output(values, output_gradient.get()); }
 
-    std::int64_t output_elements() const {
-        return layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
-    }
+    std::int64_t output_elements() const { return is_loss(layer.kind) ? 0 : samples * layer.output.elements(); }
+    std::int64_t input_elements(int k) const { return samples * input_dims(layer, k).elements(); }
 
     LayerArgs args(bool accumulate = false) {
         LayerArgs all;
@@ -151,7 +154,8 @@ public:
         all.weight_gradient = weight_gradient.get();
         all.accumulate = accumulate;
         all.scratch = scratch.get();
-        all.labels = {labels(), static_cast<std::size_t>(samples)};
+        all.seed = 77;
+        all.labels = {labels(), label_count()};
         all.loss_scale = loss_scale;
         all.loss = reinterpret_cast<double*>(notes_->data());
         return all;
@@ -171,7 +175,7 @@ public:
     // Plain layouts.
     std::vector<float> plain_output() const { return kernel->read_output(output.get()); }
     std::vector<float> plain_input_gradient(std::size_t k) const {
-        return kernel->read_input(input_gradients[k].get());
+        return kernel->read_input(input_gradients[k].get(), static_cast<int>(k));
     }
     std::vector<std::vector<float>> parameters() const { return kernel->store(weights.get(), statistics.get()); }
     std::vector<std::vector<float>> parameter_gradients() const {
@@ -190,6 +194,9 @@ public:
 
 private:
     int* labels() const { return reinterpret_cast<int*>(notes_->data() + sizeof(double)); }
+    std::size_t label_count() const {
+        return static_cast<std::size_t>(is_loss(layer.kind) ? samples * loss_shape(layer).positions : 0);
+    }
 
     const Kernels* kernels_;
     std::unique_ptr<Memory> notes_;  // the loss, then the labels

@@ -90,6 +90,39 @@ TEST(Augmentation, CropsBeforeItResizes) {
     }
 }
 
+std::vector<int> labels_of(const Dataset& data, const Sample& sample) {
+    std::vector<int> labels(static_cast<std::size_t>(data.labels_per_sample()));
+    data.labels_at(sample, labels);
+    return labels;
+}
+
+// Labels of pixels move with them, and the border is background.
+TEST(Augmentation, LabelsFollowTheirPixels) {
+    const int rows = 9, columns = 12;
+    const Dataset data = Dataset::segmentation({1, rows, columns}, 4, 1);
+    const std::vector<int> whole = labels_of(data, {.place = 7});
+    for (const int row : {-9, -2, 0, 5})
+        for (const int column : {-3, 0, 1, 12})
+            for (const bool flip : {false, true}) {
+                std::vector<int> expected;
+                for (int y = row; y < row + rows; ++y)
+                    for (int k = 0; k < columns; ++k) {
+                        const int x = column + (flip ? columns - 1 - k : k);
+                        const bool outside = y < 0 || y >= rows || x < 0 || x >= columns;
+                        expected.push_back(outside ? 0 : whole[static_cast<std::size_t>(y * columns + x)]);
+                    }
+                const Sample sample{7, static_cast<std::int16_t>(row), static_cast<std::int16_t>(column), flip};
+                ASSERT_EQ(labels_of(data, sample), expected) << row << " " << column << " " << flip;
+            }
+}
+
+TEST(Augmentation, TheLabelOfAnImageStays) {
+    const Dataset data = Dataset::synthetic(kTiny, 10, 1);
+    for (const int place : {0, 7, 19})
+        EXPECT_EQ(labels_of(data, {.place = place, .row = 5, .column = -3, .flip = true}),
+                  std::vector<int>{place % 10});
+}
+
 TEST(Normalisation, TakesTheGivenNumbersPerChannel) {
     const double mean[] = {0.4465, 0.4822, 0.4914}, deviation[] = {0.2010, 0.1994, 0.2023};
     Dataset data = Dataset::synthetic({3, 32, 32}, 10, 1);

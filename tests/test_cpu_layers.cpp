@@ -95,10 +95,26 @@ void add_block_widths(std::vector<Case>& cases) {
             }
 }
 
+Case loss(LayerKind kind, Dims input, int per_block) {
+    return {fmt::format("{}{}x{}x{}Of{}", kind == LayerKind::CrossEntropy ? "CrossEntropy" : "MeanSquaredError",
+                        input.channels, input.height, input.width, per_block),
+            make_layer(kind, input, 1), 3, per_block};
+}
+
+// Classes that fill blocks and that do not, along channels and along rows.
+void add_losses(std::vector<Case>& cases) {
+    for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError})
+        for (const int per_block : {8, 16})
+            for (const Dims& input :
+                 {Dims{10, 1, 1}, Dims{1000, 1, 1}, Dims{3, 5, 7}, Dims{8, 5, 7}, Dims{32, 3, 4}, Dims{1, 6, 16}})
+                cases.push_back(loss(kind, input, per_block));
+}
+
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_resnet50(cases, 64);
     add_block_widths(cases);
+    add_losses(cases);
     for (const Case& added : {convolution({20, 6, 5}, 12, 3, 1),
                               convolution({16, 6, 5}, 10, 3, 2),
                               convolution({5, 7, 7}, 32, 1, 1),
@@ -126,9 +142,7 @@ std::vector<Case> all_cases() {
                               linear({3, 8, 8}, 512, 4),
                               linear({512, 1, 1}, 10, 3),
                               linear({32, 4, 3}, 20, 2),
-                              Case{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3},
-                              Case{"CrossEntropy1000", make_layer(LayerKind::CrossEntropy, {1000, 1, 1}, 1), 4},
-                              Case{"CrossEntropy10", make_layer(LayerKind::CrossEntropy, {10, 1, 1}, 1), 3}})
+                              Case{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3}})
         add_unique(cases, added);
     return cases;
 }
@@ -141,8 +155,7 @@ protected:
         const auto& [name, layer, samples, per_block] = GetParam();
         LayerRig made(kernels, layer, samples, kernel(kernels));
         made.fill(kSeed);
-        const std::int64_t count = layer.kind == LayerKind::CrossEntropy ? 0 : samples * layer.output.elements();
-        made.fill_gradient(safe_gradient(random_values(count, kSeed + 30), layer, samples,
+        made.fill_gradient(safe_gradient(random_values(made.output_elements(), kSeed + 30), layer, samples,
                                          [](LayerRig& plain) { plain.fill(kSeed); }));
         return made;
     }
@@ -152,8 +165,16 @@ private:
         const auto& [name, layer, samples, per_block] = GetParam();
         if (per_block == 0 || &kernels != &cpu_kernels())
             return kernels.make(layer, samples, false);
-        return layer.kind == LayerKind::BatchNorm ? cpu::make_batch_norm(layer, samples, per_block)
-                                                  : cpu::make_average_pool(layer, samples, per_block);
+        switch (layer.kind) {
+            case LayerKind::BatchNorm:
+                return cpu::make_batch_norm(layer, samples, per_block);
+            case LayerKind::AveragePool:
+                return cpu::make_average_pool(layer, samples, per_block);
+            case LayerKind::CrossEntropy:
+                return cpu::make_cross_entropy(layer, samples, per_block);
+            default:
+                return cpu::make_mean_squared_error(layer, samples, per_block);
+        }
     }
 };
 

@@ -30,7 +30,9 @@ TEST(Mnist, DeliversNormalisedPixelsAndLabels) {
     EXPECT_EQ(data.classes(), 10);
     EXPECT_EQ(data.input(), kPlane);
     for (int place = 0; place < data.samples(); ++place) {
-        EXPECT_EQ(data.label_at(place), place % 10);
+        int label = -1;
+        data.labels_at({.place = place}, {&label, 1});
+        EXPECT_EQ(label, place % 10);
         const std::vector<float> image = image_of(data, place);
         for (std::size_t k = 0; k < image.size(); ++k)
             ASSERT_NEAR(image[k], normalised((place + static_cast<int>(k)) % 256), 1e-5) << place << " " << k;

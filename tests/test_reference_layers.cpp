@@ -1,5 +1,5 @@
 // The reference kernels in double against central differences: the derivative of <p, output> for a
-// random p (of the loss itself for cross-entropy) by every input and every trained parameter.
+// random p (of a loss itself) by every input and every trained parameter.
 #include "tests/layer_rig.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ std::span<double> doubles(const Block& block) {
 
 double functional(LayerRig& rig) {
     rig.forward(false);
-    if (rig.layer.kind == LayerKind::CrossEntropy)
+    if (is_loss(rig.layer.kind))
         return rig.loss() * rig.loss_scale;
     double sum = 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(rig.output_elements()); ++i)
@@ -56,9 +56,8 @@ TEST_P(ReferenceLayers, GradientsAreDerivatives) {
     rig.fill(1);
     rig.forward();
     rig.backward();
-    const std::int64_t inputs = rig.samples * rig.layer.input.elements();
     for (std::size_t k = 0; k < rig.inputs.size(); ++k)
-        expect_derivative(rig, rig.inputs[k], rig.input_gradients[k], inputs, "input");
+        expect_derivative(rig, rig.inputs[k], rig.input_gradients[k], rig.input_elements(static_cast<int>(k)), "input");
     std::int64_t trained = 0;
     for (const ParameterShape& shape : parameters_of(rig.layer))
         trained += shape.trained ? shape.elements() : 0;
@@ -84,7 +83,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"MaxPool2x2", make_layer(LayerKind::MaxPool, {2, 6, 4}, 2, 2, 2, 0), 2},
                     Case{"AveragePool", make_layer(LayerKind::AveragePool, {4, 3, 5}, 4), 2},
                     Case{"Linear", make_layer(LayerKind::Linear, {3, 2, 2}, 5), 3},
-                    Case{"CrossEntropy", make_layer(LayerKind::CrossEntropy, {7, 1, 1}, 1), 4}),
+                    Case{"CrossEntropy", make_layer(LayerKind::CrossEntropy, {7, 1, 1}, 1), 4},
+                    Case{"CrossEntropyOfPixels", make_layer(LayerKind::CrossEntropy, {5, 3, 2}, 1), 2},
+                    Case{"CrossEntropyOfRows", make_layer(LayerKind::CrossEntropy, {1, 4, 6}, 1), 2},
+                    Case{"MeanSquaredError", make_layer(LayerKind::MeanSquaredError, {7, 1, 1}, 1), 4},
+                    Case{"MeanSquaredErrorOfPixels", make_layer(LayerKind::MeanSquaredError, {3, 2, 4}, 1), 2}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ReferenceMaxPool, GivesATieToTheFirst) {
@@ -115,6 +118,28 @@ TEST(ReferenceCrossEntropy, OfEqualLogitsIsTheLogarithmOfTheClasses) {
     rig.kernel->fill_input(std::vector<float>(30, 2.5f), rig.inputs[0].get());
     rig.forward();
     EXPECT_NEAR(rig.loss(), 3 * std::log(10.0), 1e-12);
+}
+
+TEST(ReferenceCrossEntropy, IsTheMeanOverThePositions) {
+    LayerRig image(reference_kernels(), make_layer(LayerKind::CrossEntropy, {2, 1, 2}, 1), 1);  // labels 1, 0
+    image.kernel->fill_input({0, 3, 0, 0}, image.inputs[0].get());                              // equal logits; 3 and 0
+    image.forward();
+    const double sure = std::log(1 + std::exp(-3.0));
+    EXPECT_NEAR(image.loss(), (std::log(2.0) + sure) / 2, 1e-12);
+    LayerRig rows(reference_kernels(), make_layer(LayerKind::CrossEntropy, {1, 2, 2}, 1), 1);
+    rows.kernel->fill_input({0, 0, 3, 0}, rows.inputs[0].get());
+    rows.forward();
+    EXPECT_EQ(rows.loss(), image.loss());
+}
+
+TEST(ReferenceMeanSquaredError, ComparesWithTheOneOfTheLabel) {
+    LayerRig rig(reference_kernels(), make_layer(LayerKind::MeanSquaredError, {4, 1, 1}, 1), 2);  // labels 1, 0
+    rig.kernel->fill_input({0.5f, 1, 0, 0, 0, 0, 0, 2}, rig.inputs[0].get());
+    rig.loss_scale = 0.5;
+    rig.forward();
+    EXPECT_EQ(rig.loss(), 0.25 / 4 + (1.0 + 4) / 4);
+    rig.backward();
+    EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0.125f, 0, 0, 0, -0.25f, 0, 0, 0.5f}));
 }
 
 TEST(ReferenceUpdate, IsMomentumSgd) {

@@ -1,6 +1,7 @@
 #include "workloads/dataset.h"
 
 #include "workloads/error.h"
+#include "workloads/random.h"
 
 #include <algorithm>
 #include <array>
@@ -23,16 +24,6 @@ constexpr std::uintmax_t kFileBytes = kRecords * kRecordBytes;
 constexpr int kSyntheticSamples = 2048;
 constexpr int kGrid = 4;    // cells of a class's pattern along each side
 constexpr int kNoise = 48;  // largest deviation from the pattern, of 255
-
-// Sebastiano Vigna's splitmix64: the same numbers on every machine.
-std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) ^ b); }
 
 // A keyed permutation of [0, count): a Feistel network on the next even number of bits, walked along
 // its cycle until the value is in range. Less than 4 steps on average, and no state.
@@ -111,16 +102,18 @@ std::vector<std::uint8_t> patterns(Dims dims, int classes, std::uint64_t seed) {
 }
 
 // A line of a plane as a crop shows it: outside the image are zeros.
+template <class Pixel>
 struct CroppedLine {
-    const std::uint8_t* pixels;
+    const Pixel* pixels;
     int first, step, width;  // column 0 shows pixel `first`; width 0: the line is outside
-    std::uint8_t operator[](int column) const {
+    Pixel operator[](int column) const {
         const int from = first + step * column;
-        return from >= 0 && from < width ? pixels[from] : std::uint8_t{0};
+        return from >= 0 && from < width ? pixels[from] : Pixel{0};
     }
 };
 
-CroppedLine cropped_line(const std::uint8_t* plane, Dims stored, const Sample& sample, int row) {
+template <class Pixel>
+CroppedLine<Pixel> cropped_line(const Pixel* plane, Dims stored, const Sample& sample, int row) {
     const int from = sample.row + row;
     if (from < 0 || from >= stored.height)
         return {plane, 0, 0, 0};
@@ -250,6 +243,25 @@ Dataset::Normalisation Dataset::normalisation(int channel) const {
         deviation = changes_.deviation[i];
     }
     return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
+}
+
+void Dataset::labels_at(const Sample& sample, std::span<int> labels) const {
+    assert(std::ssize(labels) == labels_read_.elements());
+    const std::uint16_t* stored = labels_.data() + sample.place * labels_stored_.elements();
+    const Sample shown = labels_stored_.elements() == 1 ? Sample{} : sample;  // the label of an image stays its own
+    int* out = labels.data();
+    for (int row = 0; row < labels_read_.height; ++row) {
+        const auto line =
+            cropped_line(stored, labels_stored_, shown, row * labels_stored_.height / labels_read_.height);
+        for (int column = 0; column < labels_read_.width; ++column)
+            *out++ = line[column * labels_stored_.width / labels_read_.width];
+    }
+}
+
+int Dataset::label(std::int64_t index) const {
+    int label = 0;
+    labels_at({.place = place(index)}, {&label, 1});
+    return label;
 }
 
 void Dataset::read_at(const Sample& sample, std::span<float> image) const {

@@ -1,10 +1,11 @@
-// Images and labels. The order of samples depends on the seed alone.
+// Images and labels: one per sample, or one per pixel. The order of samples depends on the seed alone.
 #pragma once
 
 #include "workloads/layer_graph.h"
 #include "workloads/sample.h"
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,13 +35,17 @@ public:
     // Learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed
     // smooth random pattern per class plus noise. 2048 samples.
     static Dataset synthetic(Dims input, int classes, std::int64_t seed);
+    // A label per pixel: discs on a background, each filled with the pattern of its class, plus noise. The
+    // background is class 0. Images above 64 pixels are enlarged ones. 1024 samples.
+    static Dataset segmentation(Dims input, int classes, std::int64_t seed);
 
     // From now on; values of `changes.mean` and of `deviation` are one per channel, or none.
     void change(const ImageChanges& changes);
 
     Dims input() const { return input_; }
     int classes() const { return classes_; }
-    int samples() const { return static_cast<int>(labels_.size()); }
+    int samples() const { return static_cast<int>(std::ssize(labels_) / labels_stored_.elements()); }
+    int labels_per_sample() const { return static_cast<int>(labels_read_.elements()); }
 
     // Where sample number `index` of the endless sequence of shuffled epochs is stored.
     int place(std::int64_t index) const;
@@ -49,9 +54,11 @@ public:
     // Plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per channel. Allocates
     // nothing; any number of threads may call it.
     void read_at(const Sample& sample, std::span<float> image) const;
-    int label_at(int place) const { return labels_[static_cast<std::size_t>(place)]; }
+    // `labels_per_sample` of them, row by row: the nearest stored ones. Those of pixels are cropped and flipped
+    // with them, and 0 outside the image. Allocates nothing.
+    void labels_at(const Sample& sample, std::span<int> labels) const;
     void read(std::int64_t index, std::span<float> image) const { read_at(sample(index), image); }
-    int label(std::int64_t index) const { return label_at(place(index)); }
+    int label(std::int64_t index) const;  // of a sample with one label
 
     // What read_at computes, for devices that do it themselves: value = interpolated pixel * scale + shift.
     // Bilinear interpolation between two pixels of a row or column of the crop, which is as large as stored().
@@ -74,6 +81,7 @@ private:
 
     Dims input_;   // as delivered
     Dims stored_;  // as stored
+    Dims labels_read_{1}, labels_stored_{1};
     int classes_ = 0;
     std::int64_t seed_ = 1;
     ImageChanges changes_;

@@ -55,14 +55,6 @@ double multiply_accumulates(const Layer& layer) {
 
 std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
 
-// What the layer's input `position` must be.
-bool fits(const Layer& layer, const Dims& made, std::size_t position) {
-    if (layer.kind == LayerKind::Concat && position == 1)
-        return made.height == layer.input.height && made.width == layer.input.width &&
-               made.channels == layer.output.channels - layer.input.channels;
-    return made == layer.input;
-}
-
 void check_tie(const LayerGraph& graph, const Layer& layer) {
     if (layer.tied_to.empty())
         return;
@@ -92,9 +84,9 @@ void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector
             fail("layer '{}' reads layer number {}, which is not in the graph yet; only earlier layers can be read",
                  layer.name, input);
         const Dims& made = graph[input].output;
-        if (!fits(layer, made, position))
-            fail("layer '{}' takes {}, but '{}' makes {}", layer.name, print(layer.input), graph[input].name,
-                 print(made));
+        const Dims wanted = input_dims(layer, static_cast<int>(position));
+        if (made != wanted)
+            fail("layer '{}' takes {}, but '{}' makes {}", layer.name, print(wanted), graph[input].name, print(made));
     }
     check_tie(graph, layer);
 }
@@ -209,6 +201,13 @@ int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs) {
     for (std::size_t position = 0; position < inputs.size(); ++position)
         add_edge(static_cast<std::size_t>(inputs[position]), added, LayerInput{static_cast<int>(position)}, graph);
     return static_cast<int>(added);
+}
+
+Dims input_dims(const Layer& layer, int position) {
+    Dims dims = layer.input;
+    if (layer.kind == LayerKind::Concat && position == 1)
+        dims.channels = layer.output.channels - layer.input.channels;
+    return dims;
 }
 
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer) {

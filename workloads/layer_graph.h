@@ -100,6 +100,8 @@ void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 // of that shape.
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
 
+// The shape of input `position`: that of `Layer::input`, but of a concat's second.
+Dims input_dims(const Layer& layer, int position);
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
 std::vector<int> readers_of_layer(const LayerGraph& graph, int layer);  // ascending, each once
 int find_layer(const LayerGraph& graph, std::string_view name);         // -1 when absent
@@ -115,8 +117,13 @@ int labels_per_sample(const Model& model);  // what its loss takes
 
 // v1.5: the stride sits in the 3x3 (torchvision). Throws Error (BadInput) for images below 32x32.
 Model build_resnet50(int image_size, int classes, LayerKind loss = LayerKind::CrossEntropy);
-// Linear layers of these hidden widths and then `classes`, a ReLU after every one.
+// Linear layers of these hidden widths and then `classes`, a ReLU after every one, and after the hidden ones
+// a dropout when its probability is not 0.
 Model build_mlp(Dims input, int classes, const std::vector<int>& hidden = {512, 512},
-                LayerKind loss = LayerKind::CrossEntropy);
+                LayerKind loss = LayerKind::CrossEntropy, double dropout = 0);
+// A label per pixel. Two 3x3 convolutions with batch norm and ReLU per level, down `levels` times by max
+// pools while the channels double from `base_channels`, and back up beside the tensors of the way down.
+// Throws Error (BadInput) when `levels` halvings do not divide the image.
+Model build_unet(int image_size, int base_channels, int levels, int classes, LayerKind loss = LayerKind::CrossEntropy);
 
 }  // namespace pw

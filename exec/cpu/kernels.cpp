@@ -4,7 +4,6 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
-#include "exec/reference/layers.h"
 #include "workloads/error.h"
 
 #include <cassert>
@@ -31,8 +30,10 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
             return make_average_pool(layer, samples);
         case LayerKind::Linear:
             return make_linear(layer, samples, reads_data);
-        case LayerKind::CrossEntropy:  // a few thousand values: not worth other loops
-            return reference::make_cross_entropy<float>(layer, samples);
+        case LayerKind::CrossEntropy:
+            return make_cross_entropy(layer, samples);
+        case LayerKind::MeanSquaredError:
+            return make_mean_squared_error(layer, samples);
         default:
             break;
     }

@@ -41,11 +41,11 @@ public:
     void fill_output(const std::vector<float>& values, std::byte* tensor) const override {
         fill_tensor(layer_.output, samples_, values, tensor, per_block_);
     }
-    std::vector<float> read_input(const std::byte* tensor) const override {
-        return read_tensor(layer_.input, samples_, tensor, per_block_);
+    std::vector<float> read_input(const std::byte* tensor, int position) const override {
+        return read_tensor(input_dims(layer_, position), samples_, tensor, per_block_);
     }
-    void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
-        fill_tensor(layer_.input, samples_, values, tensor, per_block_);
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int position) const override {
+        fill_tensor(input_dims(layer_, position), samples_, values, tensor, per_block_);
     }
 
 protected:
@@ -70,5 +70,9 @@ std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
                                              std::int64_t per_block = block_channels());
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples,
                                                std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples,
+                                                std::int64_t per_block = block_channels());
+std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples,
+                                                     std::int64_t per_block = block_channels());
 
 }  // namespace pw::cpu

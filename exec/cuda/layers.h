@@ -54,9 +54,11 @@ public:
     void fill_output(const std::vector<float>& values, std::byte* tensor) const override {
         fill(layer_.output, values, tensor);
     }
-    std::vector<float> read_input(const std::byte* tensor) const override { return read(layer_.input, tensor); }
-    void fill_input(const std::vector<float>& values, std::byte* tensor) const override {
-        fill(layer_.input, values, tensor);
+    std::vector<float> read_input(const std::byte* tensor, int position) const override {
+        return read(input_dims(layer_, position), tensor);
+    }
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int position) const override {
+        fill(input_dims(layer_, position), values, tensor);
     }
 
 protected:

@@ -35,7 +35,7 @@ void KernelDevice::prepare() {
             samples_ = make_notes<Sample>(samples);
         }
         if (program.has_loss()) {
-            labels_ = make_notes<int>(samples);
+            labels_ = make_notes<int>(samples * static_cast<std::size_t>(run_.data.labels_per_sample()));
             losses_ = make_notes<double>(microbatches);
         }
     }
@@ -128,13 +128,15 @@ void KernelDevice::begin_step(int step) {
     if (samples_ == nullptr && labels_ == nullptr)
         return;
     const int samples = run_.job.config.pipeline.micro_batch_size;
+    const auto labels = static_cast<std::size_t>(run_.data.labels_per_sample());
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         for (int k = 0; k < samples; ++k) {
             const Sample sample = run_.sample(run_.first_sample(step, mb) + k);
+            const int at = mb * samples + k;
             if (samples_ != nullptr)
-                samples_[mb * samples + k] = sample;
+                samples_[at] = sample;
             if (labels_ != nullptr)
-                labels_[mb * samples + k] = run_.data.label_at(sample.place);
+                run_.data.labels_at(sample, {labels_ + static_cast<std::size_t>(at) * labels, labels});
         }
 }
 
@@ -175,7 +177,7 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     places.weights = state.slots[state.slot_of[version]];
     places.statistics = state.statistics;
     places.gradients = state.gradients;
-    places.labels = notes_of(labels_, mb);
+    places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
     places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
@@ -189,10 +191,10 @@ const Places& KernelDevice::bind(const Task& task, int version) {
 }
 
 template <class Note>
-std::span<const Note> KernelDevice::notes_of(const Note* all, int microbatch) const {
-    const auto samples = static_cast<std::size_t>(run_.job.config.pipeline.micro_batch_size);
+std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
+    const auto count = static_cast<std::size_t>(run_.job.config.pipeline.micro_batch_size * per_sample);
     return all == nullptr ? std::span<const Note>{}
-                          : std::span(all + static_cast<std::size_t>(microbatch) * samples, samples);
+                          : std::span(all + static_cast<std::size_t>(microbatch) * count, count);
 }
 
 void KernelDevice::compute(const Task& task) {
@@ -205,7 +207,7 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, notes_of(samples_, mb), places.data);
+                kernels_->load_data(run_.data, of_microbatch(samples_, 1, mb), places.data);
             program.forward(places, state.saves);
             break;
         case Op::Recompute:

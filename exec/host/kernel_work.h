@@ -47,10 +47,10 @@ private:
     const Places& bind(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task);
-    // Of notes [micro-batch][sample]; none where there are no notes.
     template <class Note>
-    std::span<const Note> notes_of(const Note* all, int microbatch) const;
-    // Shared memory, [micro-batch][sample], [micro-batch], [update of a step][layer].
+    std::span<const Note> of_microbatch(const Note* all, int per_sample, int microbatch) const;
+    // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
+    // [update of a step][layer].
     template <class Value>
     Value* make_notes(std::size_t count);
 

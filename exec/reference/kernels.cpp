@@ -32,6 +32,8 @@ public:
                 return reference::make_linear<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
+            case LayerKind::MeanSquaredError:
+                return reference::make_mean_squared_error<Real>(layer, samples);
             default:
                 break;
         }

@@ -27,8 +27,10 @@ public:
     std::vector<std::vector<float>> store(const std::byte*, const std::byte*) const override { return {}; }
     std::vector<float> read_output(const std::byte* tensor) const override { return read(tensor, outputs_); }
     void fill_output(const std::vector<float>& values, std::byte* tensor) const override { fill(values, tensor); }
-    std::vector<float> read_input(const std::byte* tensor) const override { return read(tensor, inputs_); }
-    void fill_input(const std::vector<float>& values, std::byte* tensor) const override { fill(values, tensor); }
+    std::vector<float> read_input(const std::byte* tensor, int position) const override {
+        return read(tensor, samples_ * input_dims(layer_, position).elements());
+    }
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int) const override { fill(values, tensor); }
 
 protected:
     PlainLayer(const Layer& layer, int samples)
@@ -77,5 +79,7 @@ template <class Real>
 std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples);
 
 }  // namespace pw::reference

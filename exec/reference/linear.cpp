@@ -1,7 +1,5 @@
 #include "exec/reference/layers.h"
 
-#include <cmath>
-
 namespace pw::reference {
 
 namespace {
@@ -80,48 +78,6 @@ private:
     std::int64_t in_, out_;
 };
 
-// saved: softmax minus the one of the label, per sample and class.
-template <class Real>
-class CrossEntropy : public PlainLayer<Real> {
-public:
-    CrossEntropy(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples), classes_(layer.input.elements()) {
-        this->bytes_.saved_until_input = bytes_of<Real>(this->inputs_);
-    }
-
-    void forward(const LayerArgs& args, bool save) override {
-        double loss = 0;
-        for (int n = 0; n < this->samples_; ++n) {
-            const Real* logits = this->reals(args.inputs[0]) + n * classes_;
-            const auto label = args.labels[static_cast<std::size_t>(n)];
-            const auto largest = static_cast<double>(*std::max_element(logits, logits + classes_));
-            const auto power = [&](std::int64_t c) { return std::exp(static_cast<double>(logits[c]) - largest); };
-            double sum = 0;
-            for (std::int64_t c = 0; c < classes_; ++c)
-                sum += power(c);
-            loss += std::log(sum) - (static_cast<double>(logits[label]) - largest);
-            if (!save)
-                continue;
-            Real* saved = this->reals(args.saved) + n * classes_;
-            for (std::int64_t c = 0; c < classes_; ++c)
-                saved[c] = static_cast<Real>(power(c) / sum - (c == label ? 1 : 0));
-        }
-        if (args.loss)
-            *args.loss = loss;
-    }
-
-    void backward_input(const LayerArgs& args) override {
-        if (!args.input_gradients[0])
-            return;
-        const Real* saved = this->reals(static_cast<const std::byte*>(args.saved));
-        Real* dx = this->reals(args.input_gradients[0]);
-        for (std::int64_t i = 0; i < this->inputs_; ++i)
-            dx[i] = static_cast<Real>(static_cast<double>(saved[i]) * args.loss_scale);
-    }
-
-private:
-    std::int64_t classes_;
-};
-
 }  // namespace
 
 template <class Real>
@@ -130,12 +86,5 @@ std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples) {
 }
 template std::unique_ptr<LayerKernel> make_linear<float>(const Layer&, int);
 template std::unique_ptr<LayerKernel> make_linear<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples) {
-    return std::make_unique<CrossEntropy<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_cross_entropy<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_cross_entropy<double>(const Layer&, int);
 
 }  // namespace pw::reference

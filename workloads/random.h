@@ -1,0 +1,51 @@
+// Random numbers that depend on what they are for and on nothing else: the same on every machine, in every
+// backend and layout, in whatever order they are drawn.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define PW_HOST_AND_DEVICE __host__ __device__
+#else
+#define PW_HOST_AND_DEVICE
+#endif
+
+namespace pw {
+
+// Sebastiano Vigna's splitmix64.
+PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t x) {
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) ^ b); }
+
+// What dropout draws for the elements of one sample. The sample's number is a part of the key, so that masks
+// depend neither on the split nor on the size of the micro-batch. 32-bit steps: vectors of them are fast.
+struct DropoutKey {
+    std::uint32_t low, high;
+};
+
+// `seed` is LayerArgs::seed, `sample` counts from the micro-batch's first one.
+PW_HOST_AND_DEVICE constexpr DropoutKey dropout_key(std::uint64_t seed, std::int64_t sample) {
+    const std::uint64_t key = mixed(seed + static_cast<std::uint64_t>(sample));
+    return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+}
+
+// Uniform over all 32-bit values; `element` is the place in the sample's plain layout (channels, rows, columns).
+PW_HOST_AND_DEVICE constexpr std::uint32_t dropout_bits(DropoutKey key, std::uint32_t element) {
+    std::uint32_t x = element * 0x9E3779B1u + key.low;
+    x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+    x = (x ^ (x >> 13) ^ key.high) * 0xC2B2AE35u;
+    x = (x ^ (x >> 16)) * 0x27D4EB2Fu;
+    return x ^ (x >> 15);
+}
+
+// An element is dropped when its bits are below.
+PW_HOST_AND_DEVICE constexpr std::uint32_t dropout_threshold(double probability) {
+    return static_cast<std::uint32_t>(probability * 4294967296.0);
+}
+
+}  // namespace pw
