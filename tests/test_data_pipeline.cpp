@@ -38,13 +38,13 @@ TEST(DataPipeline, NaiveSplitsHaveTheWeightsOfOneDevice) {
 }
 
 TEST(DataPipeline, BackendsReadTheSameImages) {
-    for (const char* workload : {"mlp, image_size: 8", "mlp, dataset: cifar10", "resnet50, image_size: 32"}) {
-        const std::string set =
-            fmt::format("workload={{model: {}, augment: {{crop_padding: 4, flip: true}}}}", workload);
-        const RunResult cpu = Execution(kAugmented, {set, "run.backend=cpu", "training.steps=1"}).run();
-        const RunResult reference = Execution(kAugmented, {set, "training.steps=1"}).run();
-        for (std::size_t mb = 0; mb < cpu.losses[0].size(); ++mb)
-            EXPECT_NEAR(cpu.losses[0][mb], reference.losses[0][mb], 1e-4 * reference.losses[0][mb]) << workload;
+    for (const char* workload : {"mlp, image_size: 8", "mlp, dataset: cifar10"}) {
+        const std::vector<std::string> set = {
+            fmt::format("workload={{model: {}, augment: {{crop_padding: 4, flip: true}}}}", workload),
+            "pipeline.micro_batches=2", "training.steps=1"};
+        const RunResult cpu = Execution(kAugmented, with(set, {"run.backend=cpu"})).run();
+        const RunResult reference = Execution(kAugmented, set).run();
+        EXPECT_NEAR(cpu.losses[0], reference.losses[0], 1e-4 * reference.losses[0]) << workload;
     }
 }
 
