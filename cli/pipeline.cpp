@@ -9,6 +9,7 @@
 #include "workloads/error.h"
 #include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
+#include "workloads/rules.h"
 
 #include <fmt/format.h>
 
@@ -35,6 +36,7 @@ Plan plan_of(const Config& config, const StageLinks& links, std::vector<std::str
 Pipeline uniform_pipeline(Config config, std::vector<std::string>* notices) {
     Pipeline pipeline;
     pipeline.config = std::move(config);
+    check_rules(pipeline.config, nullptr);
     pipeline.costs = uniform_costs(pipeline.config);
     add_cluster(pipeline.costs, pipeline.config, {});
     pipeline.plan = plan_of(pipeline.config, {}, notices);
@@ -47,6 +49,8 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     pipeline.config = std::move(config);
     pipeline.profile = std::move(profile);
     pipeline.measured = measured;
+    check_normalise(pipeline.config, model);
+    check_rules(pipeline.config, &model);
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
     pipeline.plan = plan_of(pipeline.config, links_of(model.layers, pipeline.split), notices);
     pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline),

@@ -31,9 +31,9 @@ void write_dump(const std::string& folder, const KernelWork& run, double loss) {
     std::vector<int> labels(positions * static_cast<std::size_t>(samples));
     for (int sample = 0; sample < samples; ++sample) {
         const auto size = static_cast<std::size_t>(input.elements());
-        run.data.read(sample, {images.data() + static_cast<std::size_t>(sample) * size, size});
-        run.data.labels_at(run.data.place(sample),
-                           {labels.data() + static_cast<std::size_t>(sample) * positions, positions});
+        const Sample shown = run.sample(sample);
+        run.data.read_at(shown, {images.data() + static_cast<std::size_t>(sample) * size, size});
+        run.data.labels_at(shown, {labels.data() + static_cast<std::size_t>(sample) * positions, positions});
     }
     write_npy((root / "images.npy").string(), {samples, input.channels, input.height, input.width}, images);
     std::vector<int> labelled{samples};

@@ -92,8 +92,8 @@ public:
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
     virtual Bytes data_bytes(Dims input, int samples) const = 0;
     virtual void take_data(const Dataset&) const {}  // once, before the first load_data of it
-    // Writes the samples at `places` (Dataset::place; shared memory) in the layout that data-reading layers take.
-    virtual void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const = 0;
+    // Writes the samples (in shared memory) in the layout that data-reading layers take.
+    virtual void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const = 0;
     virtual void fill(std::byte* to, unsigned char value, Bytes bytes) const = 0;
     virtual void copy(const std::byte* from, std::byte* to, Bytes bytes) const = 0;
     virtual void add(const std::byte* from, std::byte* to, Bytes bytes) const = 0;  // tensors: to += from

@@ -189,20 +189,20 @@ private:
         }
     }
 
-    // The data set; sample places, labels, the loss and the squares of the gradients.
+    // The data set; samples, labels, the loss and the squares of the gradients.
     void lend_notes() {
         const std::size_t all = static_cast<std::size_t>(kMicroBatches) * static_cast<std::size_t>(samples_);
         const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
         kernels_.take_data(data_);
-        notes_ = kernels_.shared(
-            static_cast<Bytes>(all * (1 + positions) * sizeof(int) + (1 + bytes_.size()) * sizeof(double)));
+        notes_ = kernels_.shared(static_cast<Bytes>(all * (sizeof(Sample) + positions * sizeof(int)) +
+                                                    (1 + bytes_.size()) * sizeof(double)));
         auto* numbers = reinterpret_cast<double*>(notes_->data());
         squares_ = numbers + 1;
-        sample_places_ = reinterpret_cast<int*>(squares_ + bytes_.size());
-        int* labels = sample_places_ + all;
+        shown_ = reinterpret_cast<Sample*>(squares_ + bytes_.size());
+        int* labels = reinterpret_cast<int*>(shown_ + all);
         for (std::size_t k = 0; k < all; ++k) {
-            sample_places_[k] = data_.place(static_cast<std::int64_t>(k));
-            data_.labels_at(sample_places_[k], {labels + k * positions, positions});
+            shown_[k] = data_.sample(static_cast<std::int64_t>(k));
+            data_.labels_at(shown_[k], {labels + k * positions, positions});
         }
         for (std::size_t mb = 0; mb < places_.size(); ++mb) {
             places_[mb].loss = numbers;
@@ -217,8 +217,7 @@ private:
         std::vector<std::pair<Mark, Mark>> loads;
         for (int mb = 0; mb < kMicroBatches; ++mb) {
             const Mark start = kernels_.mark();
-            kernels_.load_data(data_, {sample_places_ + mb * samples_, static_cast<std::size_t>(samples_)},
-                               places_[mb].data);
+            kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
             loads.emplace_back(start, kernels_.mark());
             program_.forward(places_[mb], true);
         }
@@ -244,7 +243,7 @@ private:
     Bytes used_ = 0;
     std::byte *weights_ = nullptr, *momentum_ = nullptr;
     double* squares_ = nullptr;
-    int* sample_places_ = nullptr;
+    Sample* shown_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
     std::vector<Ns> data_times_;
 };

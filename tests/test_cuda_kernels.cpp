@@ -202,19 +202,23 @@ TEST_P(CudaKernelsTest, CopiesAndFills) {
 
 TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
     for (const Dims input : {Dims{3, 32, 32}, Dims{3, 45, 37}, Dims{3, 20, 64}, Dims{1, 28, 28}}) {
-        const Dataset data = Dataset::synthetic(input, 10, 5);
-        const auto notes = kernels().shared(3 * sizeof(int));
-        auto* places = reinterpret_cast<int*>(notes->data());
-        places[0] = 7, places[1] = data.samples() - 1, places[2] = 0;
+        Dataset data = Dataset::synthetic(input, 10, 5);
+        if (input.height == 45)
+            data.change({.crop_padding = 9, .flip = true, .mean = {0.5, 0.4, 0.3}, .deviation = {0.1, 0.2, 0.3}});
+        const auto notes = kernels().shared(3 * sizeof(Sample));
+        auto* samples = reinterpret_cast<Sample*>(notes->data());
+        samples[0] = {.place = 7, .row = -3, .column = 5, .flip = true};
+        samples[1] = {.place = data.samples() - 1};
+        samples[2] = {.place = 0, .row = 9, .column = -9};
         const auto out = reserve(kernels().data_bytes(input, 3));
         kernels().take_data(data);
-        kernels().load_data(data, {places, 3}, out->data());
+        kernels().load_data(data, {samples, 3}, out->data());
 
         const auto count = static_cast<std::size_t>(input.elements());
         const auto made = elements(out->data(), 3 * count);
         std::vector<float> image(count);
         for (std::size_t n = 0; n < 3; ++n) {
-            data.read_at(places[n], image);
+            data.read_at(samples[n], image);
             std::size_t plain = 0;
             for (int c = 0; c < input.channels; ++c)
                 for (int pixel = 0; pixel < input.height * input.width; ++pixel, ++plain)

@@ -69,7 +69,8 @@ std::vector<Saved> run_and_save(const Model& model) {
     Saver saver(program, bytes.size());
     program.set_observer(&saver);
     const Dataset set = Dataset::synthetic(model.input, model.classes, 1);
-    const std::vector<int> samples{set.place(0), set.place(1)}, labels{set.label(0), set.label(1)};
+    const std::vector<Sample> samples{set.sample(0), set.sample(1)};
+    const std::vector<int> labels{set.label(0), set.label(1)};
     kernels.load_data(set, samples, places.data);
     double loss = 0;
     places.labels = labels;

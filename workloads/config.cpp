@@ -1,6 +1,7 @@
 #include "workloads/config.h"
 
 #include "workloads/config_blocks.h"
+#include "workloads/rank_table.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -49,6 +50,37 @@ std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
     return result;
 }
 
+// Devices of a rank table are called by their ranks and stand on its servers; `devices` may say the rest.
+void read_ranks(const Yaml& at, ClusterConfig& cluster) {
+    std::error_code error;
+    if (cluster.rank_table.empty())
+        return;
+    if (!std::filesystem::is_regular_file(cluster.rank_table, error)) {
+        at["rank_table"].complain(fmt::format("there is no file '{}'", cluster.rank_table),
+                                  "check the path; it starts at the folder of this file");
+        return;
+    }
+    const std::vector<std::string> servers = read_rank_table(cluster.rank_table);
+    std::vector<DeviceConfig>& devices = cluster.devices;
+    if (devices.empty())
+        devices.assign(servers.size(), {"", 1, cluster.memory, ""});
+    if (devices.size() != servers.size()) {
+        at["devices"].complain(
+            fmt::format("'cluster.devices' is {}, but the rank table has {} devices", devices.size(), servers.size()),
+            fmt::format("write {}, or remove the key", servers.size()));
+        return;
+    }
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+        if (devices[rank].name.empty())
+            devices[rank].name = fmt::format("rank {}", rank);
+        if (!devices[rank].host.empty() && devices[rank].host != servers[rank])
+            at["devices"].complain(fmt::format("device {} is on '{}', but the rank table puts rank {} on '{}'", rank,
+                                               devices[rank].host, rank, servers[rank]),
+                                   "remove the key host: the table has it");
+        devices[rank].host = servers[rank];
+    }
+}
+
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "link", "links", "shared", "profile", "rank_table", "compute",
               "memory_bandwidth"});
@@ -68,6 +100,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
         }
     cluster.profile = absolute_path(folder, at["profile"].text());
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
+    read_ranks(at, cluster);
     cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
     cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
     return cluster;
@@ -146,6 +179,11 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
                          fmt::format("write {}, or remove the key", in_file));
     };
     agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
+    if (const Yaml table = root["cluster"]["rank_table"];
+        table.present() && std::ssize(config.cluster.devices) != file.devices)
+        table.complain(fmt::format("the rank table has {} devices, but the plan has {}", config.cluster.devices.size(),
+                                   file.devices),
+                       "take the table of the devices that run the plan, or remove the key");
     agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
     const Yaml mini_batch = root["pipeline"]["mini_batch"];
     if (!mini_batch.present())
@@ -186,10 +224,14 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
         is_replicated(pipeline) ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks));
     if (devices.empty())
         devices.assign(std::min<std::size_t>(needed, kMostDevices), {"", 1, config.cluster.memory, ""});
-    if (is_replicated(pipeline) && devices.size() != needed)
-        root["pipeline"]["replicas"].complain(
-            fmt::format("'pipeline.replicas' makes {} devices, but 'cluster.devices' is {}", needed, devices.size()),
-            fmt::format("write cluster.devices: {}, or other replicas", needed));
+    if (!is_replicated(pipeline) || devices.size() == needed)
+        return;
+    const bool ranked = !config.cluster.rank_table.empty();
+    root["pipeline"]["replicas"].complain(
+        fmt::format("'pipeline.replicas' makes {} devices, but {} {}", needed,
+                    ranked ? "the rank table has" : "'cluster.devices' is", devices.size()),
+        ranked ? "write replicas that add up to its devices"
+               : fmt::format("write cluster.devices: {}, or other replicas", needed));
 }
 
 }  // namespace

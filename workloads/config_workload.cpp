@@ -107,7 +107,7 @@ struct ModelKey {
 constexpr ModelKey kModelKeys[] = {
     {"hidden", "mlp"},     {"base_channels", "unet"}, {"levels", "unet"}, {"sequence_length", "gpt"},
     {"vocabulary", "gpt"}, {"embedding", "gpt"},      {"blocks", "gpt"},  {"heads", "gpt"},
-    {"dropout", "mlp gpt"}};
+    {"dropout", "mlp gpt"}, {"augment", "resnet50 mlp unet"}, {"normalise", "resnet50 mlp unet"}};
 
 void reject_keys_of_others(const Yaml& at, const std::string& model) {
     for (const ModelKey& known : kModelKeys)

@@ -101,6 +101,43 @@ std::vector<std::uint8_t> patterns(Dims dims, int classes, std::uint64_t seed) {
     return pixels;
 }
 
+// A line of a plane as a crop shows it: outside the image are zeros.
+template <class Pixel>
+struct CroppedLine {
+    const Pixel* pixels;
+    int first, step, width;  // column 0 shows pixel `first`; width 0: the line is outside
+    Pixel operator[](int column) const {
+        const int from = first + step * column;
+        return from >= 0 && from < width ? pixels[from] : Pixel{0};
+    }
+};
+
+template <class Pixel>
+CroppedLine<Pixel> cropped_line(const Pixel* plane, Dims stored, const Sample& sample, int row) {
+    const int from = sample.row + row;
+    if (from < 0 || from >= stored.height)
+        return {plane, 0, 0, 0};
+    const int first = sample.column + (sample.flip ? stored.width - 1 : 0);
+    return {plane + std::ptrdiff_t{from} * stored.width, first, sample.flip ? -1 : 1, stored.width};
+}
+
+// `line(row)[column]`: the pixels to interpolate. Returns the end of what it wrote.
+template <class LineOf>
+float* interpolate(LineOf line, std::span<const Dataset::Tap> rows, std::span<const Dataset::Tap> columns,
+                   Dataset::Normalisation normalisation, float* out) {
+    for (const Dataset::Tap& row : rows) {
+        const auto above = line(row.low), below = line(row.high);
+        for (const Dataset::Tap& column : columns) {
+            const float top = static_cast<float>(above[column.low]) * (1 - column.weight) +
+                              static_cast<float>(above[column.high]) * column.weight;
+            const float bottom = static_cast<float>(below[column.low]) * (1 - column.weight) +
+                                 static_cast<float>(below[column.high]) * column.weight;
+            *out++ = (top * (1 - row.weight) + bottom * row.weight) * normalisation.scale + normalisation.shift;
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 Dataset::Dataset(Dims stored, Dims input, int classes, std::int64_t seed)
@@ -174,56 +211,75 @@ int Dataset::place(std::int64_t index) const {
     return static_cast<int>(permuted(static_cast<std::uint64_t>(index) % count, count, key));
 }
 
+Sample Dataset::sample(std::int64_t index) const {
+    constexpr std::uint64_t kDraws = 0x5EED0FC809;  // apart from the keys of the order
+    std::uint64_t draw = mixed(mixed(kDraws, static_cast<std::uint64_t>(seed_)), static_cast<std::uint64_t>(index));
+    const auto drawn = [&draw](int count) {
+        const auto value = static_cast<int>(draw % static_cast<std::uint64_t>(count));
+        draw /= static_cast<std::uint64_t>(count);
+        return value;
+    };
+    const int padding = changes_.crop_padding;
+    const int row = drawn(2 * padding + 1) - padding, column = drawn(2 * padding + 1) - padding;
+    return {place(index), static_cast<std::int16_t>(row), static_cast<std::int16_t>(column),
+            changes_.flip && drawn(2) == 1};
+}
+
+void Dataset::change(const ImageChanges& changes) {
+    assert(changes.mean.empty() || static_cast<int>(changes.mean.size()) == input_.channels);
+    assert(changes.mean.size() == changes.deviation.size());
+    changes_ = changes;
+}
+
 // (pixel / 255 - mean) / deviation
 Dataset::Normalisation Dataset::normalisation(int channel) const {
     constexpr std::array<double, 3> kMean{0.4914, 0.4822, 0.4465}, kDeviation{0.2023, 0.1994, 0.2010};  // CIFAR-10, RGB
     constexpr double kGreyMean = 0.1307, kGreyDeviation = 0.3081;                                       // MNIST
     const auto i = static_cast<std::size_t>(channel);
-    const double mean = input_.channels == 3 ? kMean[i] : kGreyMean;
-    const double deviation = input_.channels == 3 ? kDeviation[i] : kGreyDeviation;
+    double mean = stored_.channels == 3 ? kMean[i] : kGreyMean;
+    double deviation = stored_.channels == 3 ? kDeviation[i] : kGreyDeviation;
+    if (!changes_.mean.empty()) {
+        mean = changes_.mean[i];
+        deviation = changes_.deviation[i];
+    }
     return {static_cast<float>(1 / (255 * deviation)), static_cast<float>(-mean / deviation)};
 }
 
-void Dataset::labels_at(int place, std::span<int> labels) const {
+void Dataset::labels_at(const Sample& sample, std::span<int> labels) const {
     assert(std::ssize(labels) == labels_read_.elements());
     if (!tokens_.empty())
-        return read_successors(place, labels);
-    const std::uint16_t* sample = labels_.data() + place * labels_stored_.elements();
+        return read_successors(sample.place, labels);
+    const std::uint16_t* stored = labels_.data() + sample.place * labels_stored_.elements();
+    const Sample shown = labels_stored_.elements() == 1 ? Sample{} : sample;  // the label of an image stays its own
     int* out = labels.data();
-    for (int row = 0; row < labels_read_.height; ++row)
-        for (int column = 0; column < labels_read_.width; ++column) {
-            const int above = row * labels_stored_.height / labels_read_.height;
-            const int left = column * labels_stored_.width / labels_read_.width;
-            *out++ = sample[above * labels_stored_.width + left];
-        }
+    for (int row = 0; row < labels_read_.height; ++row) {
+        const auto line =
+            cropped_line(stored, labels_stored_, shown, row * labels_stored_.height / labels_read_.height);
+        for (int column = 0; column < labels_read_.width; ++column)
+            *out++ = line[column * labels_stored_.width / labels_read_.width];
+    }
 }
 
 int Dataset::label(std::int64_t index) const {
     int label = 0;
-    labels_at(place(index), {&label, 1});
+    labels_at({.place = place(index)}, {&label, 1});
     return label;
 }
 
-void Dataset::read_at(int place, std::span<float> image) const {
+void Dataset::read_at(const Sample& sample, std::span<float> image) const {
     assert(image.size() == static_cast<std::size_t>(input_.elements()));
     if (!tokens_.empty())
-        return read_tokens(place, image);
-    const std::uint8_t* sample = pixels_.data() + place * stored_.elements();
+        return read_tokens(sample.place, image);
+    const std::uint8_t* planes = pixels_.data() + sample.place * stored_.elements();
+    const bool whole = sample.row == 0 && sample.column == 0 && !sample.flip;
     float* out = image.data();
     for (int channel = 0; channel < input_.channels; ++channel) {
-        const auto [scale, shift] = normalisation(channel);
-        const std::uint8_t* plane = sample + std::ptrdiff_t{channel} * stored_.height * stored_.width;
-        for (const Tap& row : rows_) {
-            const std::uint8_t* above = plane + std::ptrdiff_t{row.low} * stored_.width;
-            const std::uint8_t* below = plane + std::ptrdiff_t{row.high} * stored_.width;
-            for (const Tap& column : columns_) {
-                const float top = static_cast<float>(above[column.low]) * (1 - column.weight) +
-                                  static_cast<float>(above[column.high]) * column.weight;
-                const float bottom = static_cast<float>(below[column.low]) * (1 - column.weight) +
-                                     static_cast<float>(below[column.high]) * column.weight;
-                *out++ = (top * (1 - row.weight) + bottom * row.weight) * scale + shift;
-            }
-        }
+        const int stored = stored_.channels == 1 ? 0 : channel;
+        const std::uint8_t* plane = planes + std::ptrdiff_t{stored} * stored_.height * stored_.width;
+        const auto whole_line = [&](int row) { return plane + std::ptrdiff_t{row} * stored_.width; };
+        const auto shown_line = [&](int row) { return cropped_line(plane, stored_, sample, row); };
+        out = whole ? interpolate(whole_line, rows_, columns_, normalisation(channel), out)
+                    : interpolate(shown_line, rows_, columns_, normalisation(channel), out);
     }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/layer_graph.h"
+#include "workloads/sample.h"
 
 #include <cstdint>
 #include <iterator>
@@ -27,6 +28,10 @@ public:
     // file, its size and the size expected, or the record with a label above 9. A folder
     // `cifar-10-batches-bin` inside `folder` is found too.
     static Dataset cifar10(const std::string& folder, int image_size, std::int64_t seed);
+    // MNIST's IDX files train-images-idx3-ubyte and train-labels-idx1-ubyte in `folder`, or in its MNIST/raw.
+    // Where `input` has three channels, each is the one plane. Throws Error (BadInput) that names the file and
+    // what its header or size should be, or the byte with a label above 9.
+    static Dataset mnist(const std::string& folder, Dims input, std::int64_t seed);
     // Learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed
     // smooth random pattern per class plus noise. 2048 samples.
     static Dataset synthetic(Dims input, int classes, std::int64_t seed);
@@ -41,6 +46,8 @@ public:
     static Dataset synthetic_text(int length, int vocabulary, std::int64_t seed);
     // The bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
     static Dataset text(const std::string& file, int length, int vocabulary, std::int64_t seed);
+    // From now on; values of `changes.mean` and of `deviation` are one per channel, or none.
+    void change(const ImageChanges& changes);
 
     Dims input() const { return input_; }
     int classes() const { return classes_; }
@@ -52,16 +59,19 @@ public:
 
     // Where sample number `index` of the endless sequence of shuffled epochs is stored.
     int place(std::int64_t index) const;
-    // Plain CHW floats, rescaled to [0, 1] and normalised per channel. Allocates nothing; any number of
-    // threads may call it.
-    void read_at(int place, std::span<float> image) const;
-    // `labels_per_sample` of them, row by row: the nearest stored ones. Allocates nothing.
-    void labels_at(int place, std::span<int> labels) const;
-    void read(std::int64_t index, std::span<float> image) const { read_at(place(index), image); }
+    // With the crop and the flip that its number draws: the same whoever asks, another in every epoch.
+    Sample sample(std::int64_t index) const;
+    // Plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per channel. Allocates
+    // nothing; any number of threads may call it.
+    void read_at(const Sample& sample, std::span<float> image) const;
+    // `labels_per_sample` of them, row by row: the nearest stored ones. Those of pixels are cropped and flipped
+    // with them, and 0 outside the image. Allocates nothing.
+    void labels_at(const Sample& sample, std::span<int> labels) const;
+    void read(std::int64_t index, std::span<float> image) const { read_at(sample(index), image); }
     int label(std::int64_t index) const;  // of a sample with one label
 
     // What read_at computes, for devices that do it themselves: value = interpolated pixel * scale + shift.
-    // Bilinear interpolation between two stored pixels of a row or column.
+    // Bilinear interpolation between two pixels of a row or column of the crop, which is as large as stored().
     struct Tap {
         int low, high;
         float weight;  // of `high`
@@ -88,6 +98,7 @@ private:
     Dims labels_read_{1}, labels_stored_{1};
     int classes_ = 0;
     std::int64_t seed_ = 1;
+    ImageChanges changes_;
     std::vector<Tap> rows_, columns_;
     std::vector<std::uint8_t> pixels_;
     std::vector<std::uint16_t> labels_;

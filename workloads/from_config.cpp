@@ -3,6 +3,7 @@
 #include "workloads/gpt.h"
 #include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
+#include "workloads/rules.h"
 
 #include <filesystem>
 #include <limits>
@@ -93,6 +94,19 @@ Dataset open_sequences(const Config& config) {
     }
 }
 
+Dataset stored_dataset(const Config& config, const Model& model) {
+    const WorkloadConfig& workload = config.workload;
+    if (workload.model == "gpt")
+        return open_sequences(config);
+    if (workload.dataset == "cifar10" && !workload.path.empty())
+        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
+    if (workload.dataset == "mnist" && !workload.path.empty())
+        return Dataset::mnist(workload.path, model.input, config.training.seed);
+    if (is_segmented(workload))
+        return Dataset::segmentation(model.input, model.classes, config.training.seed);
+    return Dataset::synthetic(model.input, model.classes, config.training.seed);
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
@@ -169,14 +183,10 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
 }
 
 Dataset open_dataset(const Config& config, const Model& model) {
-    const WorkloadConfig& workload = config.workload;
-    if (workload.model == "gpt")
-        return open_sequences(config);
-    if (workload.dataset == "cifar10" && !workload.path.empty())
-        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
-    if (is_segmented(workload))
-        return Dataset::segmentation(model.input, model.classes, config.training.seed);
-    return Dataset::synthetic(model.input, model.classes, config.training.seed);
+    check_normalise(config, model);
+    Dataset data = stored_dataset(config, model);
+    data.change(config.workload.changes);
+    return data;
 }
 
 }  // namespace pw

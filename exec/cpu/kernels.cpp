@@ -77,17 +77,17 @@ public:
 
     Bytes data_bytes(Dims input, int samples) const override { return tensor_bytes(input, samples); }
 
-    void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override {
+    void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const override {
         const std::int64_t elements = data.input().elements();
         if (!is_blocked(data.input())) {
-            for (std::size_t n = 0; n < places.size(); ++n)
-                data.read_at(places[n], {floats(out) + static_cast<std::int64_t>(n) * elements,
-                                         static_cast<std::size_t>(elements)});
+            for (std::size_t n = 0; n < samples.size(); ++n)
+                data.read_at(samples[n], {floats(out) + static_cast<std::int64_t>(n) * elements,
+                                          static_cast<std::size_t>(elements)});
             return;
         }
         std::vector<float> image(static_cast<std::size_t>(elements));
-        for (const int place : places) {
-            data.read_at(place, image);
+        for (const Sample& sample : samples) {
+            data.read_at(sample, image);
             fill_tensor(data.input(), 1, image, out);
             out += elements * static_cast<Bytes>(sizeof(float));
         }

@@ -133,6 +133,7 @@ struct CudaKernels::Stored {
                  .columns = as<Tap>(columns.get()),
                  .scales = as<Normalisation>(scales.get()),
                  .channels = data.input().channels,
+                 .stored_channels = data.stored().channels,
                  .stored_height = data.stored().height,
                  .stored_width = data.stored().width,
                  .height = data.input().height,
@@ -159,16 +160,16 @@ Bytes CudaKernels::data_bytes(Dims input, int samples) const {
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
 
-void CudaKernels::load_data(const Dataset&, std::span<const int> places, std::byte* out) const {
+void CudaKernels::load_data(const Dataset&, std::span<const Sample> samples, std::byte* out) const {
     assert(stored_);
-    const auto samples = static_cast<std::int64_t>(places.size());
+    const auto count = static_cast<std::int64_t>(samples.size());
     if (stored_->tokens)
-        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, places.data(),
-                    samples, floats(out));
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, samples.data(),
+                    count, floats(out));
     else if (device_->precision() == Precision::Bf16)
-        read_images(device_->stream(), stored_->images, places.data(), samples, as<Bf16>(out));
+        read_images(device_->stream(), stored_->images, samples.data(), count, as<Bf16>(out));
     else
-        read_images(device_->stream(), stored_->images, places.data(), samples, as<float>(out));
+        read_images(device_->stream(), stored_->images, samples.data(), count, as<float>(out));
 }
 
 void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {

@@ -22,7 +22,7 @@ public:
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override;
     Bytes data_bytes(Dims input, int samples) const override;
     void take_data(const Dataset& data) const override;
-    void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override;
+    void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const override;
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
     void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;
     void add(const std::byte* from, std::byte* to, Bytes bytes) const override;

@@ -12,33 +12,50 @@ namespace {
 using Bf16 = __nv_bfloat16;
 using Four = Pack<float, 4>;
 
+// A line of a plane as a sample's crop shows it: outside the image are zeros.
+struct Line {
+    const unsigned char* pixels;
+    int first, step, width;  // column 0 shows pixel `first`; width 0: the line is outside
+    __device__ float operator[](int column) const {
+        const int from = first + step * column;
+        return from >= 0 && from < width ? static_cast<float>(pixels[from]) : 0.0F;
+    }
+};
+
+__device__ Line line_of(const StoredImages& images, const unsigned char* plane, const Sample& sample, int row) {
+    const int from = sample.row + row, width = images.stored_width;
+    if (from < 0 || from >= images.stored_height)
+        return {plane, 0, 0, 0};
+    return {plane + from * width, sample.column + (sample.flip ? width - 1 : 0), sample.flip ? -1 : 1, width};
+}
+
 // One thread per pixel of the result, all channels.
 template <class T>
-__global__ void read_pixels(StoredImages images, const int* places, T* out, std::int64_t items) {
+__global__ void read_pixels(StoredImages images, const Sample* samples, T* out, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
     const std::int64_t line = i / images.width;
     const Tap row = images.rows[line % images.height], column = images.columns[i % images.width];
     const std::int64_t stored = std::int64_t{images.stored_height} * images.stored_width;
-    const unsigned char* plane = images.pixels + places[line / images.height] * images.channels * stored;
-    for (int channel = 0; channel < images.channels; ++channel, plane += stored) {
-        const unsigned char* above = plane + row.low * images.stored_width;
-        const unsigned char* below = plane + row.high * images.stored_width;
+    const Sample sample = samples[line / images.height];
+    const unsigned char* planes = images.pixels + sample.place * images.stored_channels * stored;
+    for (int channel = 0; channel < images.channels; ++channel) {
+        const unsigned char* plane = planes + (images.stored_channels == 1 ? 0 : channel) * stored;
+        const Line above = line_of(images, plane, sample, row.low);
+        const Line below = line_of(images, plane, sample, row.high);
         const auto [scale, shift] = images.scales[channel];
-        const float top = static_cast<float>(above[column.low]) * (1 - column.weight) +
-                          static_cast<float>(above[column.high]) * column.weight;
-        const float bottom = static_cast<float>(below[column.low]) * (1 - column.weight) +
-                             static_cast<float>(below[column.high]) * column.weight;
+        const float top = above[column.low] * (1 - column.weight) + above[column.high] * column.weight;
+        const float bottom = below[column.low] * (1 - column.weight) + below[column.high] * column.weight;
         out[i * images.channels + channel] = rounded<T>((top * (1 - row.weight) + bottom * row.weight) * scale + shift);
     }
 }
 
-__global__ void read_stream(const std::int32_t* tokens, std::int64_t length, const int* places, float* out,
+__global__ void read_stream(const std::int32_t* tokens, std::int64_t length, const Sample* samples, float* out,
                             std::int64_t items) {
     const std::int64_t i = item();
     if (i < items)
-        out[i] = static_cast<float>(tokens[places[i / length] * length + i % length]);
+        out[i] = static_cast<float>(tokens[samples[i / length].place * length + i % length]);
 }
 
 template <class T>
@@ -162,16 +179,16 @@ Four* fours(float* values) { return reinterpret_cast<Four*>(values); }
 }  // namespace
 
 template <class T>
-void read_images(cudaStream_t stream, const StoredImages& images, const int* places, std::int64_t samples, T* out) {
-    const std::int64_t items = samples * images.height * images.width;
-    launch(stream, items, read_pixels<T>, images, places, out, items);
+void read_images(cudaStream_t stream, const StoredImages& images, const Sample* samples, std::int64_t count, T* out) {
+    const std::int64_t items = count * images.height * images.width;
+    launch(stream, items, read_pixels<T>, images, samples, out, items);
 }
-template void read_images<float>(cudaStream_t, const StoredImages&, const int*, std::int64_t, float*);
-template void read_images<Bf16>(cudaStream_t, const StoredImages&, const int*, std::int64_t, Bf16*);
+template void read_images<float>(cudaStream_t, const StoredImages&, const Sample*, std::int64_t, float*);
+template void read_images<Bf16>(cudaStream_t, const StoredImages&, const Sample*, std::int64_t, Bf16*);
 
-void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const int* places,
-                 std::int64_t samples, float* out) {
-    launch(stream, samples * length, read_stream, tokens, length, places, out, samples * length);
+void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const Sample* samples,
+                 std::int64_t count, float* out) {
+    launch(stream, count * length, read_stream, tokens, length, samples, out, count * length);
 }
 
 template <class T>

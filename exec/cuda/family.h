@@ -1,6 +1,8 @@
 // Own kernels behind CudaKernels: what is no layer.
 #pragma once
 
+#include "workloads/sample.h"
+
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
@@ -20,16 +22,16 @@ struct StoredImages {
     const unsigned char* pixels = nullptr;  // sample after sample, planar
     const Tap *rows = nullptr, *columns = nullptr;
     const Normalisation* scales = nullptr;
-    int channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
+    int channels = 0, stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
 };
 
-// The samples at `places`, NHWC. What Dataset::read_at computes.
+// `count` samples, NHWC. What Dataset::read_at computes.
 template <class T>
-void read_images(cudaStream_t stream, const StoredImages& images, const int* places, std::int64_t samples, T* out);
+void read_images(cudaStream_t stream, const StoredImages& images, const Sample* samples, std::int64_t count, T* out);
 
-// Of a stream of tokens that is cut into sequences of `length`, those at `places`, as numbers.
-void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const int* places,
-                 std::int64_t samples, float* out);
+// Of a stream of tokens that is cut into sequences of `length`, `count` of them, as numbers.
+void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const Sample* samples,
+                 std::int64_t count, float* out);
 
 // to[i] += from[i]; `bytes` is a multiple of 16.
 template <class T>

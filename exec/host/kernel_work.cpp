@@ -36,9 +36,9 @@ void KernelDevice::prepare() {
             for (const int layer : last.layers())
                 run_.last_layer_bytes[layer] = last.bytes_of(layer);
         }
-        if (program.reads_data() && sample_places_ == nullptr) {
+        if (program.reads_data() && samples_ == nullptr) {
             kernels_->take_data(run_.data);
-            sample_places_ = make_notes<int>(samples);
+            samples_ = make_notes<Sample>(samples);
         }
         if (program.has_loss()) {
             labels_ = make_notes<int>(samples * static_cast<std::size_t>(run_.data.labels_per_sample()));
@@ -182,18 +182,18 @@ void KernelDevice::begin_step(int step) {
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;
-    if (sample_places_ == nullptr && labels_ == nullptr)
+    if (samples_ == nullptr && labels_ == nullptr)
         return;
     const MicroBatchSizes& sizes = run_.plan.sizes;
     const auto labels = static_cast<std::size_t>(run_.data.labels_per_sample());
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         for (int k = 0; k < sizes.of(mb); ++k) {
-            const int place = run_.data.place(run_.first_sample(step, mb) + k);
+            const Sample sample = run_.sample(run_.first_sample(step, mb) + k);
             const int at = mb * sizes.full + k;
-            if (sample_places_ != nullptr)
-                sample_places_[at] = place;
+            if (samples_ != nullptr)
+                samples_[at] = sample;
             if (labels_ != nullptr)
-                run_.data.labels_at(place, {labels_ + static_cast<std::size_t>(at) * labels, labels});
+                run_.data.labels_at(sample, {labels_ + static_cast<std::size_t>(at) * labels, labels});
         }
 }
 
@@ -271,10 +271,11 @@ const Places& KernelDevice::bind(const Task& task, int version) {
     return places;
 }
 
-std::span<const int> KernelDevice::of_microbatch(const int* all, int per_sample, int microbatch) const {
+template <class Note>
+std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
     const MicroBatchSizes& sizes = run_.plan.sizes;
     const std::ptrdiff_t first = std::ptrdiff_t{microbatch} * sizes.full * per_sample;
-    return all == nullptr ? std::span<const int>{}
+    return all == nullptr ? std::span<const Note>{}
                           : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
 }
 
@@ -289,7 +290,7 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, of_microbatch(sample_places_, 1, mb), places.data);
+                kernels_->load_data(run_.data, of_microbatch(samples_, 1, mb), places.data);
             program.forward(places, state.saves);
             break;
         case Op::Recompute:
@@ -393,6 +394,10 @@ void KernelWork::add_devices() {
 
 std::int64_t KernelWork::first_sample(int step, int microbatch) const {
     return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
+}
+
+Sample KernelWork::sample(std::int64_t index) const {
+    return plan.trains() ? data.sample(index) : Sample{.place = data.place(index)};
 }
 
 void KernelWork::leave(int send) {

@@ -83,7 +83,8 @@ private:
     void complete_gradients(int stage);
     void measure(const Task& update);
     double* squares_of(const Task& update) const;
-    std::span<const int> of_microbatch(const int* all, int per_sample, int microbatch) const;
+    template <class Note>
+    std::span<const Note> of_microbatch(const Note* all, int per_sample, int microbatch) const;
     // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
     // [update of a step][layer].
     template <class Value>
@@ -92,7 +93,8 @@ private:
     KernelWork& run_;
     std::shared_ptr<const Kernels> kernels_;
     std::vector<std::unique_ptr<Memory>> notes_;
-    int *sample_places_ = nullptr, *labels_ = nullptr;
+    Sample* samples_ = nullptr;
+    int* labels_ = nullptr;
     double *losses_ = nullptr, *clip_factor_ = nullptr;
     std::vector<const std::byte*> summands_;
     // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
@@ -132,6 +134,7 @@ public:
     std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
     std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
     std::int64_t first_sample(int step, int microbatch) const;
+    Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
     bool dumps() const { return !dump_.empty(); }
 
     const HostPlan& plan;

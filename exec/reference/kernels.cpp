@@ -59,10 +59,10 @@ public:
         return reference::bytes_of<Real>(samples * input.elements());
     }
 
-    void load_data(const Dataset& data, std::span<const int> places, std::byte* out) const override {
+    void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const override {
         std::vector<float> image(static_cast<std::size_t>(data.input().elements()));
         Real* place = reinterpret_cast<Real*>(out);
-        for (const int sample : places) {
+        for (const Sample& sample : samples) {
             data.read_at(sample, image);
             place = std::copy(image.begin(), image.end(), place);
         }

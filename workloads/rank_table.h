@@ -1,0 +1,14 @@
+// Rank tables of Ascend clusters: which server holds the device of each rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The server of every rank, in the order of the ranks. Takes both forms, numbers as strings: server_list, with
+// the devices of each server, and the older group_list, with an instance per rank. Throws Error (BadInput) with
+// the place in the file.
+std::vector<std::string> read_rank_table(const std::string& path);
+
+}  // namespace pw

@@ -1,0 +1,112 @@
+#include "workloads/rules.h"
+
+namespace pw {
+namespace {
+
+constexpr const char* kDropTheRules = "or remove pipeline.rules: mindspore";
+constexpr const char* kStages = "pipeline.split.stages";
+
+[[noreturn]] void break_rule(const Config& config, const std::string& key, const std::string& fact,
+                             const std::string& help) {
+    config.fail_at(key, fact, fmt::format("{}, {}", help, kDropTheRules));
+}
+
+// By layer, as a split written in lists says it; -1: none. Names of no layer are not this check's.
+std::vector<int> listed_stages(const Config& config, const LayerGraph& layers) {
+    std::vector<int> stage_of(boost::num_vertices(layers), -1);
+    const auto& lists = config.pipeline.lists;
+    for (std::size_t stage = 0; stage < lists.size(); ++stage)
+        for (const std::string& name : lists[stage])
+            if (const int layer = find_layer(layers, name); layer >= 0)
+                stage_of[static_cast<std::size_t>(layer)] = static_cast<int>(stage);
+    return stage_of;
+}
+
+void check_parameters_have_stages(const Config& config, const LayerGraph& layers, const std::vector<int>& stage_of) {
+    for (std::size_t layer = 0; layer < stage_of.size(); ++layer)
+        if (stage_of[layer] < 0 && (layers[layer].parameter_bytes > 0 || !layers[layer].tied_to.empty()))
+            break_rule(config, kStages, fmt::format("layer '{}' has parameters and no stage", layers[layer].name),
+                       "list it in a stage");
+}
+
+void check_no_stage_reads_a_later_one(const Config& config, const LayerGraph& layers,
+                                      const std::vector<int>& stage_of) {
+    for (int layer = 0; layer < static_cast<int>(stage_of.size()); ++layer)
+        for (const int input : inputs_of_layer(layers, layer))
+            if (stage_of[layer] >= 0 && stage_of[input] > stage_of[layer])
+                break_rule(config, kStages,
+                           fmt::format("stages do not ascend in execution order: layer '{}' of stage {} reads '{}' of "
+                                       "stage {}",
+                                       layers[layer].name, stage_of[layer], layers[input].name, stage_of[input]),
+                           fmt::format("move '{}' to stage {} or later", layers[layer].name, stage_of[input]));
+}
+
+// Of branches side by side too.
+void check_stages_ascend(const Config& config, const LayerGraph& layers, const std::vector<int>& stage_of) {
+    int last = -1;  // with a stage
+    for (int layer = 0; layer < static_cast<int>(stage_of.size()); ++layer) {
+        if (stage_of[layer] < 0)
+            continue;
+        if (last >= 0 && stage_of[last] > stage_of[layer])
+            break_rule(config, kStages,
+                       fmt::format("stages do not ascend in execution order: layer '{}' of stage {} runs after '{}' of "
+                                   "stage {}",
+                                   layers[layer].name, stage_of[layer], layers[last].name, stage_of[last]),
+                       fmt::format("move '{}' to stage {} or later", layers[layer].name, stage_of[last]));
+        last = layer;
+    }
+}
+
+// Splits by cuts are in the order of the layers and leave none out.
+void check_lists(const Config& config, const LayerGraph& layers) {
+    if (config.pipeline.split != PipelineConfig::Split::Lists)
+        return;
+    const std::vector<int> stage_of = listed_stages(config, layers);
+    check_parameters_have_stages(config, layers, stage_of);
+    check_no_stage_reads_a_later_one(config, layers, stage_of);
+    check_stages_ascend(config, layers, stage_of);
+}
+
+void check_batches(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    if (pipeline.micro_batches < pipeline.stages)
+        break_rule(config, "pipeline.micro_batches",
+                   fmt::format("{} stages need at least as many micro-batches, not {}", pipeline.stages,
+                               pipeline.micro_batches),
+                   fmt::format("write micro_batches: {}", pipeline.stages));
+    if (pipeline.mini_batch != std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size)
+        break_rule(
+            config, "pipeline.mini_batch",
+            fmt::format("{} samples are not {} equal micro-batches", pipeline.mini_batch, pipeline.micro_batches),
+            fmt::format("write mini_batch: {}", std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size));
+}
+
+void check_precision(const Config& config) {
+    if (config.run.precision != "fp32")
+        break_rule(config, "run.precision", fmt::format("a pipeline computes in fp32, not in {}", config.run.precision),
+                   "write precision: fp32");
+}
+
+}  // namespace
+
+void check_normalise(const Config& config, const Model& model) {
+    const std::size_t given = config.workload.changes.mean.size();
+    const auto channels = static_cast<std::size_t>(model.input.channels);
+    if (given != 0 && given != channels)
+        config.fail_at(
+            "workload.normalise",
+            fmt::format("'workload.normalise' has {} values of mean and of std, but images have {} channel{}", given,
+                        channels, channels == 1 ? "" : "s"),
+            "write one of each per channel, or remove the key");
+}
+
+void check_rules(const Config& config, const Model* model) {
+    if (config.pipeline.rules.empty())
+        return;
+    if (model != nullptr)
+        check_lists(config, model->layers);
+    check_batches(config);
+    check_precision(config);
+}
+
+}  // namespace pw

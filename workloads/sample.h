@@ -1,0 +1,14 @@
+// A sample as a step reads it: plain data, the same for the host and for devices.
+#pragma once
+
+#include <cstdint>
+
+namespace pw {
+
+struct Sample {
+    int place = 0;                     // where it is stored
+    std::int16_t row = 0, column = 0;  // of the image, where the crop starts; outside the image are zeros
+    bool flip = false;                 // left to right, after the crop
+};
+
+}  // namespace pw
