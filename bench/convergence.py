@@ -90,7 +90,7 @@ def plot(results, name, label, place):
         lines.append(f"'-' using 1:2 with lines lw 2 lc rgb '{colour}' title '{policy}'")
     script = ("set terminal svg size 900,480 font 'sans-serif,12' background '#ffffff'\n"
               f"set output '{out / name}'\n"
-              f"set xlabel '{label}'\nset ylabel 'loss, over 10 updates'\nset logscale y\n"
+              f"set xlabel '{label}'\nset ylabel 'loss, over 10 updates'\nset yrange [0:2.5]\n"
               "set grid lc rgb '#d8dee4'\n"
               f"set key outside right top noenhanced\nset tics nomirror\nset border 3\n"
               f"set title 'mlp, 4 stages, {SAMPLES} samples per update, learning rate {SHOWN}, "

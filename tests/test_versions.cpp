@@ -167,6 +167,15 @@ TEST(Prediction, CostsTimeAndMemory) {
     }
 }
 
+TEST(Prediction, IsWrittenToAndReadFromTraces) {
+    const TemporaryFolder folder;
+    const Plan plan = plan_of("pipedream", 3, 6, 1, with_policy(WeightPolicy::Latest, Prediction::SpecTrain));
+    const Trace trace = simulate(plan, uniform(3, 10, 20, 10));
+    const std::string path = folder.write("trace.json", "");
+    write_trace(trace, path);
+    EXPECT_EQ(read_trace(path), trace);
+}
+
 // R predicts from the version of its F: that one is held, with its momentum.
 TEST(Prediction, OfRecomputedStagesHoldsTheMomentumOfEveryVersion) {
     Costs costs = uniform(3, 10, 20, 10);
