@@ -102,7 +102,7 @@ public:
     virtual void sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const = 0;
     // Blocks of LayerBytes::weights bytes. `sum` in shared memory.
     virtual void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const = 0;
-    // *factor = min(1, largest / (norm + 1e-6)), norm^2 being the sum of `squares` in index order. Both in shared memory.
+    // *factor = min(1, largest / (norm + 1e-6)); norm^2 is the sum of `squares` in their order. In shared memory.
     virtual void clip_factor(std::span<const double> squares, double largest, double* factor) const = 0;
     virtual void scale(const double* factor, std::byte* gradient, Bytes bytes) const = 0;  // *= factor
     // new_weights may be weights.
