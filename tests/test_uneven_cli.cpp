@@ -1,5 +1,5 @@
 // The command line with a mini-batch whose last micro-batch is smaller.
-#include "tests/cli_rig.h"
+#include "cli_rig.h"
 
 namespace pw::test {
 namespace {
