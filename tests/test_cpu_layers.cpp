@@ -105,26 +105,32 @@ Case loss(LayerKind kind, Dims input, int per_block) {
 void add_losses(std::vector<Case>& cases) {
     for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError})
         for (const int per_block : {8, 16})
-            for (const Dims& input :
-                 {Dims{10, 1, 1}, Dims{1000, 1, 1}, Dims{3, 5, 7}, Dims{8, 5, 7}, Dims{32, 3, 4}, Dims{1, 6, 16}})
+            for (const Dims& input : {Dims{1000, 1, 1}, Dims{3, 5, 7}, Dims{8, 5, 7}, Dims{32, 3, 4}, Dims{1, 6, 16}})
                 cases.push_back(loss(kind, input, per_block));
 }
 
 // Two tensors that fill blocks or do not, into one that does or does not.
 void add_concats(std::vector<Case>& cases) {
     for (const int per_block : {8, 16})
-        for (const auto& [first, second] :
-             {std::pair{16, 16}, {16, 32}, {8, 8}, {8, 16}, {16, 8}, {4, 4}, {4, 12}, {12, 4}, {16, 5}, {5, 16}, {3, 2}})
-            for (const Dims& input : {Dims{first, 1, 1}, Dims{first, 5, 3}})
-                cases.push_back({fmt::format("Concat{}and{}x{}x{}Of{}", first, second, input.height, input.width,
-                                             per_block),
-                                 make_layer(LayerKind::Concat, input, first + second), 3, per_block});
+        for (const auto& [first, second] : {std::pair{16, 16},
+                                            {16, 32},
+                                            {8, 8},
+                                            {8, 16},
+                                            {16, 8},
+                                            {4, 4},
+                                            {4, 12},
+                                            {12, 4},
+                                            {16, 5},
+                                            {5, 16},
+                                            {3, 2}})
+            cases.push_back({fmt::format("Concat{}and{}Of{}", first, second, per_block),
+                             make_layer(LayerKind::Concat, {first, 5, 3}, first + second), 3, per_block});
 }
 
 void add_upsamples(std::vector<Case>& cases) {
     for (const int per_block : {8, 16})
-        for (const int channels : {5, 8, 16, 24, 48})
-            for (const int times : {1, 2, 3})
+        for (const int channels : {5, 16, 24})
+            for (const int times : {2, 3})
                 cases.push_back({fmt::format("Upsample{}k{}Of{}", channels, times, per_block),
                                  make_layer(LayerKind::Upsample, {channels, 3, 5}, channels, 1, times), 3, per_block});
 }
