@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -124,7 +125,7 @@ public:
         places_.until_input = take(sizes.until_input)->get();
         places_.until_weight = take(sizes.until_weight)->get();
         places_.gradient_kept = take(sizes.gradient_kept)->get();
-        places_.workspace = take(sizes.workspace)->get();
+        places_.workspace = take(std::max(sizes.workspace, stage_bytes(layout, false).workspace))->get();
         places_.loss = &loss_;
         program_.set_layout(layout);
         const std::int64_t labels = std::int64_t{samples} * labels_per_sample(model);
