@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/table.h"
+#include "viz/plot.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 struct RunArguments {
     ConfigArguments config;
-    std::string trace, resume, dump, save;
+    std::string trace, resume, dump, save, losses;
     int steps = 0;
     bool reference = false, json = false;
 };
@@ -31,6 +32,9 @@ Pipeline load_pipeline(const RunArguments& arguments) {
     Config config = effective.load();
     if (!is_emulated(config))
         require_layers(config, "run");
+    else if (!arguments.losses.empty())
+        config.fail_at("run.backend", "emulated devices learn nothing: there is no loss to draw",
+                       "run without --losses, or with run.backend: cpu");
     return pipeline_of(std::move(config));
 }
 
@@ -44,6 +48,8 @@ void run_config(const RunArguments& arguments) {
     const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
     if (!arguments.trace.empty())
         write_trace(result.trace, arguments.trace);
+    if (!arguments.losses.empty())
+        plot_curves({{pipeline.config.pipeline.schedule, result.losses}}, "update", "loss", arguments.losses);
     if (arguments.json)
         print_json(json_of(result, report));
     else
@@ -120,6 +126,7 @@ Action add_run(CLI::App& command) {
         ->type_name("DIR");
     command.add_option("--save", arguments->save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
+    command.add_option("--losses", arguments->losses, "draw the loss of every update")->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { run_config(*arguments); };
 }

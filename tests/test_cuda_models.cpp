@@ -281,15 +281,15 @@ TEST_P(CudaTokens, ArriveExactly) {
     const Dataset data = Dataset::synthetic_text(kLength, 1000, 3);
     const Case reader = embedding(kLength, 1000, 8, kSamples);
     const LayerRig rig(kernels, reader.layer, kSamples, true);
-    const auto notes = kernels.shared(kSamples * sizeof(int));
-    const std::span<int> places(reinterpret_cast<int*>(notes->data()), kSamples);
+    const auto notes = kernels.shared(kSamples * sizeof(Sample));
+    const std::span<Sample> samples(reinterpret_cast<Sample*>(notes->data()), kSamples);
     std::vector<float> expected(kSamples * kLength);
     for (std::size_t n = 0; n < kSamples; ++n) {
-        places[n] = data.place(static_cast<std::int64_t>(n) + 7);
-        data.read_at(places[n], std::span(expected).subspan(n * kLength, kLength));
+        samples[n] = data.sample(static_cast<std::int64_t>(n) + 7);
+        data.read_at(samples[n], std::span(expected).subspan(n * kLength, kLength));
     }
     kernels.take_data(data);
-    kernels.load_data(data, places, rig.inputs[0].get());
+    kernels.load_data(data, samples, rig.inputs[0].get());
     EXPECT_EQ(rig.kernel->read_input(rig.inputs[0].get()), expected);
     EXPECT_GT(*std::ranges::max_element(expected), 256);
 }

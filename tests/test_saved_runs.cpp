@@ -1,5 +1,5 @@
 // `run --save` and what reads its folder, through the binary.
-#include "tests/cli_rig.h"
+#include "cli_rig.h"
 
 namespace pw::test {
 namespace {

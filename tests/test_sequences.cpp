@@ -21,8 +21,8 @@ struct Sequence {
 Sequence sequence_at(const Dataset& data, int place) {
     Sequence read{std::vector<float>(static_cast<std::size_t>(data.input().elements())),
                   std::vector<int>(static_cast<std::size_t>(data.labels_per_sample()))};
-    data.read_at(place, read.tokens);
-    data.labels_at(place, read.labels);
+    data.read_at({.place = place}, read.tokens);
+    data.labels_at({.place = place}, read.labels);
     return read;
 }
 

@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Norms,
                          });
 
 // Two batch norms, either side of a cut at conv2; the second behind the first, without a ReLU.
-Model two_norms(const Config&) {
+Model two_norms() {
     Model model{.name = "norms", .input = {3, 6, 6}, .classes = 10, .layers = {}};
     int last = -1;
     const auto add = [&](const std::string& name, Layer layer) {
@@ -132,11 +132,25 @@ training: {steps: 3, learning_rate: 0.05, seed: 3}
 run: {backend: reference}
 )";
 
-Execution norms(const std::vector<std::string>& set) { return Execution(kNorms, set, two_norms); }
+Execution norms(const std::vector<std::string>& set) { return Execution(kNorms, set, two_norms()); }
 
 std::vector<std::string> scheduled(const Schedule& schedule, const std::string& batch_norm = "per_micro_batch") {
     return {"pipeline.schedule=" + std::string(schedule.name), "cluster.devices=2", "pipeline.split=even",
             "training.batch_norm=" + batch_norm};
+}
+
+// The holders of a stage take in what all of them left, in the order of the micro-batches.
+TEST(RunningAverages, OfReplicasEqualTheirOracle) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream", "pipedream-2bw"})
+        for (const char* replicas : {"[2, 1]", "[1, 3]"})
+            for (const char* batch_norm : {"per_micro_batch", "deferred"}) {
+                const Execution execution =
+                    norms({std::string("pipeline.schedule=") + schedule, std::string("pipeline.replicas=") + replicas,
+                           "pipeline.split=even", "pipeline.micro_batches=6",
+                           std::string("training.batch_norm=") + batch_norm});
+                expect_equal(execution.run(), execution.oracle(),
+                             fmt::format("{} {} {}", schedule, replicas, batch_norm));
+            }
 }
 
 TEST(RunningAverages, EveryScheduleEqualsItsOracle) {

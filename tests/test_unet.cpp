@@ -67,16 +67,16 @@ TEST(UNetModel, RefusesWhatItCannotHalve) {
     EXPECT_NO_THROW(build_unet(8, 1, 3, 1));
 }
 
-struct Sample {
+struct Shown {
     std::vector<float> image;
     std::vector<int> labels;
 };
 
-Sample sample_of(const Dataset& data, int place) {
-    Sample sample{std::vector<float>(static_cast<std::size_t>(data.input().elements())),
+Shown sample_of(const Dataset& data, int place) {
+    Shown sample{std::vector<float>(static_cast<std::size_t>(data.input().elements())),
                   std::vector<int>(static_cast<std::size_t>(data.labels_per_sample()))};
-    data.read_at(place, sample.image);
-    data.labels_at(place, sample.labels);
+    data.read_at({.place = place}, sample.image);
+    data.labels_at({.place = place}, sample.labels);
     return sample;
 }
 
@@ -85,7 +85,7 @@ TEST(Segmentation, LabelsEveryPixelAlikeEveryTime) {
     EXPECT_EQ(data.labels_per_sample(), 256);
     std::set<int> seen;
     for (int place = 0; place < 20; ++place) {
-        const Sample sample = sample_of(data, place);
+        const Shown sample = sample_of(data, place);
         EXPECT_EQ(sample.labels, sample_of(again, place).labels);
         EXPECT_EQ(sample.image, sample_of(again, place).image);
         seen.insert(sample.labels.begin(), sample.labels.end());
@@ -110,7 +110,7 @@ TEST(Segmentation, CanBeLearnt) {
     std::vector<double> count(kClasses);
     const auto visit = [&](auto act) {
         for (int place = 0; place < kImages; ++place) {
-            const Sample sample = sample_of(data, place);
+            const Shown sample = sample_of(data, place);
             for (std::size_t p = 0; p < kPixels; ++p)
                 act(static_cast<std::size_t>(sample.labels[p]),
                     [&](std::size_t c) { return static_cast<double>(sample.image[c * kPixels + p]); });

@@ -111,7 +111,9 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     pipeline.prediction = at["prediction"].choice("", {"none", "spectrain", "pipeoptim"});
     if (pipeline.prediction == "none")
         pipeline.prediction.clear();
-    pipeline.rules = at["rules"].choice("", {"mindspore"});
+    pipeline.rules = at["rules"].choice("", {"none", "mindspore"});
+    if (pipeline.rules == "none")
+        pipeline.rules.clear();
     pipeline.drain = at["drain"].choice("", {"fifo", "lifo"});
     if (at["group"].present())
         pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));

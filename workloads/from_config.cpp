@@ -5,6 +5,7 @@
 #include "workloads/profiled_model.h"
 #include "workloads/rules.h"
 
+#include <cassert>
 #include <filesystem>
 #include <limits>
 
@@ -186,6 +187,7 @@ Dataset open_dataset(const Config& config, const Model& model) {
     check_normalise(config, model);
     Dataset data = stored_dataset(config, model);
     data.change(config.workload.changes);
+    assert(data.labels_per_sample() == labels_per_sample(model));
     return data;
 }
 
