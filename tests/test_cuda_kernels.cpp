@@ -223,7 +223,7 @@ TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
             for (int c = 0; c < input.channels; ++c)
                 for (int pixel = 0; pixel < input.height * input.width; ++pixel, ++plain)
                     ASSERT_NEAR(made[n * count + static_cast<std::size_t>(pixel * input.channels + c)], image[plain],
-                                is_bf16() ? 0.01 : 1e-6)
+                                (is_bf16() ? 0x1p-8 : 1e-6) * std::max(1.0f, std::abs(image[plain])))
                         << "sample " << n << " channel " << c << " pixel " << pixel;
         }
     }
