@@ -1,11 +1,13 @@
 // The precisions of the cuda backend, for its layer tests.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/cuda_kernels.h"
 #include "tests/layer_rig.h"
 
 #include <cuda_bf16.h>
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,5 +29,20 @@ inline void fill(LayerRig& rig, cuda::Precision precision, unsigned seed) {
 inline std::string name_of(cuda::Precision precision) {
     return precision == cuda::Precision::Fp32 ? "Fp32" : precision == cuda::Precision::Tf32 ? "Tf32" : "Bf16";
 }
+
+// The device's kernels, opened once for all cases of a suite.
+class KernelsByPrecision {
+public:
+    const cuda::CudaKernels& of(cuda::Precision precision) {
+        std::unique_ptr<cuda::CudaKernels>& kernels = all_[precision];
+        if (!kernels)
+            kernels = std::make_unique<cuda::CudaKernels>(cuda::Seat{}, precision, true);
+        return *kernels;
+    }
+    void close() { all_.clear(); }
+
+private:
+    std::map<cuda::Precision, std::unique_ptr<cuda::CudaKernels>> all_;
+};
 
 }  // namespace pw

@@ -125,6 +125,18 @@ inline void round_trip_exactly(const LayerRig& tested, const LayerRig& expected,
     EXPECT_EQ(tested.plain_output(), outputs);
 }
 
+inline void skip_unwanted_input_gradients(LayerRig tested, LayerRig full) {
+    for (LayerRig* each : {&tested, &full})
+        each->forward();
+    full.backward();
+    const std::vector<std::byte*> none(tested.inputs.size(), nullptr);
+    LayerArgs args = tested.args();
+    args.input_gradients = none;
+    tested.kernel->backward_input(args);
+    tested.kernel->backward_weight(args);
+    EXPECT_EQ(tested.parameter_gradients(), full.parameter_gradients());
+}
+
 inline void have_aligned_sizes(const LayerBytes& sizes) {
     for (Bytes size : {sizes.weights, sizes.statistics, sizes.output, sizes.saved_until_input, sizes.kept_until_weight,
                        sizes.scratch})

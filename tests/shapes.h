@@ -4,9 +4,59 @@
 #include "schedules/schedule.h"
 #include "workloads/costs.h"
 
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace pw::test {
+
+using Replicas = std::vector<int>;
+
+// As many stages as the schedule has on each of `devices`.
+inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
+    Shape shape;
+    shape.devices = devices;
+    shape.stages = devices * schedule.chunks;
+    shape.microbatches = microbatches;
+    return shape;
+}
+
+// Stage s on replicas[s] devices.
+inline Shape shape_of(const Replicas& replicas, int microbatches) {
+    Shape shape;
+    shape.placement = placement_of(replicas);
+    shape.stages = static_cast<int>(replicas.size());
+    shape.devices = shape.devices_before(shape.stages);
+    shape.microbatches = microbatches;
+    return shape;
+}
+
+// Every row of up to `stages` numbers from 1 to 3 that are not all 1.
+inline std::vector<Replicas> all_replicas(int stages) {
+    std::vector<Replicas> all, rows{{}};
+    for (int length = 1; length <= stages; ++length) {
+        std::vector<Replicas> longer;
+        for (const Replicas& row : rows)
+            for (int count = 1; count <= 3; ++count) {
+                longer.push_back(row);
+                longer.back().push_back(count);
+            }
+        rows = longer;
+        std::copy_if(rows.begin(), rows.end(), std::back_inserter(all),
+                     [](const Replicas& row) { return *std::max_element(row.begin(), row.end()) > 1; });
+    }
+    return all;
+}
+
+// The tasks of a device, without transfers.
+inline std::string row_of(const Plan& plan, int device) {
+    std::string text;
+    for (const Task& task : plan.order[device])
+        if (!is_transfer(task.op))
+            text += (text.empty() ? "" : " ") + print(task);
+    return text;
+}
 
 // `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.
 inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, const PlanOptions& options = {}) {
@@ -19,15 +69,8 @@ inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, con
     return make_plan(schedule_named(schedule), shape, options);
 }
 
-// Stage s on replicas[s] devices.
-inline Plan plan_of(std::string_view schedule, const std::vector<int>& replicas, int m,
-                    const PlanOptions& options = {}) {
-    Shape shape;
-    shape.placement = placement_of(replicas);
-    shape.stages = static_cast<int>(replicas.size());
-    shape.devices = shape.devices_before(shape.stages);
-    shape.microbatches = m;
-    return make_plan(schedule_named(schedule), shape, options);
+inline Plan plan_of(std::string_view schedule, const Replicas& replicas, int m, const PlanOptions& options = {}) {
+    return make_plan(schedule_named(schedule), shape_of(replicas, m), options);
 }
 
 // Times of one stage.

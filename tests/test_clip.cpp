@@ -1,6 +1,7 @@
 // training.clip_norm: one norm of all gradients, one factor for all of them.
 #include "tests/execution.h"
 #include "tests/refusal.h"
+#include "tests/shapes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,8 @@
 
 namespace pw {
 namespace {
+
+using test::shape_of;
 
 bool flushes(const Schedule& schedule) { return !schedule.asynchronous(); }
 
@@ -104,14 +107,6 @@ TEST(Clipping, TakesTheStepThatTheFormulaSays) {
 Plan plan_with_norm(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
     shape.global_norm = true;
     return make_plan(schedule, std::move(shape), options);
-}
-
-Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
-    Shape shape;
-    shape.devices = devices;
-    shape.stages = devices * schedule.chunks;
-    shape.microbatches = microbatches;
-    return shape;
 }
 
 TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {

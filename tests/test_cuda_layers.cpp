@@ -125,16 +125,11 @@ protected:
         if (cuda_status() != "ready")
             GTEST_SKIP() << cuda_status();
     }
-    static void TearDownTestSuite() { opened().clear(); }
+    static void TearDownTestSuite() { opened().close(); }
 
     static Precision precision() { return std::get<Precision>(GetParam()); }
 
-    static const CudaKernels& kernels() {
-        auto& kernels = opened()[precision()];
-        if (!kernels)
-            kernels = std::make_unique<CudaKernels>(cuda::Seat{}, precision(), true);
-        return *kernels;
-    }
+    static const CudaKernels& kernels() { return opened().of(precision()); }
 
     LayerRig rig(const Kernels& of) const {
         const auto& [name, layer, samples] = std::get<Case>(GetParam());
@@ -164,9 +159,9 @@ protected:
     }
 
 private:
-    static std::map<Precision, std::unique_ptr<CudaKernels>>& opened() {
-        static std::map<Precision, std::unique_ptr<CudaKernels>> kernels;
-        return kernels;
+    static KernelsByPrecision& opened() {
+        static KernelsByPrecision all;
+        return all;
     }
 };
 

@@ -124,17 +124,12 @@ protected:
         if (cuda_status() != "ready")
             GTEST_SKIP() << cuda_status();
     }
-    static void TearDownTestSuite() { opened().clear(); }
+    static void TearDownTestSuite() { opened().close(); }
 
     static Precision precision() { return std::get<Precision>(GetParam()); }
     static const Case& tested_case() { return std::get<Case>(GetParam()); }
 
-    static const CudaKernels& kernels() {
-        auto& kernels = opened()[precision()];
-        if (!kernels)
-            kernels = std::make_unique<CudaKernels>(cuda::Seat{}, precision(), true);
-        return *kernels;
-    }
+    static const CudaKernels& kernels() { return opened().of(precision()); }
 
     static std::vector<float> inputs_of(const LayerRig& rig) {
         const std::int64_t count = rig.samples * rig.layer.input.elements();
@@ -163,8 +158,8 @@ protected:
     }
 
 private:
-    static std::map<Precision, std::unique_ptr<CudaKernels>>& opened() {
-        static std::map<Precision, std::unique_ptr<CudaKernels>> all;
+    static KernelsByPrecision& opened() {
+        static KernelsByPrecision all;
         return all;
     }
 };

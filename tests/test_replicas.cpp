@@ -23,7 +23,6 @@ namespace {
 
 using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
-using Replicas = std::vector<int>;
 
 // Flushed ones; of the others: test_versions.cpp.
 std::vector<const Schedule*> schedules_of_replicas() {
@@ -34,33 +33,8 @@ std::vector<const Schedule*> schedules_of_replicas() {
     return all;
 }
 
-// Every row of up to `stages` numbers from 1 to 3 that are not all 1.
-std::vector<Replicas> all_replicas(int stages) {
-    std::vector<Replicas> all, rows{{}};
-    for (int length = 1; length <= stages; ++length) {
-        std::vector<Replicas> longer;
-        for (const Replicas& row : rows)
-            for (int count = 1; count <= 3; ++count) {
-                longer.push_back(row);
-                longer.back().push_back(count);
-            }
-        rows = longer;
-        std::copy_if(rows.begin(), rows.end(), std::back_inserter(all),
-                     [](const Replicas& row) { return *std::max_element(row.begin(), row.end()) > 1; });
-    }
-    return all;
-}
-
 std::string name_of_case(const Schedule& schedule, const Replicas& replicas, int m) {
     return fmt::format("{} on {} with {}", schedule.name, fmt::join(replicas, " "), m);
-}
-
-std::string row_of(const Plan& plan, int device) {
-    std::string text;
-    for (const Task& task : plan.order[device])
-        if (!is_transfer(task.op))
-            text += (text.empty() ? "" : " ") + print(task);
-    return text;
 }
 
 const TraceEvent& event_of(const Trace& trace, int device, Op op) {

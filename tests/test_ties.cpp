@@ -17,7 +17,9 @@
 namespace pw {
 namespace {
 
-using Replicas = std::vector<int>;
+using test::Replicas;
+using test::row_of;
+using test::shape_of;
 
 // The values of a grey image, below zero or up to three, as tokens; the last layer but one shares their table.
 Model tied(bool shares = true) {
@@ -50,31 +52,6 @@ bool flushes(const Schedule& schedule) { return !schedule.asynchronous(); }
 Plan tied_plan(const Schedule& schedule, Shape shape, std::vector<Edge> ties, const PlanOptions& options = {}) {
     shape.ties = std::move(ties);
     return make_plan(schedule, std::move(shape), options);
-}
-
-Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
-    Shape shape;
-    shape.devices = devices;
-    shape.stages = devices * schedule.chunks;
-    shape.microbatches = microbatches;
-    return shape;
-}
-
-Shape shape_of(const Replicas& replicas, int microbatches) {
-    Shape shape;
-    shape.placement = placement_of(replicas);
-    shape.stages = static_cast<int>(replicas.size());
-    shape.devices = shape.devices_before(shape.stages);
-    shape.microbatches = microbatches;
-    return shape;
-}
-
-std::string row_of(const Plan& plan, int device) {
-    std::string text;
-    for (const Task& task : plan.order[device])
-        if (!is_transfer(task.op))
-            text += (text.empty() ? "" : " ") + print(task);
-    return text;
 }
 
 TEST(Ties, AreFoundInTheModelAndBetweenStages) {

@@ -17,15 +17,9 @@
 namespace pw::test {
 namespace {
 
-using Replicas = std::vector<int>;
-
 Plan planned(std::string_view schedule, const Replicas& replicas, int m, int per_update,
              const PlanOptions& options = {}) {
-    Shape shape;
-    shape.placement = placement_of(replicas);
-    shape.stages = static_cast<int>(replicas.size());
-    shape.devices = shape.devices_before(shape.stages);
-    shape.microbatches = m;
+    Shape shape = shape_of(replicas, m);
     shape.per_update = per_update;
     return make_plan(schedule_named(schedule), shape, options);
 }
@@ -41,34 +35,8 @@ VersionTable pipedream(WeightPolicy policy, int p, int m, Prediction prediction 
     return versions_of(plan_of("pipedream", p, m, 1, with_policy(policy, prediction)));
 }
 
-// Rows of two to four numbers from 1 to 3 that are not all 1.
-std::vector<Replicas> all_replicas() {
-    std::vector<Replicas> all, rows{{}};
-    for (int length = 1; length <= 4; ++length) {
-        std::vector<Replicas> longer;
-        for (const Replicas& row : rows)
-            for (int count = 1; count <= 3; ++count) {
-                longer.push_back(row);
-                longer.back().push_back(count);
-            }
-        rows = longer;
-        if (length > 1)
-            std::copy_if(rows.begin(), rows.end(), std::back_inserter(all),
-                         [](const Replicas& row) { return *std::max_element(row.begin(), row.end()) > 1; });
-    }
-    return all;
-}
-
 int common_multiple(const Replicas& replicas) {
     return std::accumulate(replicas.begin(), replicas.end(), 1, [](int a, int b) { return std::lcm(a, b); });
-}
-
-std::string row_of(const Plan& plan, int device) {
-    std::string text;
-    for (const Task& task : plan.order[device])
-        if (!is_transfer(task.op))
-            text += (text.empty() ? "" : " ") + print(task);
-    return text;
 }
 
 // w(t+1) = w(t) - rate grad f(w_1(t-n+1), w_2(t-n+2), ..., w_n(t)) in the paper's steady state; with vertical sync
@@ -223,7 +191,7 @@ TEST(AsynchronousReplicas, HoldAsManyVersionsAsPipeDream) {
 
 // A holder that runs a forwards ahead has seen the backwards of the micro-batches before i - a r.
 TEST(AsynchronousReplicas, ReadTheNewestVersionOfTheirOwnList) {
-    for (const Replicas& replicas : all_replicas()) {
+    for (const Replicas& replicas : all_replicas(4)) {
         const int share = common_multiple(replicas), m = 4 * share;
         const Plan plan = planned("pipedream", replicas, m, 0);
         const VersionTable stash = versions_of(plan);
@@ -242,7 +210,7 @@ TEST(AsynchronousReplicas, ReadTheNewestVersionOfTheirOwnList) {
 
 // Two versions are enough, and the one that a forward reads is there already.
 TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
-    for (const Replicas& replicas : all_replicas()) {
+    for (const Replicas& replicas : all_replicas(4)) {
         const int devices = std::accumulate(replicas.begin(), replicas.end(), 0);
         for (const int m : {devices, devices + 1, 2 * devices + 1}) {
             const Plan plan = planned("pipedream-2bw", replicas, 4 * m, m);
@@ -267,7 +235,7 @@ TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
 // The plans are proven as they are made.
 TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
     using Communicator = TransferMode::Communicator;
-    for (const Replicas& replicas : all_replicas())
+    for (const Replicas& replicas : all_replicas(4))
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
             for (const bool early : {true, false}) {
                 PlanOptions options;
