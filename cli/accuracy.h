@@ -4,6 +4,8 @@
 
 #include "cli/report.h"
 
+#include <nlohmann/json.hpp>
+
 #include <string>
 
 namespace pw {

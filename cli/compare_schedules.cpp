@@ -6,6 +6,7 @@
 #include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

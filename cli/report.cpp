@@ -3,6 +3,7 @@
 #include "cli/table.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>

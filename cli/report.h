@@ -5,7 +5,7 @@
 #include "sim/metrics.h"
 #include "workloads/config.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 #include <vector>

@@ -8,6 +8,7 @@
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -4,6 +4,7 @@
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

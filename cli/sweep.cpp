@@ -4,6 +4,7 @@
 #include "cli/table.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
