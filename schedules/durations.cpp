@@ -30,6 +30,8 @@ Ns time_of(Op op, const StageCost& cost) {
     }
 }
 
+Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
+
 // `last`: of a smaller last micro-batch; empty: it is not.
 std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions,
                           const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
@@ -44,7 +46,7 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
             const StageCost& cost = (smaller ? last : stages)[task.stage];
             Ns time = time_of(task.op, cost);
             if (ahead_of(task, versions) > 0)
-                time += cost.update * 3 / 5;
+                time += time_to_predict(cost);
             if (task.op == Op::Update)
                 begun[task.stage] = false;
             if (task.op == Op::Backward || task.op == Op::BackwardWeight) {

@@ -183,7 +183,7 @@ void EmulatedDevice::sum_gradients(int node) {
 
 void EmulatedDevice::update(const Task& task) {
     StageState& state = stages_.at(task.stage);
-    const int number = step_ * run_.job.plan.shape.updates() + task.microbatch / run_.plan.per_update();
+    const int number = step_ * run_.job.plan.shape.updates() + run_.job.plan.shape.mini_batch_of(task.microbatch);
     std::uint64_t gradient = gradient_of(state);
     if (run_.job.plan.shape.global_norm)
         for (const std::uint64_t sum : run_.sums)

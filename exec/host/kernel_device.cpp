@@ -283,7 +283,7 @@ void KernelDevice::compute(const Task& task) {
     GradientPart& part = part_of(task);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
-    const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(mb / run_.plan.per_update()));
+    const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
@@ -313,7 +313,8 @@ void KernelDevice::update(const Task& task, int node) {
     StageState& state = stages_.at(task.stage);
     std::byte* gradients = state.parts.front().block;
     const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
-    const bool dumped = run_.dumps() && speaks && step_ == 0 && task.microbatch < run_.plan.per_update();
+    const bool dumped = run_.dumps() && speaks && step_ == 0 &&
+                        job.plan.shape.mini_batch_of(task.microbatch) == 0;
     if (clips && run_.plan.meetings->begins(node))
         kernels_->clip_factor({squares_of(task), run_.layer_bytes.size()}, job.config.training.clip_norm, clip_factor_);
     complete_gradients(task.stage);

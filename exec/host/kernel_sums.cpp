@@ -151,7 +151,7 @@ void KernelDevice::measure(const Task& update) {
 }
 
 double* KernelDevice::squares_of(const Task& update) const {
-    const auto number = static_cast<std::size_t>(update.microbatch / run_.plan.per_update());
+    const auto number = static_cast<std::size_t>(run_.job.plan.shape.mini_batch_of(update.microbatch));
     return run_.step_squares + number * run_.layer_bytes.size();
 }
 
