@@ -91,13 +91,12 @@ std::vector<std::vector<int>> holders_of(const Plan& plan) {
 // All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks.
 std::vector<Task> staged_order(const Plan& plan) {
     const Shape& shape = plan.shape;
-    const int per_update = shape.per_update == 0 ? shape.microbatches : shape.per_update;
     std::vector<std::vector<Task>> backwards;
     for (int stage = 0; stage < shape.stages; ++stage)
         backwards.push_back(backwards_of(plan, stage));
     std::vector<Task> order;
-    for (int first = 0; first < shape.microbatches; first += per_update) {
-        const int last = std::min(first + per_update, shape.microbatches) - 1;
+    for (int mini_batch = 0; mini_batch < shape.updates(); ++mini_batch) {
+        const int first = shape.first_of(mini_batch), last = shape.last_of(mini_batch);
         for (int mb = first; mb <= last; ++mb)
             for (int stage = 0; stage < shape.stages; ++stage)
                 order.push_back({Op::Forward, stage, mb});

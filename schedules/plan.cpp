@@ -85,6 +85,8 @@ int Shape::updates() const { return per_update == 0 ? 1 : (microbatches + per_up
 
 int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }
 
+int Shape::first_of(int mini_batch) const { return mini_batch * per_update; }
+
 int Shape::last_of(int mini_batch) const {
     return per_update == 0 ? microbatches - 1 : std::min((mini_batch + 1) * per_update, microbatches) - 1;
 }

@@ -54,7 +54,8 @@ struct Shape {
     std::vector<int> after(int stage) const;   // stages it feeds, ascending
     int updates() const;                       // mini-batches of the plan
     int mini_batch_of(int microbatch) const;
-    int last_of(int mini_batch) const;  // its last micro-batch
+    int first_of(int mini_batch) const;  // its first micro-batch
+    int last_of(int mini_batch) const;
     bool ends_mini_batch(int microbatch) const;
 };
 

@@ -2,13 +2,12 @@
 
 #include "search/trial.h"
 #include "workloads/error.h"
+#include "workloads/first_failure.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -20,26 +19,19 @@ namespace {
 template <class Work>
 void for_each_index(std::size_t count, int threads, Work work) {
     std::atomic<std::size_t> next = 0;
-    std::exception_ptr failure;
-    std::mutex mutex;
-    const auto serve = [&] {
-        try {
-            for (std::size_t index = next++; index < count; index = next++)
-                work(index);
-        } catch (...) {
-            const std::scoped_lock lock(mutex);
-            failure = std::current_exception();
-            next = count;
-        }
+    FirstFailure failure;
+    const auto act = [&] {
+        for (std::size_t index = next++; index < count; index = next++)
+            work(index);
     };
+    const auto serve = [&] { failure.guard(act, [&] { next = count; }); };
     std::vector<std::thread> helpers;
     for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread)
         helpers.emplace_back(serve);
     serve();
     for (std::thread& helper : helpers)
         helper.join();
-    if (failure)
-        std::rethrow_exception(failure);
+    failure.rethrow();
 }
 
 class Search {

@@ -5,9 +5,9 @@
 #include "exec/loop.h"
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <thread>
 
@@ -36,27 +36,21 @@ public:
         guarded([&] { main_thread(); });
         for (std::thread& thread : threads)
             thread.join();
-        if (failure_) {
+        if (failure_.happened())
             work_->abort();
-            std::rethrow_exception(failure_);
-        }
+        failure_.rethrow();
         return result();
     }
 
 private:
     template <class Act>
     void guarded(Act act) {
-        try {
-            act();
-        } catch (...) {
-            const std::lock_guard lock(failure_mutex_);
-            if (!failure_)
-                failure_ = std::current_exception();
+        failure_.guard(act, [&] {
             gate_.abort();
             plan_.meetings->abort();
             if (mailbox_)
                 mailbox_->abort();
-        }
+        });
     }
 
     void device_thread(int number) {
@@ -154,11 +148,9 @@ private:
 
     // Mean loss of the k-th mini-batch of a step, summed in micro-batch order.
     double loss_of(int step, int update) const {
-        const int per_update = plan_.per_update();
-        const int first = update * per_update;
-        const int last = std::min(first + per_update, job_.plan.shape.microbatches);
+        const Shape& shape = job_.plan.shape;
         double sum = 0;
-        for (int mb = first; mb < last; ++mb)
+        for (int mb = shape.first_of(update); mb <= shape.last_of(update); ++mb)
             sum += work_->loss(step, mb);
         return sum / static_cast<double>(plan_.samples_of(update));
     }
@@ -218,8 +210,7 @@ private:
     std::vector<std::unique_ptr<HostDevice>> devices_;
     std::unique_ptr<Mailbox> mailbox_;             // its thread ends before the devices' memory does
     std::vector<std::vector<TraceEvent>> events_;  // [device]
-    std::exception_ptr failure_;
-    std::mutex failure_mutex_;
+    FirstFailure failure_;
 };
 
 }  // namespace

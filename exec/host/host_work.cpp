@@ -21,14 +21,9 @@ std::byte* EdgeBuffers::made(bool forward, int edge, int microbatch) const {
     return copy != nullptr ? copy : landed(forward, edge, microbatch);
 }
 
-int HostPlan::per_update() const {
-    const Shape& shape = job.plan.shape;
-    return shape.per_update == 0 ? shape.microbatches : shape.per_update;
-}
-
 std::int64_t HostPlan::samples_of(int update) const {
-    const int first = update * per_update(), next = std::min(first + per_update(), job.plan.shape.microbatches);
-    return sizes.first_sample(next) - sizes.first_sample(first);
+    const Shape& shape = job.plan.shape;
+    return sizes.first_sample(shape.last_of(update) + 1) - sizes.first_sample(shape.first_of(update));
 }
 
 bool HostPlan::trains() const {

@@ -52,9 +52,8 @@ struct HostPlan {
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
           meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout)) {}
-    int per_update() const;  // micro-batches of a mini-batch
     std::int64_t samples_of(int update) const;
-    bool trains() const;     // has updates
+    bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
     // The block that a micro-batch's gradients of a stage are added to, and how many there are.
     int gradient_part(int stage, int microbatch) const;

@@ -167,7 +167,7 @@ void KernelDevice::gather_statistics(const Task& closing) {
     const Shape& shape = run_.job.plan.shape;
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
     programs_[closing.stage]->gather_statistics(
-        state.batches.of(mini_batch * run_.plan.per_update(), shape.last_of(mini_batch),
+        state.batches.of(shape.first_of(mini_batch), shape.last_of(mini_batch),
                          run_.job.config.training.batch_norm == "deferred"),
         state.statistics);
 }
@@ -313,8 +313,8 @@ void KernelDevice::update(const Task& task, int node) {
     StageState& state = stages_.at(task.stage);
     std::byte* gradients = state.parts.front().block;
     const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
-    const bool dumped = run_.dumps() && speaks && step_ == 0 &&
-                        job.plan.shape.mini_batch_of(task.microbatch) == 0;
+    const bool is_first = step_ == 0 && job.plan.shape.mini_batch_of(task.microbatch) == 0;
+    const bool dumped = run_.dumps() && speaks && is_first;
     if (clips && run_.plan.meetings->begins(node))
         kernels_->clip_factor({squares_of(task), run_.layer_bytes.size()}, job.config.training.clip_norm, clip_factor_);
     complete_gradients(task.stage);
@@ -323,44 +323,45 @@ void KernelDevice::update(const Task& task, int node) {
         part.input_begun = part.weight_begun = false;
     if (gradients == nullptr)
         return;
-    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
-    std::byte* new_weights = state.slots[new_slot];
-    std::byte* momentum = state.momenta[0];
-    if (run_.job.versions.predicts(task.stage)) {
-        momentum = state.momenta[new_slot];
-        if (new_slot != old_slot)
-            kernels_->copy(state.momenta[old_slot], momentum, run_.layouts[task.stage].weights);
-    }
-    const TrainingConfig& training = job.config.training;
-    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
-    StageProgram& program = *programs_[task.stage];
-    const auto keep = [&](std::vector<NamedTensor>& kept, const std::byte* weights, bool trained_only) {
-        const std::vector<NamedTensor> tensors = program.named(weights, state.statistics, trained_only);
-        kept.insert(kept.end(), tensors.begin(), tensors.end());
-    };
     if (dumped)
-        keep(run_.gradients[device_], gradients, true);
+        keep(task.stage, gradients, true, run_.gradients[device_]);
     if (clips)
         kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
-    program.update(sgd, state.slots[old_slot], gradients, momentum, new_weights,
-                   speaks && !clips ? squares_of(task) : nullptr);
+    const TrainingConfig& training = job.config.training;
+    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
+    const std::byte* weights = state.slots[state.slot_of[state.newest]];
+    std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
+    programs_[task.stage]->update(sgd, weights, gradients, next_momentum(task.stage), new_weights,
+                                  speaks && !clips ? squares_of(task) : nullptr);
     if (job.plan.shape.devices_of(task.stage).size() == 1)
         gather_statistics(task);
     ++state.newest;
     if (dumped)
-        keep(run_.updated[device_], new_weights, false);
+        keep(task.stage, new_weights, false, run_.updated[device_]);
+}
+
+// That U makes from the newest one. A stage that predicts weights has one beside every version.
+std::byte* KernelDevice::next_momentum(int stage) const {
+    const StageState& state = stages_.at(stage);
+    if (!run_.job.versions.predicts(stage))
+        return state.momenta[0];
+    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
+    if (new_slot != old_slot)
+        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts[stage].weights);
+    return state.momenta[new_slot];
+}
+
+void KernelDevice::keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const {
+    const std::vector<NamedTensor> tensors =
+        programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
+    to.insert(to.end(), tensors.begin(), tensors.end());
 }
 
 std::vector<NamedTensor> KernelDevice::parameters() const {
     std::vector<NamedTensor> all;
-    for (const auto& [stage, program] : programs_) {
-        const StageState& state = stages_.at(stage);
-        const std::byte* weights = state.slots[state.slot_of[state.newest]];
-        if (weights == nullptr)
-            continue;
-        const std::vector<NamedTensor> tensors = program->named(weights, state.statistics, false);
-        all.insert(all.end(), tensors.begin(), tensors.end());
-    }
+    for (const auto& [stage, state] : stages_)
+        if (const std::byte* weights = state.slots[state.slot_of[state.newest]]; weights != nullptr)
+            keep(stage, weights, false, all);
     return all;
 }
 

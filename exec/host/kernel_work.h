@@ -73,6 +73,8 @@ private:
     const std::byte* weights_for(const Task& task, int version);
     void compute(const Task& task);
     void update(const Task& task, int node);
+    std::byte* next_momentum(int stage) const;
+    void keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     // exec/host/kernel_sums.cpp
     void sum_gradients(int node);
