@@ -67,15 +67,17 @@ std::string print_size(const Profile& profile, int samples) {
                        samples * 1e9 / static_cast<double>(std::max<Ns>(sum_of(total), 1)));
 }
 
+std::string print(const Link& link) {  // no bandwidth where tensors are handed over by pointer
+    return print_time(link.latency) +
+           (std::isfinite(link.bandwidth) ? fmt::format(", {:.4g} GB/s", link.bandwidth / 1e9) : std::string());
+}
+
 std::string print_rest(const Profile& profile) {
     Ns update = 0;
     for (const LayerProfile& layer : profile.layers)
         update += layer.update.median;
-    const double bandwidth = profile.link.bandwidth;  // infinite when tensors are handed over by pointer
-    const std::string link =
-        bandwidth > 0 && std::isfinite(bandwidth) ? fmt::format(", {:.4g} GB/s", bandwidth / 1e9) : std::string();
-    return fmt::format("update {}   dispatch {}   hand-over {}{}\n", print_time(update),
-                       print_time(profile.dispatch.median), print_time(profile.link.latency), link);
+    return fmt::format("update {}   dispatch {}   hand-over {}   sums {}\n", print_time(update),
+                       print_time(profile.dispatch.median), print(profile.link), print(profile.sums));
 }
 
 void profile_config(const ProfileArguments& arguments) {

@@ -106,6 +106,7 @@ std::vector<BackendRow> transports() {
     const std::string nccl = not_built();
 #endif
     return {{"threads", "devices of one process: by pointer, between CUDA devices by copy", "ready"},
+            {"link", "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
             {"nccl", "CUDA devices, by send and receive kernels", nccl},
             {"mpi", "ranks on one host or many", "not in this build"}};
 }

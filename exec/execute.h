@@ -82,6 +82,7 @@ std::vector<BackendRow> transports();
 // What a message between devices 0 and 1 costs on the backend and transport of `config`.
 struct HandOver {
     Link link;
+    Link sums;                 // as Profile::sums
     bool sent_copies = false;  // the sender keeps a copy
 };
 HandOver measure_hand_over(const Config& config);

@@ -4,12 +4,11 @@
 #include "exec/host/mailbox.h"
 #include "exec/host/pin.h"
 #include "exec/host/stage_program.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <atomic>
 #include <ctime>
-#include <exception>
-#include <mutex>
 #include <thread>
 
 namespace pw {
@@ -264,22 +263,18 @@ public:
         const int devices = static_cast<int>(cores.cores.size());
         for (int device = 1; device < devices; ++device)
             threads_.emplace_back([&, this, device, devices, samples] {
-                try {
+                const auto compute = [&] {
                     pin_this_thread(cores.cores[device]);
                     const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, devices);
                     Bench(config, model, data, *kernels, samples).run_until(stop_, warm_);
-                } catch (...) {
-                    const std::lock_guard lock(mutex_);
-                    failure_ = std::current_exception();
-                    ++warm_;
-                }
+                };
+                failure_.guard(compute, [&] { ++warm_; });
             });
         while (warm_ + 1 < devices)
             std::this_thread::yield();
-        if (failure_) {
+        if (failure_.happened())
             end();
-            std::rethrow_exception(failure_);
-        }
+        failure_.rethrow();
     }
     ~Neighbours() { end(); }
     Neighbours(const Neighbours&) = delete;
@@ -295,12 +290,11 @@ private:
 
     std::atomic<bool> stop_{false};
     std::atomic<int> warm_{0};
-    std::mutex mutex_;
-    std::exception_ptr failure_;
+    FirstFailure failure_;
     std::vector<std::thread> threads_;
 };
 
-Profile described(const Config& config, const Model& model, const Kernels& kernels) {
+Profile described(const Config& config, const Model& model, const HandOver& hand_over, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
     profile.backend = config.run.backend;
@@ -309,8 +303,8 @@ Profile described(const Config& config, const Model& model, const Kernels& kerne
     profile.input = model.input;
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
-    const HandOver hand_over = measure_hand_over(config);
     profile.link = hand_over.link;
+    profile.sums = hand_over.sums;
     profile.sent_copies = hand_over.sent_copies;
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
         profile.layers.push_back({.name = model.layers[layer].name});
@@ -321,10 +315,11 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
                 const std::function<void(int, int)>& progress) {
     const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
     const CorePlan cores = plan_cores(devices, config.run.threads_per_device);
+    const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
-    Profile profile = described(config, model, *kernels);
+    Profile profile = described(config, model, hand_over, *kernels);
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));
@@ -345,17 +340,12 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress) {
     Profile profile;
-    std::exception_ptr failure;
+    FirstFailure failure;
     std::thread device([&] {  // a thread of its own, so that the caller keeps its cores
-        try {
-            profile = measure(config, model, samples, progress);
-        } catch (...) {
-            failure = std::current_exception();
-        }
+        failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
     });
     device.join();
-    if (failure)
-        std::rethrow_exception(failure);
+    failure.rethrow();
     return profile;
 }
 

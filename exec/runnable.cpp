@@ -1,10 +1,25 @@
 // What executions do not do yet, said before anything is set up.
 #include "exec/execute.h"
 #include "exec/parameter_files.h"
+#include "schedules/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/profiled_model.h"
 
 namespace pw {
+
+namespace {
+
+// Devices sum gradients in each other's memory, as fast as that goes.
+void check_sums(const Job& job) {
+    for (int stage = 0; job.config.run.transport == "link" && stage < job.plan.shape.stages; ++stage)
+        if (needs_sum(job.plan.shape, stage) && job.plan.shape.devices > 1)
+            job.config.fail_at(
+                "run.transport",
+                fmt::format("the gradients of stage {} are summed by several devices, which is not emulated", stage),
+                "write transport: threads, or take a plan without replicas and shared parameters");
+}
+
+}  // namespace
 
 void check_runnable(const Job& job) {
     if (is_emulated(job.config))
@@ -16,6 +31,7 @@ void check_runnable(const Job& job) {
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
     check_initial(job.config, *job.model);
+    check_sums(job);
 }
 
 }  // namespace pw

@@ -86,10 +86,10 @@ std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, cons
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {
     for (int stage = 0; stage < shape.stages; ++stage) {
         const auto holders = static_cast<int>(shape.devices_of(stage).size());
-        Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.link);
+        Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.sums);
         for (const StageTie& tie : ties)
             if (tie.from == stage || tie.to == stage)
-                time += ring_sum(count_of_devices(shape, tie), tie.bytes, costs.link);
+                time += ring_sum(count_of_devices(shape, tie), tie.bytes, costs.sums);
         costs.stage[stage].sum_gradients = time;
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;

@@ -1,5 +1,6 @@
 #include "workloads/config.h"
 
+#include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -16,16 +17,8 @@ Config load(const std::string& text, const std::vector<std::string>& set = {}) {
 }
 
 std::string mistakes(const std::string& text, const std::vector<std::string>& set = {}) {
-    try {
-        load(text, set);
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
-        return error.what();
-    }
-    return "";
+    return refusal([&] { load(text, set); });
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* kFull = R"(
 workload:
@@ -288,94 +281,6 @@ TEST(Config, ReportsEveryMistakeInOnePass) {
         last = at;
     }
 }
-
-struct Rejection {
-    const char *text, *fact;
-};
-void PrintTo(const Rejection& rejection, std::ostream* out) { *out << rejection.text; }
-class Rejected : public testing::TestWithParam<Rejection> {};
-TEST_P(Rejected, WithPlaceAndWayOut) {
-    const std::string message = mistakes(GetParam().text);
-    EXPECT_TRUE(contains(message, GetParam().fact)) << message;
-    EXPECT_TRUE(contains(message, " --> ")) << message;
-    EXPECT_TRUE(contains(message, "  help: ")) << message;
-}
-
-constexpr const char* kNotHere = "is not in this version";
-INSTANTIATE_TEST_SUITE_P(
-    NotInThisVersion, Rejected,
-    testing::Values(Rejection{"{workload: {model: mlp}, cluster: {links: []}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, cluster: {shared: []}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, run: {transport: mpi}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, run: {gradient_order: micro_batch}}", kNotHere},
-                    Rejection{"workload: {model: uniform, overlapped_forward_backward: 1 us}", kNotHere}));
-
-INSTANTIATE_TEST_SUITE_P(
-    Wrong, Rejected,
-    testing::Values(
-        Rejection{"[1, 2]", "the file must hold keys"}, Rejection{"workload: resnet50", "'workload' must be a map"},
-        Rejection{"workload: {model: zzz}", "unknown model 'zzz'"},
-        Rejection{"{workload: {model: mlp}, pipeline: {stages: 3, split: [a]}}",
-                  "'pipeline.split' makes 2 stages, but 'pipeline.stages' is 3"},
-        Rejection{"{workload: {model: mlp}, pipeline: {stages: 3, replicas: [1, 2]}}",
-                  "'pipeline.replicas' has 2 entries, but 'pipeline.stages' is 3"},
-        Rejection{"{workload: {model: mlp}, cluster: {devices: 2}, pipeline: {replicas: [1, 2]}}",
-                  "'pipeline.replicas' makes 3 devices, but 'cluster.devices' is 2"},
-        Rejection{"{workload: {model: mlp}, pipeline: {replicas: [1, 0]}}", "'pipeline.replicas[1]' is 0"},
-        Rejection{"{workload: {model: uniform, stages: 4}, pipeline: {stages: 2}}",
-                  "'workload.stages' is 4, but 'pipeline.stages' is 2"},
-        Rejection{"workload: {model: uniform, stages: 2, forward: [1 us, 2 us, 3 us]}",
-                  "'workload.forward' has 3 values, but 'workload.stages' is 2"},
-        Rejection{"workload: {model: uniform, forward: []}", "'workload.forward' is empty"},
-        Rejection{"workload: {model: uniform, forward: 1}", "a number without a unit"},
-        Rejection{"workload: {model: uniform, forward: [1 us, x]}", "'workload.forward[1]' is 'x'"},
-        Rejection{"workload: {model: uniform, forward: 100000 s, backward_input: 10000000 s}",
-                  "'workload.backward_input' is"},
-        Rejection{"workload: {model: uniform, activation: inf}", "'workload.activation' is inf"},
-        Rejection{"workload: {model: uniform, activation: 1 B, activation_until_weight: 2 B}", "keeps 2 B until W"},
-        Rejection{"{workload: {model: uniform}, pipeline: {split: [a]}}", "no layers to split"},
-        Rejection{"workload: {model: mlp, forward: 1 us}", "belongs to model: uniform"},
-        Rejection{"workload: {model: mlp, dataset: cifar10, classes: 3}", "cifar10 has 10 classes"},
-        Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: [[a], []]}}}", "stage 1 gets no layer"},
-        Rejection{"{workload: {model: mlp}, pipeline: {split: {stages: []}}}", "lists no stages"},
-        Rejection{"{workload: {model: mlp}, pipeline: {split: [[a]]}}", "'pipeline.split[0]' is a list"},
-        Rejection{"{workload: {model: mlp}, pipeline: {stages: 2, recompute: [0, 2]}}", "'pipeline.recompute[1]' is 2"},
-        Rejection{"{workload: {model: mlp}, pipeline: {recompute: some}}", "'pipeline.recompute' is 'some'"},
-        Rejection{"{workload: {model: mlp}, pipeline: {micro_batches: 0}}", "'pipeline.micro_batches' is 0"},
-        Rejection{"{workload: {model: mlp}, pipeline: {micro_batches:}}", "'pipeline.micro_batches' has no value"},
-        Rejection{"{workload: {model: mlp}, cluster: {devices: []}}", "'cluster.devices' is empty"},
-        Rejection{"{workload: {model: mlp}, cluster: {devices: 0}}", "'cluster.devices' is 0"},
-        Rejection{"{workload: {model: mlp}, cluster: {devices: 1000000000}}", "at most"},
-        Rejection{"{workload: {model: mlp}, cluster: {devices: [{name: a}, {name: a}]}}", "two devices are called 'a'"},
-        Rejection{"{workload: {model: mlp}, cluster: {link: {bandwith: 1 GB/s}}}", "unknown key 'bandwith'"},
-        Rejection{"{workload: {model: mlp}, cluster: {link: 10 GB/s}}", "'cluster.link' must be a map"},
-        Rejection{"{workload: {model: mlp}, run: {timeout: 0 s}}", "'run.timeout' is 0 ns"},
-        Rejection{"{workload: {model: mlp}, run: {precision: bf16}}", "'run.precision' is for run.backend cuda"},
-        Rejection{"{workload: {model: mlp}, run: {backend: cuda, precision: fp8}}", "'run.precision' is 'fp8'"},
-        Rejection{"{workload: {model: mlp}, run: {backend: cuda, sms: [4]}}", "'run.sms[0]' is 4"},
-        Rejection{"{workload: {model: mlp}, run: {graph: true}}", "'run.graph' is for run.backend cuda"},
-        Rejection{"{workload: {model: mlp}, run: {transport: nccl}}", "transport nccl is for run.backend cuda"},
-        Rejection{"{workload: {model: mlp}, training: {optimizer: adam}}", "'training.optimizer' is 'adam'"},
-        Rejection{"{workload: {model: mlp}, training: {momentum: 2}}", "'training.momentum' is 2"},
-        Rejection{"{workload: {model: mlp}, search: 3}", "'search' must be a map"},
-        Rejection{"{workload: {model: mlp}, search: {objective: speed}}", "'search.objective' is 'speed'"},
-        Rejection{"{workload: {model: mlp}, search: {schedule: [gpipe]}}", "unknown key 'schedule'"},
-        Rejection{"{workload: {model: mlp}, search: {schedules: []}}", "'search.schedules' is empty"},
-        Rejection{"{workload: {model: mlp}, search: {schedules: gpipe}}", "'search.schedules' is 'gpipe'"},
-        Rejection{"{workload: {model: mlp}, search: {schedules: [gpipe, gpipe]}}", "'gpipe' stands twice"},
-        Rejection{"{workload: {model: mlp}, search: {stages: []}}", "'search.stages' is empty"},
-        Rejection{"{workload: {model: mlp}, search: {micro_batch_sizes: [0]}}", "'search.micro_batch_sizes[0]' is 0"},
-        Rejection{"{workload: {model: mlp}, search: {mini_batch: 0}}", "'search.mini_batch' is 0"},
-        Rejection{"{workload: {model: mlp}, search: {levels: [{devices: 4}]}}", "'search.levels[0].bandwidth'"},
-        Rejection{"{workload: {model: mlp}, search: {levels: []}}", "'search.levels' is empty"},
-        Rejection{"{workload: {model: mlp}, sweep: [8]}", "'sweep' must be a map"},
-        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: 8 s}}", "'sweep.run.timeout' must be a list"},
-        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: }}", "'sweep.run.timeout' must be a list"},
-        Rejection{"{workload: {model: mlp}, sweep: {run.timeout: []}}", "'sweep.run.timeout' has no values"},
-        Rejection{"{workload: {model: mlp}, sweep: {a=b: [8]}}", "'a=b' in 'sweep' is no key path"},
-        Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"}));
 
 // Values are kept as texts that an override reads back.
 TEST(Config, ASweepKeepsKeysInTheOrderOfTheFile) {

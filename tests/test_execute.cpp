@@ -1,11 +1,13 @@
 // What an execution guarantees: the same numbers for every split, schedule and number of devices,
 // the oracle's numbers, and memory as predicted.
 #include "tests/predicted_memory.h"
+#include "tests/refusal.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace pw {
@@ -202,6 +204,17 @@ TEST(Memory, CountedPeakIsThePredictedOneByteForByte) {
     check("gpipe", "layer3.0", "deferred", "[1]");
 }
 
+// Tensors go by pointer; sums of gradients go through memory.
+TEST(Mlp, ProfileKnowsWhatDevicesShare) {
+    const Profile profile = measured(kMlp, 3);
+    EXPECT_EQ(profile.link.bandwidth, std::numeric_limits<double>::infinity());
+    EXPECT_GT(profile.link.latency, 0);
+    EXPECT_GT(profile.sums.latency, 0);
+    EXPECT_GT(profile.sums.bandwidth, 0);
+    EXPECT_LT(profile.sums.bandwidth, 1e12);
+    EXPECT_FALSE(profile.sent_copies);
+}
+
 TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
     const Profile profile = measured(kMlp, 3);
     for (const Schedule& schedule : schedules())
@@ -214,6 +227,48 @@ TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
                 for (const char* stages : {"none", "all", "[0]"})
                     expect_predicted_memory(kMlp, with(set, {std::string("pipeline.recompute=") + stages}), profile);
             }
+}
+
+const std::vector<std::string> kOverALink{"run.transport=link", "cluster.link={bandwidth: 2 MB/s, latency: 1 ms}"};
+
+TEST(Mlp, EveryScheduleEqualsItsOracleOverALink) {
+    const Profile profile = measured(kMlp, 3);
+    for (const Schedule& schedule : schedules())
+        for (const char* receive : {"early", "deferred"}) {
+            const std::vector<std::string> set = with(
+                on_two_devices(schedule),
+                with(kOverALink, {"cluster.link={bandwidth: 1 GB/s, latency: 20 us}", "training.steps=1",
+                                  std::string("transfer.receive=") + receive}));
+            const Execution execution(kMlp, set);
+            expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
+            expect_predicted_memory(kMlp, set, profile);
+        }
+}
+
+TEST(Mlp, ALinkCarriesOneMessageAtATime) {
+    const Execution execution(kMlp, with(kOverALink, {"cluster.devices=2", "pipeline.schedule=gpipe",
+                                                      "pipeline.split=[fc2]", "training.steps=1"}));
+    std::map<Op, Ns> free;
+    int messages = 0;
+    for (const TraceEvent& event : execution.run().trace.events) {
+        const Ns time = event.end - event.start, occupation = event.bytes * 500;  // 2 MB/s
+        if (is_send(event.task.op)) {
+            EXPECT_GE(time, occupation);
+            EXPECT_GE(event.start, free[event.task.op]);
+            free[event.task.op] = event.end;
+            ++messages;
+        }
+        if (is_recv(event.task.op)) {
+            EXPECT_GE(time, occupation + 1'000'000);
+        }
+    }
+    EXPECT_EQ(messages, 8);
+}
+
+TEST(Mlp, ALinkDoesNotCarrySums) {
+    const Execution execution(
+        kMlp, with(kOverALink, {"cluster.devices=2", "pipeline.stages=1", "pipeline.replicas=[2]"}));
+    expect_says(refusal([&] { execution.run(); }), {"run.transport", "gradients of stage 0", "not emulated"});
 }
 
 TEST(Training, LossFallsOnTheSyntheticSet) {

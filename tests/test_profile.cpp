@@ -54,6 +54,7 @@ protected:
         profile.threads_per_device = 2;
         profile.dispatch = {1500, 20};
         profile.link = {12'345, 1e10 / 3};
+        profile.sums = {345, 1e9 / 7};
         profile.sent_copies = true;
         profile.data = {{1, {1001, 3}}, {4, {4000, 0}}};
         profile.data_bytes = {{1, 64}, {4, 1 << 20}};
@@ -90,6 +91,12 @@ TEST_F(ProfileFile, IsReadBackExactly) {
     EXPECT_EQ(written(read_profile(path_)), once);
 }
 
+TEST_F(ProfileFile, TakesTheLinkForSumsThatItLacks) {
+    const std::string text = with("  sums: {latency: 345 ns", "  # {latency: 345 ns");
+    std::ofstream(path_) << text;
+    EXPECT_EQ(read_profile(path_).sums, sample().link);
+}
+
 TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {
     Profile profile = sample();
     profile.link = {0, std::numeric_limits<double>::infinity()};
@@ -122,7 +129,7 @@ TEST_F(ProfileFile, RefusesAnotherVersionFirst) {
 }
 
 TEST_F(ProfileFile, NamesUnknownKeysWithTheirPlace) {
-    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":12:", "'sent_copies'"});
+    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":13:", "'sent_copies'"});
     expect_refused(with("        forward:", "        forwrad:"), {"unknown key 'forwrad'", "'forward'", "is missing"});
     expect_refused(with("layers:", "layer:"), {"unknown key 'layer'", "'layers' is missing"});
 }

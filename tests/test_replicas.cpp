@@ -153,7 +153,7 @@ TEST(Replicas, SumInARing) {
     EXPECT_EQ(ring_sum(4, 8'000'000, {500, std::numeric_limits<double>::infinity()}), 3000);
     Costs costs = uniform(2, 1, 1, 1);
     costs.bytes[0].weights = costs.bytes[1].weights = 8'000'000;
-    costs.link = link;
+    costs.sums = link;
     add_gradient_sums(costs, plan_of("1f1b", Replicas{2, 1}, 2).shape);
     EXPECT_EQ(costs.stage[0].sum_gradients, 4'001'000);
     EXPECT_EQ(costs.stage[1].sum_gradients, 0);

@@ -136,9 +136,18 @@ void read_cuda(const Yaml& at, RunConfig& run) {
         if (at[key].present())
             at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, run.backend),
                              "remove the key, or set run.backend: cuda");
-    if (run.transport == "nccl")
-        at["transport"].complain(fmt::format("the transport nccl is for run.backend cuda, not {}", run.backend),
-                                 "write transport: threads, or set run.backend: cuda");
+}
+
+void check_transport(const Yaml& at, const RunConfig& run) {
+    if (run.transport == "mpi")
+        not_in_this_version(at, "the transport mpi", "write transport: threads");
+    const bool on_host = run.backend == "cpu" || run.backend == "reference";
+    if (run.transport == "nccl" && run.backend != "cuda")
+        at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", run.backend),
+                    "write transport: threads, or set run.backend: cuda");
+    if (run.transport == "link" && !on_host)
+        at.complain(fmt::format("the transport link is for run.backend cpu or reference, not {}", run.backend),
+                    "write transport: threads, or set run.backend: cpu");
 }
 
 RunConfig read_run(const Yaml& at) {
@@ -146,15 +155,14 @@ RunConfig read_run(const Yaml& at) {
               "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
-    run.transport = at["transport"].choice(run.transport, {"threads", "mpi", "nccl"});
-    if (run.transport == "mpi")
-        not_in_this_version(at["transport"], "the transport mpi", "write transport: threads");
+    run.transport = at["transport"].choice(run.transport, {"threads", "link", "mpi", "nccl"});
     run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
     run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
     run.gradient_order = at["gradient_order"].choice(run.gradient_order, {"plan", "micro_batch"});
     if (run.gradient_order != "plan")
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
     read_cuda(at, run);
+    check_transport(at["transport"], run);
     return run;
 }
 

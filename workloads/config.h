@@ -89,7 +89,7 @@ struct TrainingConfig {
 
 struct RunConfig {
     std::string backend = "cpu";  // cpu | reference | emulated | cuda
-    std::string transport = "threads";  // threads | nccl (cuda)
+    std::string transport = "threads";  // threads | link (cpu, reference) | nccl (cuda)
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     std::string gradient_order = "plan";  // plan | micro_batch
@@ -177,7 +177,7 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
 // given, else analytic.
 Profile profile_of(const Config& config, const Model& model);
 // Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
-// one the profile's.
+// one the profile's. Over the transport `link` tensors are copied.
 void add_cluster(Costs& costs, const Config& config, const Profile& profile);
 // The data set it names; without a path the synthetic one stands in.
 Dataset open_dataset(const Config& config, const Model& model);

@@ -183,7 +183,6 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
     const Bytes data = aligned(model.input.elements() * kFloat * samples);
     profile.data[samples] = longer_of(0, data, rates);
     profile.data_bytes[samples] = data;
-    profile.link = {0, std::numeric_limits<double>::infinity()};
     return profile;
 }
 

@@ -56,6 +56,7 @@ struct Profile {
     std::map<int, Bytes> data_bytes;
     Measured dispatch;  // per task, whatever it does
     Link link;
+    Link sums;                 // a ring over it takes as long as S does: devices may sum otherwise than by messages
     bool sent_copies = false;  // a transport that copies out of the sender
     bool operator==(const Profile&) const = default;
 };
@@ -87,6 +88,7 @@ struct Costs {
     std::vector<EdgeBytes> last_edges;
     std::vector<double> speed;  // per device, relative; empty: 1
     Link link;                  // between any two devices
+    Link sums;                  // the same for the ring of S
     Ns dispatch = 0;            // per task
     bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size

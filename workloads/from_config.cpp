@@ -179,8 +179,12 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     for (const DeviceConfig& device : cluster.devices)
         costs.speed.push_back(device.speed);
     const bool measured = !profile.backend.empty() && profile.backend != kAnalytic;
-    costs.link =
-        measured && !cluster.link_given ? profile.link : Link{cluster.link_latency, cluster.link_bandwidth};
+    const bool profiled = measured && !cluster.link_given;
+    const Link given{cluster.link_latency, cluster.link_bandwidth};
+    costs.link = profiled ? profile.link : given;
+    costs.sums = profiled ? profile.sums : given;
+    if (config.run.transport == "link")
+        costs.sent_copies = true;
 }
 
 Dataset open_dataset(const Config& config, const Model& model) {

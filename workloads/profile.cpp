@@ -144,7 +144,7 @@ void check_version(const Yaml& file) {
 
 Profile read_header(const Yaml& map) {
     map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
-               "link", "sent_copies", "data", "data_bytes"});
+               "link", "sums", "sent_copies", "data", "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -155,6 +155,7 @@ Profile read_header(const Yaml& map) {
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
     profile.dispatch = read_measured(required(map, "dispatch"));
     profile.link = read_link(required(map, "link"));
+    profile.sums = map["sums"].present() ? read_link(map["sums"]) : profile.link;
     profile.sent_copies = required(map, "sent_copies").boolean(false);
     profile.data = by_size(required(map, "data"), read_data_time);
     profile.data_bytes = by_size(required(map, "data_bytes"), read_data_bytes);
@@ -187,8 +188,9 @@ std::string print_header(const Profile& profile) {
                         profile.input.height, profile.input.width);
     text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
-    text += fmt::format("  link: {{latency: {}, bandwidth: {}}}\n", exact_time(profile.link.latency),
-                        exact_bandwidth(profile.link.bandwidth));
+    for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
+        text += fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", key, exact_time(link.latency),
+                            exact_bandwidth(link.bandwidth));
     text += fmt::format("  sent_copies: {}\n  data:\n", profile.sent_copies);
     for (const auto& [samples, time] : profile.data)
         text += fmt::format("    - {{samples: {}, {}}}\n", samples, print(time));

@@ -82,6 +82,7 @@ HandOver measure_cuda_hand_over(const Config& config) {
     HandOver result;
     result.link.bandwidth = static_cast<double>(kLarge - kSmall) / (static_cast<double>(large - small) * 1e-9);
     result.link.latency = small;
+    result.sums = result.link;
     result.sent_copies = true;
     return result;
 }

@@ -58,6 +58,8 @@ Costs KernelWork::costs() {
     Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
     if (!plan.sizes.is_even())
         add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));
+    if (job.config.run.transport == "link")
+        add_cluster(costs, job.config, {});
     tables = shared_tables();
     return costs;
 }
