@@ -116,6 +116,9 @@ Sides both_sides(const Pipeline& pipeline) {
 }
 
 Pipeline calibrated_pipeline(Config config) {
+    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != "link")
+        print_note("cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
+                   "run.transport: link emulates it");
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
         return pipeline_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");

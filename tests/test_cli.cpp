@@ -365,6 +365,13 @@ TEST_F(Cli, CompareMeasuresWhatItNeeds) {
     EXPECT_EQ(run("compare mlp.yaml --max-error 0.000001%").code, 4);
 }
 
+TEST_F(Cli, CompareSaysThatALinkIsNotThere) {
+    const std::string link = "compare mlp.yaml --json --set 'cluster.link={bandwidth: 1 GB/s}'";
+    const std::string note = "note: cluster.link is predicted, but devices hand over as this machine does";
+    EXPECT_TRUE(contains(run_well(link).err, note));
+    EXPECT_FALSE(contains(run_well(link + " --set run.transport=link").err, note));
+}
+
 TEST_F(Cli, ComparesSchedulesWithoutGnuplot) {
     const std::string path = std::getenv("PATH");
     setenv("PATH", file("nowhere").c_str(), 1);
