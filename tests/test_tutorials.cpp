@@ -38,7 +38,7 @@ std::vector<Small> small_configs() {
         {"t4h-pipedream-flush", kResNet50},
         {"gpt", {"workload.sequence_length=16", "workload.embedding=32", "training.steps=2",
                  "pipeline.micro_batch_size=2"}},
-        {"unet", {"workload.image_size=16", "workload.base_channels=4", "training.steps=2"}},
+        {"unet", {"workload.image_size=16", "workload.base_channels=8", "training.steps=2"}},
     };
 }
 

@@ -139,7 +139,7 @@ TEST(Segmentation, CanBeLearnt) {
 
 // Channels that fill blocks, that do not, and that do together.
 constexpr const char* kUNet = R"(
-workload: {model: unet, image_size: 16, classes: 3, base_channels: 4, levels: 2}
+workload: {model: unet, image_size: 16, classes: 3, base_channels: 8, levels: 2}
 pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";

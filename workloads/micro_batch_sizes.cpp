@@ -29,7 +29,8 @@ MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
 }
 
 std::string print(const MicroBatchSizes& sizes) {
-    const std::string all = fmt::format("{} micro-batches of {}", sizes.per_mini_batch, sizes.full);
+    const int count = sizes.per_mini_batch;
+    const std::string all = fmt::format("{} micro-batch{} of {}", count, count == 1 ? "" : "es", sizes.full);
     return sizes.is_even() ? all : fmt::format("{}, the last of {}", all, sizes.last());
 }
 
