@@ -80,7 +80,7 @@ Plan two_holders() {
 // Two devices do what an S does: each adds one half of both blocks, they meet, each copies the other half, they meet.
 class Sums {
 public:
-    explicit Sums(const Config& config) : config_(config), cores_(plan_cores(2, config.run.threads_per_device)) {}
+    Sums(const Config& config, const CorePlan& cores) : config_(config), cores_(cores) {}
 
     // Medians over repeated sums of blocks of so many bytes.
     std::vector<Ns> times(const std::vector<Bytes>& sizes) {
@@ -127,7 +127,7 @@ private:
     }
 
     const Config& config_;
-    const CorePlan cores_;
+    const CorePlan& cores_;
     const Plan plan_ = two_holders();
     const PlanGraph graph_{plan_};
     MeetingPoints meetings_{graph_, plan_.shape, config_.run.timeout};
@@ -136,9 +136,9 @@ private:
 };
 
 // The link over which a ring of two is as fast: ring_sum(2, bytes) = 2 latency + bytes / bandwidth.
-Link measured_sums(const Config& config) {
+Link measured_sums(const Config& config, const CorePlan& cores) {
     constexpr Bytes kSmall = 4096, kLarge = Bytes{64} << 20;
-    const std::vector<Ns> times = Sums(config).times({kSmall, kLarge});
+    const std::vector<Ns> times = Sums(config, cores).times({kSmall, kLarge});
     const Ns longer = std::max<Ns>(times[1] - times[0], 1);
     return {times[0] / 2, static_cast<double>(kLarge - kSmall) * 1e9 / static_cast<double>(longer)};
 }
@@ -147,7 +147,7 @@ Link measured_sums(const Config& config) {
 
 HandOver measure_host_hand_over(const Config& config) {
     const CorePlan cores = plan_cores(2, config.run.threads_per_device);
-    return {{hand_over_time(cores), std::numeric_limits<double>::infinity()}, measured_sums(config), false};
+    return {{hand_over_time(cores), std::numeric_limits<double>::infinity()}, measured_sums(config, cores), false};
 }
 
 }  // namespace pw
