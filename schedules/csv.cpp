@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <map>
 #include <sstream>
+#include <utility>
 
 namespace pw {
 
@@ -32,9 +33,11 @@ int peer_of(Op op, const CsvCell& cell, int stages) {
 void set_counts(Shape& shape, const CsvFile& file) {
     std::size_t cells = 0;
     for (const auto& row : file.rows)
-        cells += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), std::not_fn(is_sharding)));
+        cells += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), has_task));
     for (const auto& row : file.rows)
         for (const CsvCell& cell : row) {
+            if (!has_task(cell))
+                continue;
             const auto largest = static_cast<std::size_t>(std::max(cell.stage, cell.microbatch));
             if (largest >= cells)
                 fail_in(cell.at, fmt::format("number {} in a plan of {} tasks", largest, cells),
@@ -73,7 +76,7 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDiale
     std::vector<Task> order;
     std::map<int, Gradients> gradients_of;  // by stage
     for (const CsvCell& cell : row) {
-        if (is_sharding(cell))
+        if (!has_task(cell))
             continue;
         const Op op = op_of(cell, dialect);
         Task task{op, cell.stage, cell.microbatch, 0, peer_of(op, cell, read.plan.shape.stages), cell.with_next};
@@ -106,6 +109,14 @@ void place_stages(Plan& plan) {
         }
 }
 
+// Where one device holds a stage there is nothing to sum: its REDUCE_GRAD stands where the stage is updated.
+void update_where_alone(Plan& plan) {
+    for (std::vector<Task>& order : plan.order)
+        for (Task& task : order)
+            if (task.op == Op::SumGradients && std::ssize(plan.shape.devices_of(task.stage)) == 1)
+                task.op = Op::Update;
+}
+
 bool has_transfers(const Plan& plan) {
     for (const auto& order : plan.order)
         for (const Task& task : order)
@@ -122,7 +133,7 @@ std::vector<std::string> notices_of(const CsvFile& file, const std::string& name
             if (!is_sharding(cell))
                 continue;
             ++(cell.type == "UNSHARD" ? unshards : reshards);
-            const auto runs = [&](const CsvCell& other) { return !is_sharding(other) && other.stage == cell.stage; };
+            const auto runs = [&](const CsvCell& other) { return has_task(other) && other.stage == cell.stage; };
             if (std::none_of(row.begin(), row.end(), runs))
                 fail_in(cell.at, fmt::format("{}: no task of stage {} is in this row", cell.text, cell.stage),
                         fmt::format("remove {}", cell.text));
@@ -143,29 +154,108 @@ void refuse_what_has_no_cell(const Task& task) {
         fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
 }
 
-// Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
-std::string print_row(const std::vector<Task>& order, bool transfers) {
-    std::vector<std::string> cells, pair, after;
-    for (const Task& task : order) {
-        if (!has_csv_cell(task.op) || (is_transfer(task.op) && !transfers))
-            continue;
-        refuse_what_has_no_cell(task);
-        const std::string cell = csv_cell(task, CsvDialect::Current);
-        if (!pair.empty() && !is_compute(task.op))
-            (is_recv(task.op) ? cells : after).push_back(cell);
-        else if (task.with_next || !pair.empty())
-            pair.push_back(cell);
-        else
-            cells.push_back(cell);
-        if (!pair.empty() && is_compute(task.op) && !task.with_next) {
-            cells.push_back(fmt::format("({})OVERLAP_F_B", fmt::join(pair, ";")));
-            cells.insert(cells.end(), after.begin(), after.end());
-            pair.clear();
-            after.clear();
-        }
+// A row's cells. Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
+class RowPrinter {
+public:
+    RowPrinter(const std::vector<Task>& order, bool transfers) : order_(order), transfers_(transfers) {
+        for (int position = 0; position < static_cast<int>(order.size()); ++position)
+            note_reduction(position);
     }
-    cells.insert(cells.end(), pair.begin(), pair.end());  // of a row that ends inside a pair
-    return fmt::format("{}\n", fmt::join(cells, ","));
+
+    std::string print() {
+        for (int position = 0; position < static_cast<int>(order_.size()); ++position)
+            add(position);
+        end_step();  // of a row that ends inside a pair
+        for (const Task& send : unwaited_)
+            cells_.push_back(wait_for(send));
+        return fmt::format("{}\n", fmt::join(cells_, ","));
+    }
+
+private:
+    // A stage's gradients are complete at its last S, or else at its last U. Without REDUCE_GRAD PyTorch would not take
+    // their mean.
+    void note_reduction(int position) {
+        const Task& task = order_[position];
+        if (task.op != Op::SumGradients && task.op != Op::Update)
+            return;
+        const auto [at, fresh] = reductions_.try_emplace(task.stage, position);
+        if (task.op == Op::SumGradients || order_[at->second].op == Op::Update)
+            at->second = position;
+    }
+
+    void add(int position) {
+        const Task& task = order_[position];
+        if (is_compute(task.op) && has_csv_cell(task.op))
+            compute(task);
+        else if (transfers_ && is_transfer(task.op))
+            transfer(task);
+        else if (const auto found = reductions_.find(task.stage);
+                 transfers_ && found != reductions_.end() && found->second == position)
+            for (const char* type : {"REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
+                cells_after_step().push_back(fmt::format("{}{}", task.stage, type));
+    }
+
+    void compute(const Task& task) {
+        refuse_what_has_no_cell(task);
+        step_.push_back(task);
+        if (!task.with_next)
+            end_step();
+    }
+
+    void transfer(const Task& task) {
+        refuse_what_has_no_cell(task);
+        (is_recv(task.op) ? cells_ : cells_after_step()).push_back(csv_cell(task, CsvDialect::Current));
+        if (is_send(task.op))
+            unwaited_.push_back(task);
+    }
+
+    std::vector<std::string>& cells_after_step() { return step_.empty() ? cells_ : after_; }
+
+    void end_step() {
+        std::vector<std::string> names;
+        for (const Task& task : step_)
+            names.push_back(csv_cell(task, CsvDialect::Current));
+        if (names.size() > 1)
+            names = {fmt::format("({})OVERLAP_F_B", fmt::join(names, ";"))};
+        cells_.insert(cells_.end(), names.begin(), names.end());
+        for (const Task& task : std::exchange(step_, {}))
+            if (task.op == Op::Backward || task.op == Op::BackwardInput)
+                wait_for_output_of(task);
+        cells_.insert(cells_.end(), after_.begin(), after_.end());
+        after_.clear();
+    }
+
+    static std::string wait_for(const Task& send) {
+        return fmt::format("{}WAIT_{}{}", send.stage, letters_of(send.op), send.microbatch);
+    }
+
+    // The backward pass of a micro-batch proves that what its forward pass sent has arrived; PyTorch waits there, and
+    // for all other sends at the end.
+    void wait_for_output_of(const Task& backward) {
+        const auto sent = std::find_if(unwaited_.begin(), unwaited_.end(), [&](const Task& send) {
+            return send.op == Op::SendForward && send.stage == backward.stage && send.microbatch == backward.microbatch;
+        });
+        if (sent == unwaited_.end())
+            return;
+        cells_.push_back(wait_for(*sent));
+        unwaited_.erase(sent);
+    }
+
+    const std::vector<Task>& order_;
+    bool transfers_;
+    std::map<int, int> reductions_;  // stage -> position of its S or U that is written
+    std::vector<std::string> cells_, after_;
+    std::vector<Task> step_, unwaited_;  // a task or a pair; sends
+};
+
+void refuse_idle_devices(const Plan& plan) {
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        if (std::none_of(plan.order[device].begin(), plan.order[device].end(),
+                         [](const Task& task) { return is_compute(task.op); }))
+            fail(
+                "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every device "
+                "a micro-batch: raise pipeline.micro_batches or lower pipeline.replicas; or use --format text",
+                device);
 }
 
 }  // namespace
@@ -181,9 +271,11 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     set_counts(plan.shape, file);
     for (int device = 0; device < plan.shape.devices; ++device)
         plan.order.push_back(tasks_of(file.rows[device], device, file.dialect, read));
+    check_waits(file);
     read.notices = notices_of(file, name);
     check_cells(read, file.dialect);
     place_stages(plan);
+    update_where_alone(plan);
     check_rows(read, file.dialect);
     const bool complete = has_transfers(plan);
     add_updates(plan);
@@ -204,7 +296,7 @@ void prove(const CsvPlan& read, const TransferMode& mode) {
     check(read.plan, mode, [&](int device, int position) {
         const Task& task = read.plan.order[device][position];
         if (const auto sum = read.sums.find({device, task.stage});
-            task.op == Op::SumGradients && sum != read.sums.end())
+            (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())
             return print(sum->second);
         const auto found = read.cells.find(task);
         return found == read.cells.end() ? fmt::format("device {} step {}", device, position) : print(found->second);
@@ -212,9 +304,10 @@ void prove(const CsvPlan& read, const TransferMode& mode) {
 }
 
 std::string print_csv(const Plan& plan, bool transfers) {
+    refuse_idle_devices(plan);
     std::string text;
     for (const std::vector<Task>& order : plan.order)
-        text += print_row(order, transfers);
+        text += RowPrinter(order, transfers).print();
     return text;
 }
 

@@ -1,4 +1,4 @@
-// Plans as PyTorch's schedule CSV: one row per device, cells such as 0F0, 1B2, 0SEND_F3, 1REDUCE_GRAD,
+// Plans as PyTorch's schedule CSV: one row per device, cells such as 0F0, 1B2, 0SEND_F3, 0WAIT_SEND_F3, 1REDUCE_GRAD,
 // (0F4;1B0)OVERLAP_F_B.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace pw {
 
-// Whether the format has a cell for such a task: U and R have none.
+// Whether compute_comms has a cell for such a task: U and R have none.
 constexpr bool has_csv_cell(Op op) { return op <= Op::BackwardWeight || op == Op::SumGradients || is_transfer(op); }
 
-// compute_only, or with `transfers` compute_comms. Tasks without a cell are left out; S is REDUCE_GRAD.
-// Throws Error (BadInput) for what the format cannot say: transfers to a stage that is no neighbour,
-// slices.
+// compute_only, or with `transfers` compute_comms: transfers, PyTorch's waits for them, and a REDUCE_GRAD per stage
+// where its gradients are complete, at its last S or else U. Tasks without a cell are left out. Throws Error (BadInput)
+// for what the format cannot say: transfers to a stage that is no neighbour, slices, devices without tasks.
 std::string print_csv(const Plan& plan, bool transfers);
 
 struct CellPlace {
@@ -30,12 +30,13 @@ std::string print(const CellPlace& place);  // "plan.csv:2, cell 7"
 struct CsvPlan {
     Plan plan;
     std::map<Task, CellPlace> cells;  // of the tasks that the file has: not of added transfers and updates
-    std::map<std::pair<int, int>, CellPlace> sums;  // of S, which every holder has: by device and stage
+    std::map<std::pair<int, int>, CellPlace> sums;  // of REDUCE_GRAD, which every holder has: by device and stage
     std::vector<std::string> notices;               // what was left out; each one line
 };
 
 // Both formats: transfers are taken from the file when it has any and added for `mode` otherwise;
-// updates are added. Blank cells are idle slots. REDUCE_GRAD is S; UNSHARD and RESHARD are left out, with a notice.
+// updates are added. Blank cells are idle slots. REDUCE_GRAD is S, or U of a stage on one device. UNSHARD and RESHARD
+// are left out, with a notice, and waits without: nothing here waits longer than its tasks say.
 // Older forms are recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W
 // of one micro-batch in a file without I. A file without any backward pass is a plan of forwards.
 // Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are

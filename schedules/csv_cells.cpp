@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 namespace pw {
@@ -11,12 +12,13 @@ namespace pw {
 namespace {
 
 constexpr std::string_view kForm =
-    "write stage, type and micro-batch, as in 0F3; types: F B I W SEND_F RECV_F SEND_B RECV_B, and without "
-    "micro-batch REDUCE_GRAD UNSHARD RESHARD";
+    "write stage, type and micro-batch, as in 0F3; types: F B I W SEND_F RECV_F SEND_B RECV_B WAIT_SEND_F WAIT_SEND_B, "
+    "and without micro-batch REDUCE_GRAD WAIT_REDUCE_GRAD UNSHARD RESHARD";
 constexpr std::string_view kOldForm = "write F0_s1 or B0_s1 for micro-batch 0 of stage 1, or 1F0 or 1B0";
 constexpr std::string_view kComputeTypes[] = {"F", "B", "I", "W", "BW"};
-constexpr std::string_view kTransferTypes[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B"};
-constexpr std::string_view kStageTypes[] = {"REDUCE_GRAD", "UNSHARD", "RESHARD"};
+constexpr std::string_view kTransferTypes[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B"};
+constexpr std::string_view kStageTypes[] = {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"};
+constexpr std::string_view kWait = "WAIT_";
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kPairForm = "write two of F, B, I and W, as in (0F4;1B0)OVERLAP_F_B";
 
@@ -166,7 +168,7 @@ std::vector<std::vector<CsvCell>> parse_rows(std::string_view text, const std::s
             line.remove_suffix(1);
         const int number = static_cast<int>(rows.size()) + 1;
         rows.push_back(parse_row(line, file, number));
-        if (std::all_of(rows.back().begin(), rows.back().end(), is_sharding))
+        if (std::none_of(rows.back().begin(), rows.back().end(), has_task))
             fail("row {} has no task\n --> {}:{}\n  help: one row per device, each with at least one stage", number,
                  file, number);
     }
@@ -215,6 +217,19 @@ CsvDialect dialect_of(const CsvFile& file) {
     return old ? CsvDialect::InputIsB : CsvDialect::Current;
 }
 
+std::string named(const CsvCell& cell, std::string_view type) {
+    return cell.microbatch < 0 ? fmt::format("{}{}", cell.stage, type)
+                               : fmt::format("{}{}{}", cell.stage, type, cell.microbatch);
+}
+
+void end_wait(const CsvCell& wait, std::map<std::string, const CsvCell*>& pending) {
+    if (pending.erase(named(wait, wait.type)) > 0)
+        return;
+    const std::string awaited = named(wait, wait.type.substr(kWait.size()));
+    fail_in(wait.at, fmt::format("{} has no {} before it in its row to wait for", wait.text, awaited),
+            fmt::format("put it behind {}, once, or remove it", awaited));
+}
+
 }  // namespace
 
 void fail_in(const CellPlace& at, const std::string& fact, std::string_view help) {
@@ -222,6 +237,10 @@ void fail_in(const CellPlace& at, const std::string& fact, std::string_view help
 }
 
 bool is_sharding(const CsvCell& cell) { return cell.type == "UNSHARD" || cell.type == "RESHARD"; }
+
+bool is_wait(const CsvCell& cell) { return cell.type.starts_with(kWait); }
+
+bool has_task(const CsvCell& cell) { return !is_sharding(cell) && !is_wait(cell); }
 
 Op op_of(const CsvCell& cell, CsvDialect dialect) {
     if (cell.type == "REDUCE_GRAD")
@@ -244,6 +263,23 @@ std::string csv_cell(const Task& task, CsvDialect dialect) {
     if (dialect == CsvDialect::InputIsB && task.op == Op::BackwardInput)
         type = "B";
     return fmt::format("{}{}{}", task.stage, type, task.microbatch);
+}
+
+void check_waits(const CsvFile& file) {
+    const bool for_sends = first_of_type(file, "WAIT_SEND_F") || first_of_type(file, "WAIT_SEND_B");
+    const bool for_sums = first_of_type(file, "WAIT_REDUCE_GRAD");
+    for (const auto& row : file.rows) {
+        std::map<std::string, const CsvCell*> pending;  // by the wait that is due
+        for (const CsvCell& cell : row)
+            if (is_wait(cell))
+                end_wait(cell, pending);
+            else if (cell.type == "REDUCE_GRAD" ? for_sums : for_sends && cell.type.starts_with("SEND_"))
+                pending[named(cell, fmt::format("{}{}", kWait, cell.type))] = &cell;
+        for (const auto& [wait, cell] : pending)
+            fail_in(cell->at,
+                    fmt::format("{} has no {} in its row, though others of the file have one", cell->text, wait),
+                    fmt::format("add {} behind it, or remove all of them", wait));
+    }
 }
 
 CsvFile parse_cells(std::string_view text, const std::string& name) {

@@ -33,9 +33,14 @@ CsvFile parse_cells(std::string_view text, const std::string& name);
 
 // UNSHARD and RESHARD: parameters are never sharded here.
 bool is_sharding(const CsvCell& cell);
+// WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD: nothing here waits for what has been sent or summed before it must.
+bool is_wait(const CsvCell& cell);
+bool has_task(const CsvCell& cell);  // all but these
 Op op_of(const CsvCell& cell, CsvDialect dialect);
 std::string csv_cell(const Task& task, CsvDialect dialect);
 
+// Every wait follows what it waits for; in a file with waits for sends each SEND has one, and so has each REDUCE_GRAD.
+void check_waits(const CsvFile& file);
 // Every task of every stage and micro-batch is there, in one form and in one row.
 void check_cells(const CsvPlan& read, CsvDialect dialect);
 // Transfers are paired and complete, and no row has a task before what it needs. For a checked plan

@@ -24,7 +24,8 @@ constexpr const char* kLowered =
     "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
 
 // PyTorch's test of REDUCE_GRAD: both stages on one rank.
-constexpr const char* kSummed = "0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD\n";
+constexpr const char* kSummed =
+    "0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n";
 
 Plan plan_in(const std::string& text) { return parse_csv(text, "plan.csv").plan; }
 
@@ -95,20 +96,25 @@ TEST(Csv, PlansOfReplicasAreReadBack) {
     }
     add_updates(plan);
     const std::string text = print_csv(plan, true);
-    EXPECT_EQ(text.substr(0, text.find('\n')), "0F0,1F0,1B0,0B0,0F2,1F2,1B2,1REDUCE_GRAD,0B2,0REDUCE_GRAD");
+    EXPECT_EQ(text.substr(0, text.find('\n')),
+              "0F0,1F0,1B0,0B0,0F2,1F2,1B2,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,0B2,0REDUCE_GRAD,0WAIT_REDUCE_GRAD");
     EXPECT_EQ(marked(plan_in(text)), marked(plan));
     EXPECT_EQ(print_csv(plan_in(text), true), text);
 }
 
 TEST(Csv, FilesArePrintedAsTheyWere) {
-    for (const char* text : {"0F0,0B0\n", kSummed, kOverlapped, "0F0,0F1\n1F0,1F1\n", "0F0,0I0,0W0,0REDUCE_GRAD\n",
-                             "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "0F0,0F1,0I0,0B1,0W0\n",
-                             "0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD\n0F1,1F1,1B1,1REDUCE_GRAD,0B1,0REDUCE_GRAD\n"})
+    for (const char* text :
+         {"0F0,0B0\n", kOverlapped, "0F0,0F1\n1F0,1F1\n", "0F0,0I0,0W0\n", "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n",
+          "0F0,0F1,0I0,0B1,0W0\n", "0F0,1F0,1B0,0B0\n0F1,1F1,1B1,0B1\n"})
         EXPECT_EQ(print_csv(plan_in(text), false), text);
-    for (const char* text : {kLowered, kSummed, "0F0,0SEND_F0\n1RECV_F0,1F0\n",
-                             "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1I0,1SEND_B0,1W0,1REDUCE_GRAD\n",
-                             "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                             "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n"})
+    for (const char* text :
+         {kSummed, "0F0,0SEND_F0,0WAIT_SEND_F0\n1RECV_F0,1F0\n",
+          "0F0,0SEND_F0,0RECV_B0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+          "1RECV_F0,1F0,1I0,1SEND_B0,1W0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0\n",
+          "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_"
+          "GRAD\n"
+          "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,"
+          "1WAIT_SEND_B0,1WAIT_SEND_B1\n"})
         EXPECT_EQ(print_csv(plan_in(text), true), text);
 }
 
@@ -116,8 +122,10 @@ TEST(Csv, CellsAreThoseOfPyTorch) {
     const Plan plan = plan_of("gpipe", 2, 2);
     EXPECT_EQ(print_csv(plan, false), "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
     EXPECT_EQ(print_csv(plan, true),
-              "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-              "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+              "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,"
+              "0WAIT_REDUCE_GRAD\n"
+              "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0,"
+              "1WAIT_SEND_B1\n");
 }
 
 TEST(Csv, LoweredRowsArePlans) {
@@ -130,10 +138,18 @@ TEST(Csv, CarriageReturnsAndBlanksAreIdleSlots) {
     EXPECT_EQ(row_of("0F0,0SEND_F0,  \r\n,,1RECV_F0,1F0", 1), "1RECV_F0<0 1F0");
 }
 
-TEST(Csv, ReduceGradSumsTheMicrobatchesBeforeIt) {
-    EXPECT_EQ(row_of(kSummed), "0F0 0F1 1F0 1F1 1B0 1B1 1S1 1U1 0B0 0B1 0S1 0U1");
-    EXPECT_EQ(row_of("0F0,0F1,0I0,0I1,0W1,0W0,,0REDUCE_GRAD"), "0F0 0F1 0I0 0I1 0W1 0W0 0S1 0U1");
-    EXPECT_EQ(row_of("0F0,1F0,1B0,0B0,1REDUCE_GRAD"), "0F0 1F0 1B0 0B0 0U0 1S0 1U0");
+// Where one device holds the stage there is nothing to sum: it is updated there.
+TEST(Csv, ReduceGradIsTheUpdateOfAStageOnOneDevice) {
+    EXPECT_EQ(row_of(kSummed), "0F0 0F1 1F0 1F1 1B0 1B1 1U1 0B0 0B1 0U1");
+    EXPECT_EQ(row_of("0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD"), row_of(kSummed));
+    EXPECT_EQ(row_of("0F0,0F1,0I0,0I1,0W1,0W0,,0REDUCE_GRAD"), "0F0 0F1 0I0 0I1 0W1 0W0 0U1");
+    EXPECT_EQ(row_of("0F0,1F0,1B0,0B0,1REDUCE_GRAD"), "0F0 1F0 1B0 0B0 0U0 1U0");
+}
+
+TEST(Csv, ReduceGradSumsTheGradientsOfAStageOnSeveralDevices) {
+    const std::string text = "0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n0F1,0B1,,0REDUCE_GRAD,,0WAIT_REDUCE_GRAD\n";
+    EXPECT_EQ(row_of(text, 0), "0F0 0B0 0S1 0U1");
+    EXPECT_EQ(row_of(text, 1), "0F1 0B1 0S1 0U1");
 }
 
 TEST(Csv, ShardingIsLeftOutWithANotice) {
@@ -163,8 +179,10 @@ TEST(Csv, OverlappedPairsAreMarkedAndLeftWhole) {
 // What a plan has inside a pair stands around it in the file.
 TEST(Csv, TransfersGoAroundOverlappedPairs) {
     const std::string text =
-        "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-        "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n";
+        "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_"
+        "GRAD\n"
+        "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0,"
+        "1WAIT_SEND_B1\n";
     Plan plan = plan_in(text);
     std::vector<Task>& order = plan.order[1];
     std::swap(order[2], order[3]);  // 1F1 & 1RECV_F1 1B0
@@ -270,6 +288,24 @@ const Malformed kMalformed[] = {
     {"0F0,0REDUCE_GRAD", ":1, cell 2 ", "has no gradient of stage 0 before it", "remove it"},
     {"0F0,0F1,0B0,0REDUCE_GRAD,0B1", ":1, cell 4 ", "0REDUCE_GRAD comes before 0B1 at plan.csv:1, cell 5", "one mini"},
     {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD", ":1, cell 4 ", "twice, first at plan.csv:1, cell 3", "remove one"},
+    {"0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD", ":1, cell 3 ",
+     "0WAIT_REDUCE_GRAD has no 0REDUCE_GRAD before it in its row to wait for", "put it behind 0REDUCE_GRAD, once"},
+    {"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0WAIT_REDUCE_GRAD", ":1, cell 6 ", "has no 0REDUCE_GRAD before it", "or remove it"},
+    {"0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0WAIT_REDUCE_GRAD", ":1, cell 5 ", "no 0REDUCE_GRAD before it", "once"},
+    {"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", ":1, cell 4 ",
+     "1REDUCE_GRAD has no 1WAIT_REDUCE_GRAD in its row, though others", "add 1WAIT_REDUCE_GRAD behind it"},
+    {"0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD0", ":1, cell 4 ", "has no micro-batch", "write 0WAIT_REDUCE_GRAD"},
+    // waits for sends
+    {"0F0,0SEND_F0,0WAIT_SEND_F0,0WAIT_SEND_F1\n1RECV_F0,1F0", ":1, cell 4 ",
+     "0WAIT_SEND_F1 has no 0SEND_F1 before it in its row to wait for", "put it behind 0SEND_F1, once, or remove it"},
+    {"0F0,0WAIT_SEND_F0,0SEND_F0\n1RECV_F0,1F0", ":1, cell 2 ", "no 0SEND_F0 before it", "put it behind 0SEND_F0"},
+    {"0F0,0SEND_F0,0WAIT_SEND_F0\n1RECV_F0,1F0,0WAIT_SEND_F0", ":2, cell 3 ", "no 0SEND_F0 before it", "or remove it"},
+    {"0F0,0SEND_F0,0WAIT_SEND_B0\n1RECV_F0,1F0", ":1, cell 3 ", "no 0SEND_B0 before it", "or remove it"},
+    {"0F0,0WAIT_SEND_F7,0B0", ":1, cell 2 ", "no 0SEND_F7 before it", "or remove it"},
+    {"0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1\n1RECV_F0,1F0,1RECV_F1,1F1", ":1, cell 5 ",
+     "0SEND_F1 has no 0WAIT_SEND_F1 in its row", "add 0WAIT_SEND_F1 behind it, or remove all of them"},
+    {"0F0,0WAIT_SEND_F", ":1, cell 2 ", "'0WAIT_SEND_F' has no micro-batch", "as in 0F3"},
+    {"0F0\n0WAIT_SEND_F0", "plan.csv:2\n", "row 2 has no task", "one row per device"},
     // order in a row
     {"0B0,0F0", ":1, cell 1 ", "0B0 needs 0F0, which comes later: plan.csv:1, cell 2", "move 0F0 before 0B0"},
     {"0F0,0W0,0I0", ":1, cell 2 ", "0W0 needs 0I0, which comes later: plan.csv:1, cell 3", "move 0I0 before 0W0"},

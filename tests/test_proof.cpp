@@ -172,12 +172,18 @@ TEST(Proof, SharedLanesAndEarlyReceivesAreLoweredAsInPyTorch) {
     PlanOptions options;
     options.transfers.communicator = Communicator::One;
     const Plan plan = plan_of("interleaved", 2, 2, 2, options);
-    EXPECT_EQ(
-        print_csv(plan, true),
+    const CsvPlan printed = parse_csv(
         "0F0,0SEND_F0,2RECV_F0,0F1,0SEND_F1,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,2RECV_B0,2B0,2SEND_B0,2RECV_B1,2B1,"
         "2SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1\n"
         "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,1RECV_B0,3F1,3B1,3SEND_B1,"
-        "1RECV_B1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+        "1RECV_B1,1B0,1SEND_B0,1B1,1SEND_B1\n",
+        "172668.csv");
+    const auto without_updates = [](std::vector<std::vector<Task>> lists) {
+        for (std::vector<Task>& list : lists)
+            std::erase_if(list, [](const Task& task) { return task.op == Op::Update; });
+        return lists;
+    };
+    EXPECT_EQ(without_updates(plan.order), without_updates(printed.plan.order));
 }
 
 }  // namespace
