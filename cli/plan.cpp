@@ -3,13 +3,18 @@
 #include "cli/pipeline.h"
 #include "cli/table.h"
 #include "schedules/csv.h"
+#include "schedules/passes.h"
 #include "schedules/versions.h"
+#include "workloads/error.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <set>
+#include <utility>
 
 namespace pw {
 
@@ -21,40 +26,142 @@ struct PlanArguments {
     bool versions = false;
 };
 
-void note_tasks_left_out(const Plan& plan) {
+using Communicator = TransferMode::Communicator;
+
+// What PyTorch's runtime does: it posts what its list says when it comes to it, in one communicator.
+constexpr TransferMode kPyTorch{Communicator::One, false, TransferMode::Protocol::Rendezvous, false};
+
+bool names_communicator(const Config& config) { return config.places.contains("transfer.communicator"); }
+
+// Without a word of the config the transfers of csv-comms are ordered for the one communicator that will carry them.
+Pipeline pipeline_for_pytorch(Config config) {
+    const bool named = names_communicator(config);
+    if (!named)
+        config.transfer.communicator = "one";
+    try {
+        Pipeline pipeline = pipeline_of(std::move(config));
+        if (!named)
+            check(pipeline.plan, kPyTorch);
+        return pipeline;
+    } catch (const Error& error) {
+        if (named || error.code() != ExitCode::Infeasible)
+            throw;
+        throw Error(error.code(),
+                    fmt::format("{}\n  help: PyTorch has one communicator; set transfer.communicator to export "
+                                "the order for other lanes all the same",
+                                error.what()));
+    }
+}
+
+void note_tasks_left_out(const Plan& plan, bool transfers) {
     std::set<std::string> letters;
-    for (const auto& order : plan.order)
+    for (const std::vector<Task>& order : plan.order)
         for (const Task& task : order)
-            if (!has_csv_cell(task.op))
+            if (!has_csv_cell(task.op) || (task.op == Op::SumGradients && !transfers))
                 letters.insert(std::string(letters_of(task.op)));
+    if (transfers)
+        letters.erase("U");  // at its REDUCE_GRAD
     if (!letters.empty())
         print_note(fmt::format("PyTorch's format has no cells for {}: left out", fmt::join(letters, ", ")));
 }
 
-std::string print_as(const Plan& plan, const std::string& format) {
-    if (format == "text") {
-        std::string text = print(plan);
-        if (!text.ends_with('\n'))
-            text += '\n';
-        return text;
-    }
-    note_tasks_left_out(plan);
-    return print_csv(plan, format == "csv-comms");
+std::string describe(const std::vector<Edge>& edges) {
+    std::vector<std::string> pairs;
+    for (const Edge& edge : edges)
+        pairs.push_back(fmt::format("{} and {}", edge.from, edge.to));
+    return fmt::format("{}", fmt::join(pairs, ", "));
 }
 
-void print_plan(const PlanArguments& arguments) {
-    const Pipeline pipeline = pipeline_of(arguments.config.load());
+void note_mini_batches_left_out(const Plan& plan) {
+    const Shape& shape = plan.shape;
+    if (!plan.asynchronous)
+        return;
+    const int each = shape.last_of(0) + 1;
+    print_note(fmt::format(
+        "the file is one mini-batch of {} micro-batches with one update at its end: left out are weight "
+        "policy {}{} and the updates of all stages after every {}",
+        shape.microbatches, name_of(plan.weights),
+        plan.prediction == Prediction::None ? ""
+                                            : fmt::format(", the weights that {} predicts,", name_of(plan.prediction)),
+        each == 1 ? "micro-batch" : fmt::format("{} micro-batches", each)));
+}
+
+// What the file is about, but cannot say.
+void note_shape_left_out(const Pipeline& pipeline) {
+    const Shape& shape = pipeline.plan.shape;
+    std::vector<Edge> skips = shape.edges;
+    std::erase_if(skips, [](const Edge& edge) { return edge.to == edge.from + 1; });
+    if (!skips.empty())
+        print_note(
+            fmt::format("stages {} exchange tensors: the file says nothing of it, and its readers know neighbours only",
+                        describe(skips)));
+    if (!shape.ties.empty())
+        print_note(
+            fmt::format("stages {} share parameters: the file does not say so, and PyTorch does not sum their "
+                        "gradients",
+                        describe(shape.ties)));
+    if (shape.global_norm)
+        print_note("training.clip_norm is not in the file: gradients are clipped by who runs it");
+    if (const MicroBatchSizes sizes = sizes_of(pipeline.config.pipeline); !sizes.is_even())
+        print_note(fmt::format("the file does not say that there are {}: PyTorch weighs all micro-batches alike",
+                               print(sizes)));
+}
+
+bool has_backward(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::Update; });
+    });
+}
+
+void note_what_pytorch_refuses(const Plan& plan) {
+    std::vector<int> shared;
+    for (int stage = 0; stage < plan.shape.stages; ++stage)
+        if (plan.shape.devices_of(stage).size() > 1)
+            shared.push_back(stage);
+    if (!shared.empty())
+        print_note(fmt::format("PyTorch refuses the file: stages on several devices: {}", fmt::join(shared, ", ")));
+    if (!has_backward(plan))
+        print_note("PyTorch refuses the file: it has no backward passes");
+}
+
+void note_other_lanes(const Plan& plan) {
+    if (deadlock_of(plan, PlanGraph(plan), kPyTorch).empty())
+        return;
+    print_note(
+        "PyTorch has one communicator, in which this order hangs or mixes tensors up: leave transfer.communicator out "
+        "for "
+        "one that does not");
+}
+
+std::string print_csv(const Pipeline& pipeline, bool transfers) {
+    const Plan& plan = pipeline.plan;
+    const std::string text = print_csv(plan, transfers);
+    parse_csv(text, "PLAN.csv");  // nothing leaves that is not read back
+    note_tasks_left_out(plan, transfers);
+    note_mini_batches_left_out(plan);
+    note_shape_left_out(pipeline);
+    note_what_pytorch_refuses(plan);
+    if (transfers && names_communicator(pipeline.config))
+        note_other_lanes(plan);
+    return text;
+}
+
+std::string with_line_end(std::string text) { return text.ends_with('\n') ? text : text + '\n'; }
+
+std::string print_as(const Config& config, const PlanArguments& arguments) {
     std::string format = arguments.format;
     if (format.empty())
         format = arguments.output.ends_with(".csv") ? "csv" : "text";
-    std::string text;
-    if (arguments.versions) {
-        text = print(pipeline.plan, versions_of(pipeline.plan));
-        if (!text.ends_with('\n'))
-            text += '\n';
-    } else {
-        text = print_as(pipeline.plan, format);
-    }
+    if (format == "csv-comms" && !arguments.versions)
+        return print_csv(pipeline_for_pytorch(config), true);
+    const Pipeline pipeline = pipeline_of(config);
+    if (arguments.versions)
+        return with_line_end(print(pipeline.plan, versions_of(pipeline.plan)));
+    return format == "csv" ? print_csv(pipeline, false) : with_line_end(print(pipeline.plan));
+}
+
+void print_plan(const PlanArguments& arguments) {
+    const std::string text = print_as(arguments.config.load(), arguments);
     if (arguments.output.empty())
         fmt::print("{}", text);
     else
@@ -70,7 +177,8 @@ Action add_plan(CLI::App& command) {
     CLI::Option* format =
         command
             .add_option("--format", arguments->format,
-                        "text (default), csv (PyTorch's compute_only; default for *.csv) or csv-comms (compute_comms)")
+                        "text (default), csv (PyTorch's compute_only; default for *.csv) or csv-comms (compute_comms, "
+                        "for one communicator unless transfer.communicator is set)")
             ->type_name("FORMAT")
             ->check(CLI::IsMember({"text", "csv", "csv-comms"}));
     command.add_flag("--versions", arguments->versions, "print which weight version every task uses")->excludes(format);

@@ -163,4 +163,77 @@ TEST(PyTorchCsv, EveryExportHasTheWaitsAndReductionsThatItAsksFor) {
     }
 }
 
+TEST_F(Cli, ExportsAreForOneCommunicatorUnlessTheConfigNamesAnother) {
+    const std::string plan = "plan uniform.yaml --format csv-comms --set cluster.devices=2 --set pipeline.schedule=";
+    for (const char* schedule : {"zb1p", "zb-v", "interleaved"}) {
+        const std::string chunks = plan + schedule + (schedule[0] == 'z' ? " --set pipeline.stages=4" : "");
+        EXPECT_EQ(run_well(chunks).out, run_well(chunks + " --set transfer.communicator=one").out);
+        const Said said = run_well(chunks + " --set transfer.communicator=edge");
+        EXPECT_TRUE(contains(said.err, "one communicator, in which this order hangs")) << said.err;
+    }
+}
+
+// In lanes of their own these transfers pass each other, in one they wait for each other.
+TEST_F(Cli, AnOrderThatHangsInOneCommunicatorIsExportedOnRequestOnly) {
+    write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
+    write("early.csv",
+          "0RECV_B0,0F0,0SEND_F0,0F1,0SEND_F1,0B0,0RECV_B1,0B1\n"
+          "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+    const std::string error = error_of("plan file.yaml --format csv-comms", 3);
+    EXPECT_TRUE(contains(error, "early.csv:1, cell 1: 0RECV_B0<1")) << error;
+    EXPECT_TRUE(contains(error, "help: PyTorch has one communicator; set transfer.communicator")) << error;
+    const Said said = run_well("plan file.yaml --format csv-comms --set transfer.communicator=edge");
+    EXPECT_TRUE(said.out.starts_with("0RECV_B0,0F0,")) << said.out;
+    EXPECT_TRUE(contains(said.err, "one communicator, in which this order hangs")) << said.err;
+}
+
+TEST_F(Cli, ExportsSayWhatAFileCannot) {
+    write("gpt.yaml", "workload: {model: gpt}\ncluster: {devices: 2}\npipeline: {micro_batches: 4}\n");
+    write("unet.yaml", "workload: {model: unet}\ncluster: {devices: 4}\npipeline: {micro_batches: 4}\n");
+    struct Case {
+        const char* config;
+        std::string_view note;
+    };
+    for (const auto& [config, note] : {
+             Case{"uniform.yaml --set pipeline.schedule=pipedream --set training.steps=2",
+                  "one mini-batch of 16 micro-batches with one update at its end: left out are weight policy stash and "
+                  "the "
+                  "updates of all stages after every micro-batch"},
+             {"uniform.yaml --set pipeline.schedule=pipedream-2bw --set training.steps=2",
+              "weight policy double_buffer and the updates of all stages after every 8 micro-batches"},
+             {"uniform.yaml --set pipeline.schedule=pipedream --set pipeline.weights=latest --set "
+              "pipeline.prediction=spectrain",
+              "weight policy latest, the weights that spectrain predicts, and the updates"},
+             {"uniform.yaml --set cluster.devices=5 --set pipeline.replicas=[1,2,1,1]",
+              "PyTorch refuses the file: stages on several devices: 1"},
+             {"uniform.yaml --set pipeline.schedule=forward-only",
+              "PyTorch refuses the file: it has no backward passes"},
+             {"gpt.yaml", "stages 0 and 1 share parameters: the file does not say so"},
+             {"uniform.yaml --set pipeline.recompute=all", "no cells for R"},
+             {"mlp.yaml --set training.clip_norm=1", "training.clip_norm is not in the file"},
+             {"mlp.yaml --set pipeline.mini_batch=7",
+              "the file does not say that there are 4 micro-batches of 2, the last of 1"},
+         })
+        for (const char* format : {" --format csv", " --format csv-comms"}) {
+            const Said said = run_well(std::string("plan ") + config + format);
+            EXPECT_TRUE(contains(said.err, note)) << config << format << '\n' << said.err;
+        }
+    const std::string skips = run_well("plan unet.yaml --format csv").err;
+    EXPECT_TRUE(contains(skips, "stages 0 and 2, 0 and 3 exchange tensors")) << skips;
+    EXPECT_TRUE(contains(error_of("plan unet.yaml --format csv-comms", 2), "not neighbours"));
+    EXPECT_EQ(run_well("plan uniform.yaml --format csv-comms").err, "");
+}
+
+TEST_F(Cli, AnExportWithARowWithoutTasksIsRefused) {
+    const std::string three =
+        " --set pipeline.replicas=[3] --set workload.stages=1 --set cluster.devices=3 --set "
+        "pipeline.micro_batches=2";
+    for (const char* format : {"csv", "csv-comms"}) {
+        const std::string error = error_of(fmt::format("plan uniform.yaml --format {}{}", format, three), 2);
+        EXPECT_TRUE(contains(error, "device 2 runs no micro-batch")) << error;
+        EXPECT_TRUE(contains(error, "help: give every device a micro-batch")) << error;
+    }
+    run_well("plan uniform.yaml" + three);
+}
+
 }  // namespace pw
