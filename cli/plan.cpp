@@ -14,7 +14,9 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
