@@ -4,6 +4,7 @@
 #include "cli/table.h"
 #include "schedules/csv.h"
 #include "schedules/versions.h"
+#include "workloads/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
