@@ -3,6 +3,7 @@
 #include "cli/table.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 #include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>

@@ -6,6 +6,7 @@
 #include "schedules/passes.h"
 #include "schedules/versions.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 #include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>

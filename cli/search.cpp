@@ -6,6 +6,7 @@
 #include "exec/execute.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>

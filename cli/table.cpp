@@ -1,15 +1,10 @@
 #include "cli/table.h"
 
-#include "workloads/error.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 
 #include <unistd.h>
 
@@ -54,13 +49,6 @@ void ProgressLine::show(const std::string& text) {
     std::fputs(("\r\033[K" + text).c_str(), stderr);
     std::fflush(stderr);
     shown_ = true;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary);
-    file << text;
-    if (!file.flush())
-        fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, std::strerror(errno));
 }
 
 void print_note(const std::string& text) { fmt::print(stderr, "note: {}\n", text); }

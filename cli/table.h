@@ -35,8 +35,6 @@ private:
     bool shown_ = false;
 };
 
-// Writes or throws Error (RunFailed) naming the file.
-void write_file(const std::string& path, const std::string& text);
 void print_note(const std::string& text);  // "note: ..." on stderr
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 #include "viz/plot.h"
 
 #include "workloads/error.h"
+#include "workloads/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -101,14 +101,6 @@ Format format_of(const std::string& file) {
     if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
         fail("cannot plot to '{}': the name has control characters", file);
     return static_cast<Format>(found - std::begin(kSuffixes));
-}
-
-void write_file(const std::string& file, std::string_view text) {
-    std::FILE* out = std::fopen(file.c_str(), "wb");
-    const bool written = out && std::fwrite(text.data(), 1, text.size(), out) == text.size();
-    const bool closed = out && std::fclose(out) == 0;
-    if (!written || !closed)
-        fail_with(ExitCode::RunFailed, "cannot write '{}': {}", file, std::strerror(errno));
 }
 
 std::string gnuplot_quoted(std::string_view text) {

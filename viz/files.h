@@ -13,8 +13,6 @@ enum class Format { Svg, Png, Pdf, Html, Text, Json };
 Format format_of(const std::string& file);
 constexpr bool by_gnuplot(Format format) { return format <= Format::Pdf; }
 
-void write_file(const std::string& file, std::string_view text);
-
 // A text in single quotes, as gnuplot reads it. Line breaks become spaces.
 std::string gnuplot_quoted(std::string_view text);
 // The lines of a script that choose terminal and output; the picture lies in the script's folder.

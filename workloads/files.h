@@ -1,0 +1,76 @@
+// Files, read with bounds and written whole or not at all: no reader hangs on a pipe or takes a file for a small one,
+// and a full disk never leaves half a file under its name.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace pw {
+
+inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;   // of a config, a plan, a profile, an instance
+inline constexpr std::uintmax_t kMostTrace = std::uintmax_t{4} << 30;   // of a trace: some eight million tasks
+inline constexpr std::uintmax_t kMostTokens = std::uintmax_t{1} << 30;  // of a data set of text
+
+// The text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. Throws Error
+// (BadInput) with the path, what it is instead or why it cannot be read, and `help`.
+std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most = kMostText);
+
+// A regular file of at most so many bytes, to be read piece by piece. Throws as read_text does.
+std::ifstream open_file(const std::string& path, std::string_view help,
+                        std::uintmax_t most = std::numeric_limits<std::uintmax_t>::max());
+
+// A file that is written beside its name and takes it at the end, on the disk. What is no regular file (/dev/null, a
+// pipe) is written as it is. Everything throws Error (RunFailed) naming the path.
+class NewFile {
+public:
+    explicit NewFile(std::string path);
+    ~NewFile();  // takes what is not finished away
+    NewFile(const NewFile&) = delete;
+    NewFile& operator=(const NewFile&) = delete;
+
+    void write(std::string_view bytes);
+    void finish();
+
+private:
+    void flush();
+    [[noreturn]] void fail_to_write() const;
+
+    std::string path_, target_;  // as given, and behind its links
+    std::string draft_;          // empty: the target itself
+    std::string buffer_;
+    int descriptor_ = -1;
+};
+
+void write_file(const std::string& path, std::string_view text);
+
+// Files of a folder that appear all together: a new folder is written beside its name and takes it at the end; into
+// one that is there they are moved once all are written. Its other files stay.
+class NewFolder {
+public:
+    explicit NewFolder(std::string path);
+    ~NewFolder();  // takes what is not finished away
+    NewFolder(const NewFolder&) = delete;
+    NewFolder& operator=(const NewFolder&) = delete;
+
+    const std::string& draft() const { return draft_; }  // where to write
+    void finish();
+
+private:
+    std::string path_, draft_;
+    bool fresh_;
+};
+
+// Whether the last change of a folder was cut off while its files were moved: they may be of two runs.
+bool is_half_moved(const std::string& folder);
+
+// Before long work: that a file or a folder of that name can be written. Throws Error (RunFailed) that says why not.
+// An empty path is none and fine.
+void check_target_file(const std::string& path);
+void check_target_folder(const std::string& path);
+
+}  // namespace pw
