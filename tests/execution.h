@@ -53,6 +53,12 @@ private:
     Model model_;
 };
 
+inline RunOptions guarded() {
+    RunOptions options;
+    options.guarded = true;
+    return options;
+}
+
 inline std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
     set.insert(set.end(), more.begin(), more.end());
     return set;
