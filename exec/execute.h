@@ -25,6 +25,7 @@ struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
+    bool guarded = false;  // tests, on the host: fails when a task writes beside its buffers; freed memory is NaN
 };
 
 struct RunResult {

@@ -121,11 +121,12 @@ public:
         layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
         program_.set_layout(layout_);
         program_.set_observer(&watch_);
-        sizes_ = stage_bytes(layout_, false);
+        sizes_ = stage_bytes(layout_);
+        const Bytes workspace = std::max(sizes_.forward_workspace, sizes_.backward_workspace);
         const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
         memory_ = kernels_.reserve(
-            3 * sizes_.weights + sizes_.statistics + sizes_.workspace + kMicroBatches * per_microbatch, "the profile");
-        lend_memory();
+            3 * sizes_.weights + sizes_.statistics + workspace + kMicroBatches * per_microbatch, "the profile");
+        lend_memory(workspace);
         lend_notes();
         program_.initialise(config.training.seed, weights_, places_[0].statistics);
     }
@@ -172,14 +173,14 @@ private:
         return address;
     }
 
-    void lend_memory() {
+    void lend_memory(Bytes workspace) {
         weights_ = take(sizes_.weights);
         momentum_ = take(sizes_.weights);
         Places common;
         common.weights = weights_;
         common.gradients = take(sizes_.weights);
         common.statistics = take(sizes_.statistics);
-        common.workspace = take(sizes_.workspace);
+        common.workspace = take(workspace);
         for (int mb = 0; mb < kMicroBatches; ++mb) {
             places_.push_back(common);
             places_.back().data = take(sizes_.data);
@@ -221,7 +222,7 @@ private:
             program_.forward(places_[mb], true);
         }
         for (int mb = 0; mb < kMicroBatches; ++mb)
-            program_.backward(places_[mb], scale, mb > 0, true);
+            program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
         const Sgd still{0, 0, 0};  // the weights stay where they are
         program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
         for (const auto& [start, end] : loads)

@@ -35,6 +35,24 @@ std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     return clock;
 }
 
+// What a task needs of the device's one workspace.
+Bytes workspace_of(const StageBytes& bytes, Op op) {
+    switch (op) {
+        case Op::Forward:
+            return bytes.forward_workspace;
+        case Op::Backward:
+            return bytes.backward_workspace;
+        case Op::BackwardInput:
+            return bytes.input_workspace;
+        case Op::BackwardWeight:
+            return bytes.weight_workspace;
+        case Op::Recompute:
+            return bytes.recompute_workspace;
+        default:
+            return 0;
+    }
+}
+
 class Collector {
 public:
     Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early)
@@ -78,7 +96,6 @@ private:
     }
 
     void add_persistent(int device) {
-        Bytes workspace = 0;
         const int end = end_of(device);
         for (int stage : plan_.shape.stages_of(device)) {
             const StageBytes& bytes = costs_.bytes[stage];
@@ -96,10 +113,10 @@ private:
             if (versions_.predicts(stage))
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
                      end});
-            workspace = std::max(workspace, bytes.workspace);
-            if (has_task(device, Op::Recompute, stage))
-                workspace = std::max(workspace, bytes.recompute_workspace);
         }
+        Bytes workspace = 0;
+        for (const Task& task : plan_.order[device])
+            workspace = std::max(workspace, workspace_of(costs_.bytes[task.stage], task.op));
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 

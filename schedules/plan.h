@@ -119,7 +119,7 @@ private:
 // The inputs of one task of a plan; many calls are better served by one PlanGraph.
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
-// Whether the plan runs I and W instead of B.
+// Whether the plan runs I and W. Schedules then run no B; lists from files may hold both.
 bool splits_backward(const Plan& plan);
 
 // One line per device: "0: 0F0 0F1 0B0 ...".

@@ -39,7 +39,7 @@ public:
         Job job{config_, &model_, make_split(config_, model_, profile), {}, {}, 1};
         job.plan = make_plan(config_, links_of(model_.layers, job.split), config_.training.steps);
         job.versions = versions_of(job.plan);
-        job.costs = costs_of(model_, job.split, profile, sizes_of(config_.pipeline), splits_backward(job.plan));
+        job.costs = costs_of(model_, job.split, profile, sizes_of(config_.pipeline));
         job.steps = job.plan.asynchronous ? 1 : config_.training.steps;
         return job;
     }
@@ -52,6 +52,12 @@ private:
     Config config_;
     Model model_;
 };
+
+inline RunOptions guarded() {
+    RunOptions options;
+    options.guarded = true;
+    return options;
+}
 
 inline std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
     set.insert(set.end(), more.begin(), more.end());

@@ -16,7 +16,7 @@ inline void expect_predicted_memory(const char* yaml, const std::vector<std::str
     const Execution execution(yaml, set);
     const Job job = execution.job();
     const int samples = job.config.pipeline.micro_batch_size;
-    Costs costs = costs_of(*job.model, job.split, profile, samples, splits_backward(job.plan));
+    Costs costs = costs_of(*job.model, job.split, profile, samples);
     add_cluster(costs, job.config, profile);
     const bool early = job.config.transfer.receive == "early";
     const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));

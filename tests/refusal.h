@@ -11,13 +11,13 @@
 
 namespace pw {
 
-// The message of the Error (BadInput) that `use` must throw.
+// The message of the Error that `use` must throw.
 template <class Use>
-std::string refusal(Use use) {
+std::string refusal(Use use, ExitCode code = ExitCode::BadInput) {
     try {
         use();
     } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput);
+        EXPECT_EQ(error.code(), code);
         return error.what();
     }
     ADD_FAILURE() << "nothing was thrown";

@@ -173,11 +173,13 @@ TEST(CostsOf, ChargeTheTensorsThatCross) {
     EXPECT_EQ(costs.bytes[1].data, 0);
 }
 
-TEST(CostsOf, KeepOutputGradientsOnlyWhenTheBackwardIsSplit) {
+// W needs none of the gradients that B has in its workspace, I has those between layers without W.
+TEST(CostsOf, HaveAWorkspaceForEveryPass) {
     const Model model = build_mlp({1, 4, 4}, 10);
-    const StageSplit split = split_even(model.layers, 1);
-    EXPECT_EQ(costs_of(model, split, measured_mlp({4}), 4).bytes[0].gradient_kept, 0);
-    EXPECT_GT(costs_of(model, split, measured_mlp({4}), 4, true).bytes[0].gradient_kept, 0);
+    const StageBytes bytes = costs_of(model, split_even(model.layers, 1), measured_mlp({4}), 4).bytes[0];
+    EXPECT_GT(bytes.gradient_kept, 0);
+    EXPECT_GT(bytes.backward_workspace, bytes.input_workspace);
+    EXPECT_GE(bytes.input_workspace, bytes.weight_workspace);
 }
 
 TEST(Interpolation, IsLinearBetweenAndBeyondTheMeasuredSizes) {

@@ -234,7 +234,7 @@ TEST(CudaRun, CountedPeakIsThePredictedOne) {
                 kMlp, with(kOnCuda, {std::string("pipeline.schedule=") + schedule, "transfer.receive=" + receive,
                                      "pipeline.recompute=" + recompute}));
             const Job job = execution.job();
-            const Costs costs = costs_of(*job.model, job.split, profile, 3, splits_backward(job.plan));
+            const Costs costs = costs_of(*job.model, job.split, profile, 3);
             const auto memory = memory_of(
                 job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.receive == "early"));
             const RunResult run = pw::run(job, {});

@@ -114,7 +114,7 @@ public:
             bytes.push_back(program_.bytes_of(layer));
         const StageLayout layout =
             layout_stage(model.layers, split_, 0, bytes, kernels_.data_bytes(model.input, samples));
-        const StageBytes sizes = stage_bytes(layout, true);
+        const StageBytes sizes = stage_bytes(layout);
         weights = take(sizes.weights);
         gradients = take(sizes.weights);
         data = take(sizes.data);
@@ -125,7 +125,9 @@ public:
         places_.until_input = take(sizes.until_input)->get();
         places_.until_weight = take(sizes.until_weight)->get();
         places_.gradient_kept = take(sizes.gradient_kept)->get();
-        places_.workspace = take(std::max(sizes.workspace, stage_bytes(layout, false).workspace))->get();
+        places_.workspace = take(std::max({sizes.forward_workspace, sizes.backward_workspace,
+                                           sizes.input_workspace, sizes.weight_workspace}))
+                                ->get();
         places_.loss = &loss_;
         program_.set_layout(layout);
         const std::int64_t labels = std::int64_t{samples} * labels_per_sample(model);
@@ -142,10 +144,10 @@ public:
         program_.forward(places_, true);
         return loss_ * kScale;
     }
-    void backward() { program_.backward(places_, kScale, false, true); }
+    void backward() { program_.backward(places_, kScale, {}, true); }
     void backward_in_two() {
-        program_.backward(places_, kScale, false, false);
-        program_.backward_weight(places_, false);
+        program_.backward(places_, kScale, {}, false);
+        program_.backward_weight(places_, {});
     }
     std::size_t parameters() const { return doubles(*weights).size(); }
 

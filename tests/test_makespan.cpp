@@ -137,7 +137,7 @@ void judge(const SearchProblem& problem, const Config& config, const Profile& pr
     if (!best.plans.contains(links))
         best.plans[links] = make_plan(config, links, config.training.steps);
     const Plan& plan = best.plans[links];
-    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size, splits_backward(plan));
+    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, plan.shape);
     const Metrics metrics = metrics_of(simulate(plan, costs, problem.mode));

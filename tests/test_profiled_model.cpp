@@ -207,7 +207,7 @@ Ns simulated_end(const Config& config) {
     const Profile profile = profile_of(config, model);
     const StageSplit split = make_split(config, model, profile);
     const Plan plan = make_plan(config, links_of(model.layers, split), 2);
-    const Trace trace = simulate(plan, costs_of(model, split, profile, 2, splits_backward(plan)));
+    const Trace trace = simulate(plan, costs_of(model, split, profile, 2));
     Ns end = 0;
     for (const TraceEvent& event : trace.events)
         end = std::max(end, event.end);

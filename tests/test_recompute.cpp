@@ -37,7 +37,7 @@ Costs costs_of_stages(int stages, Ns recompute) {
     for (StageCost& cost : costs.stage)
         cost.recompute = recompute;
     for (StageBytes& bytes : costs.bytes)
-        bytes = {.data = 32, .until_input = 700, .until_weight = 300, .gradient_kept = 50, .workspace = 10};
+        bytes = {.data = 32, .until_input = 700, .until_weight = 300, .gradient_kept = 50, .forward_workspace = 10, .backward_workspace = 10, .input_workspace = 10};
     for (int stage = 0; stage + 1 < stages; ++stage)
         costs.edges.push_back({stage, stage + 1, 100, 100, true, true, true});
     return costs;
@@ -196,7 +196,7 @@ TEST(Recompute, BuffersLiveUntilTheirReaders) {
 TEST(Recompute, ItsWorkspaceCountsWhereItRuns) {
     Costs costs;
     costs.stage.resize(2);
-    costs.bytes.assign(2, {.workspace = 40, .recompute_workspace = 50});
+    costs.bytes.assign(2, {.forward_workspace = 40, .recompute_workspace = 50});
     EXPECT_EQ(peak(plan_of("gpipe", 2, 2), costs, 1), 40);
     const Plan plan = plan_of("gpipe", 2, 2, 1, recomputing({1}));
     EXPECT_EQ(peak(plan, costs, 0), 40);

@@ -54,9 +54,9 @@ std::vector<Saved> run_and_save(const Model& model) {
     const StageLayout layout =
         layout_stage(model.layers, split_at(model.layers, {}), 0, bytes, kernels.data_bytes(model.input, kSamples));
     program.set_layout(layout);
-    const StageBytes sizes = stage_bytes(layout, false);
+    const StageBytes sizes = stage_bytes(layout);
     AlignedBytes weights(sizes.weights, 0), gradients(sizes.weights), statistics(sizes.statistics, 0),
-        workspace(sizes.workspace), data(sizes.data), until_input(sizes.until_input), until_weight(sizes.until_weight);
+        workspace(std::max(sizes.forward_workspace, sizes.backward_workspace)), data(sizes.data), until_input(sizes.until_input), until_weight(sizes.until_weight);
     Places places;
     places.data = data.get();
     places.until_input = until_input.get();
@@ -76,7 +76,7 @@ std::vector<Saved> run_and_save(const Model& model) {
     places.labels = labels;
     places.loss = &loss;
     program.forward(places, true);
-    program.backward(places, 1.0 / kSamples, false, true);
+    program.backward(places, 1.0 / kSamples, {}, true);
     return std::move(saver.saved);
 }
 

@@ -258,7 +258,7 @@ TEST(Uneven, CountedPeakIsThePredictedOneByteForByte) {
                                                       std::string("pipeline.recompute=") + recompute}));
             const Job job = execution.job();
             const Costs costs =
-                costs_of(*job.model, job.split, profile, sizes_of(job.config.pipeline), splits_backward(job.plan));
+                costs_of(*job.model, job.split, profile, sizes_of(job.config.pipeline));
             EXPECT_FALSE(costs.interpolated);
             const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions));
             const RunResult result = pw::run(job, {});

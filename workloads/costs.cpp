@@ -255,17 +255,16 @@ Costs CostTable::times_of(const StageSplit& split) const {
     return costs;
 }
 
-Costs CostTable::costs_of(const StageSplit& split, bool split_backward) const {
+Costs CostTable::costs_of(const StageSplit& split) const {
     Costs costs = times_of(split);
     costs.bytes.clear();
     for (int stage = 0; stage < split.stages(); ++stage)
-        costs.bytes.push_back(
-            stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_), split_backward));
+        costs.bytes.push_back(stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_)));
     return costs;
 }
 
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples, bool split_backward) {
-    return CostTable(model, profile, samples).costs_of(split, split_backward);
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples) {
+    return CostTable(model, profile, samples).costs_of(split);
 }
 
 }  // namespace pw

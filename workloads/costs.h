@@ -130,8 +130,7 @@ public:
     // Without links and speeds; of the stages' bytes only the weights.
     Costs times_of(const StageSplit& split) const;
     // All but links and speeds.
-    // `split_backward`: the plan runs I and W, whose workspaces differ from B's.
-    Costs costs_of(const StageSplit& split, bool split_backward) const;
+    Costs costs_of(const StageSplit& split) const;
 
 private:
     StageCost stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const;
@@ -146,7 +145,6 @@ private:
 };
 
 // For one split.
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples,
-               bool split_backward = false);
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples);
 
 }  // namespace pw

@@ -14,7 +14,10 @@ StageBytes larger_of(const StageBytes& a, const StageBytes& b) {
             .until_input = std::max(a.until_input, b.until_input),
             .until_weight = std::max(a.until_weight, b.until_weight),
             .gradient_kept = std::max(a.gradient_kept, b.gradient_kept),
-            .workspace = std::max(a.workspace, b.workspace),
+            .forward_workspace = std::max(a.forward_workspace, b.forward_workspace),
+            .backward_workspace = std::max(a.backward_workspace, b.backward_workspace),
+            .input_workspace = std::max(a.input_workspace, b.input_workspace),
+            .weight_workspace = std::max(a.weight_workspace, b.weight_workspace),
             .recompute_workspace = std::max(a.recompute_workspace, b.recompute_workspace)};
 }
 
@@ -43,11 +46,10 @@ void add_last(Costs& costs, const Costs& last) {
         costs.bytes[stage] = larger_of(costs.bytes[stage], last.bytes[stage]);
 }
 
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes,
-               bool split_backward) {
-    Costs costs = costs_of(model, split, profile, sizes.full, split_backward);
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes) {
+    Costs costs = costs_of(model, split, profile, sizes.full);
     if (!sizes.is_even())
-        add_last(costs, costs_of(model, split, profile, sizes.last(), split_backward));
+        add_last(costs, costs_of(model, split, profile, sizes.last()));
     return costs;
 }
 

@@ -36,7 +36,6 @@ std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the 
 void add_last(Costs& costs, const Costs& last);
 
 // For one split, with a smaller last micro-batch where there is one.
-Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes,
-               bool split_backward = false);
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes);
 
 }  // namespace pw

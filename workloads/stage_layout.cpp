@@ -399,22 +399,18 @@ StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int s
     return Layouter(graph, split, stage, bytes).make(data_bytes);
 }
 
-StageBytes stage_bytes(const StageLayout& layout, bool split_backward) {
-    StageBytes bytes;
-    bytes.weights = layout.weights;
-    bytes.statistics = layout.statistics;
-    bytes.data = layout.data;
-    bytes.until_input = layout.until_input;
-    bytes.until_weight = layout.until_weight;
-    bytes.workspace = layout.forward_workspace;
-    bytes.recompute_workspace = layout.recompute_workspace;
-    if (split_backward) {
-        bytes.gradient_kept = layout.gradient_kept;
-        bytes.workspace = std::max({bytes.workspace, layout.backward_input.workspace, layout.weight_workspace});
-    } else {
-        bytes.workspace = std::max(bytes.workspace, layout.backward.workspace);
-    }
-    return bytes;
+StageBytes stage_bytes(const StageLayout& layout) {
+    return {.weights = layout.weights,
+            .statistics = layout.statistics,
+            .data = layout.data,
+            .until_input = layout.until_input,
+            .until_weight = layout.until_weight,
+            .gradient_kept = layout.gradient_kept,
+            .forward_workspace = layout.forward_workspace,
+            .backward_workspace = layout.backward.workspace,
+            .input_workspace = layout.backward_input.workspace,
+            .weight_workspace = layout.weight_workspace,
+            .recompute_workspace = layout.recompute_workspace};
 }
 
 }  // namespace pw

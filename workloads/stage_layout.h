@@ -97,11 +97,12 @@ struct StageBytes {
     Bytes statistics = 0;  // running averages
     Bytes data = 0;        // from F to W
     Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
-    Bytes gradient_kept = 0;                  // taken at I, freed at W
-    Bytes workspace = 0;                      // largest of any pass but R
-    Bytes recompute_workspace = 0;            // R's, whose sizes but this one are F's
+    Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
+    // By pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
+    Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
+    Bytes recompute_workspace = 0;
 };
 
-StageBytes stage_bytes(const StageLayout& layout, bool split_backward);
+StageBytes stage_bytes(const StageLayout& layout);
 
 }  // namespace pw

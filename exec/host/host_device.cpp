@@ -11,9 +11,11 @@ bool is_on_edge(BufferUse use) {
 
 }  // namespace
 
-void HostDevice::make_memory() {
+void HostDevice::make_memory(bool guarded) {
     const std::size_t length = plan_.job.plan.order[device_].size();
     arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
+    if (guarded)
+        guards_.emplace(plan_.buffers, plan_.packing, *arena_, plan_.job.plan, device_);
     born_.resize(length);
     dies_.resize(length);
     intervals_.resize(length);
@@ -57,6 +59,8 @@ void HostDevice::give_back(int position, Ns now) {
         sample_of_[position] = static_cast<int>(samples_.size());
         samples_.push_back({step_, device_, now, arena_->lent()});
     }
+    if (guards_)
+        guards_->after(position);
     for (const int k : dies_[position])
         if (const Buffer& buffer = plan_.buffers[k]; !is_persistent(buffer))
             arena_->give_back(buffer.bytes, buffer.kind);
@@ -97,6 +101,11 @@ Interval HostDevice::finish(Ticket ticket) {
     if (!moves && sample_of_[ticket] >= 0)
         samples_[sample_of_[ticket]].time = interval.start;
     return interval;
+}
+
+void HostDevice::end_step() {
+    if (guards_)
+        guards_->end_step();
 }
 
 }  // namespace pw

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exec/host/arena.h"
+#include "exec/host/guards.h"
 #include "exec/host/host_work.h"
 
 #include <optional>
@@ -14,13 +15,14 @@ class HostDevice : public Backend {
 public:
     HostDevice(HostPlan& plan, DeviceWork& work, int device) : plan_(plan), work_(work), device_(device) {}
 
-    void make_memory();  // needs the planned buffers
+    void make_memory(bool guarded);  // needs the planned buffers
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
     void begin_step(int step) override;
     Ticket launch(const Task& task, int position, std::span<const Ticket> after) override;
     void all_launched() override { work_.all_queued(); }
     Interval finish(Ticket ticket) override;
+    void end_step();  // all tickets are finished
 
     const Arena& arena() const { return *arena_; }
     const std::vector<MemorySample>& samples() const { return samples_; }
@@ -36,6 +38,7 @@ private:
     const int device_;
     Mailbox* mailbox_ = nullptr;
     std::optional<Arena> arena_;
+    std::optional<Guards> guards_;
     std::vector<std::vector<int>> born_, dies_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;

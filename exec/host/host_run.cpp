@@ -60,13 +60,14 @@ private:
         work_->device(number).prepare();
         gate_.arrive();
         gate_.arrive();  // the main thread has planned memory and transfers
-        device.make_memory();
+        device.make_memory(options_.guarded);
         device.set_mailbox(*mailbox_);
         work_->device(number).begin();
         gate_.arrive();
         for (int step = 0; step < job_.steps; ++step) {
             gate_.arrive();
             record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
+            device.end_step();
             work_->device(number).end_step();
             gate_.arrive();
         }
@@ -112,7 +113,8 @@ private:
         add_gradient_parts();
         if (job_.within_memory)
             refuse_over_memory(job_.plan, plan_.buffers, job_.config.cluster.devices);  // by the backend's sizes
-        plan_.packing = pack(plan_.buffers, job_.plan.shape.devices);
+        const int devices = job_.plan.shape.devices;
+        plan_.packing = options_.guarded ? Guards::pack(plan_.buffers, devices) : pack(plan_.buffers, devices);
         plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
         plan_transfers(costs, keeps_copies(costs, early));
     }

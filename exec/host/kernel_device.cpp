@@ -295,13 +295,13 @@ void KernelDevice::compute(const Task& task) {
             break;
         case Op::Backward:
         case Op::BackwardInput:
-            program.backward(places, scale, part.input_begun, task.op == Op::Backward);
-            part.input_begun = true;
-            part.weight_begun = part.weight_begun || task.op == Op::Backward;
+            program.backward(places, scale, part.begun, task.op == Op::Backward);
+            part.begun.input = true;
+            part.begun.weight = part.begun.weight || task.op == Op::Backward;
             break;
         case Op::BackwardWeight:
-            program.backward_weight(places, part.weight_begun);
-            part.weight_begun = true;
+            program.backward_weight(places, part.begun);
+            part.begun.weight = true;
             break;
         default:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
@@ -320,7 +320,7 @@ void KernelDevice::update(const Task& task, int node) {
     complete_gradients(task.stage);
     state.summed = false;
     for (GradientPart& part : state.parts)
-        part.input_begun = part.weight_begun = false;
+        part.begun = {};
     if (gradients == nullptr)
         return;
     if (dumped)

@@ -48,7 +48,7 @@ Costs KernelWork::costs_at(int samples, const std::vector<LayerBytes>& bytes, st
     const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, samples);
     for (int stage = 0; stage < job.split.stages(); ++stage) {
         made.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
-        costs.bytes.push_back(stage_bytes(made.back(), splits_backward(job.plan)));
+        costs.bytes.push_back(stage_bytes(made.back()));
     }
     return costs;
 }

@@ -81,7 +81,7 @@ void KernelDevice::sum_own_share(int stage) {
     summands_.clear();
     for (const int holder : holders)
         for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
-            if (part.weight_begun)
+            if (part.begun.weight)
                 summands_.push_back(part.block);
     std::byte* own = stages_.at(stage).parts.front().block;
     const Share share = share_of(run_.layouts[stage].weights, place_of(device_, holders), holders.size());

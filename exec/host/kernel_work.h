@@ -18,7 +18,7 @@ struct SharedTable;
 // What some backward tasks of a stage have added up since the last U.
 struct GradientPart {
     std::byte* block = nullptr;
-    bool input_begun = false, weight_begun = false;  // something is in it
+    Begun begun;
 };
 
 class KernelDevice : public DeviceWork {

@@ -137,7 +137,7 @@ void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Place
     }
 }
 
-void StageProgram::backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const {
+void StageProgram::backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const {
     const PassLayout& pass = weights_too ? layout_.backward : layout_.backward_input;
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         run_sums(*layer, pass.before[*layer], places);
@@ -145,22 +145,23 @@ void StageProgram::backward(const Places& places, double loss_scale, bool accumu
         LayerArgs& args = call_.args;
         args.labels = places.labels;
         args.loss_scale = loss_scale;
-        args.accumulate = accumulate;
+        args.accumulate = begun.input;
         observed(*layer, Pass::Input, args, [&](LayerKernel& kernel) { kernel.backward_input(args); });
+        args.accumulate = begun.weight;
         if (weights_too && has_weight_pass(model_.layers[*layer].kind))
             observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
         run_sums(*layer, pass.after[*layer], places);
     }
 }
 
-void StageProgram::backward_weight(const Places& places, bool accumulate) const {
+void StageProgram::backward_weight(const Places& places, Begun begun) const {
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         if (!has_weight_pass(model_.layers[*layer].kind))
             continue;
         bind_backward(*layer, layout_.backward_input, places);
         LayerArgs& args = call_.args;
         args.scratch = places.workspace;
-        args.accumulate = accumulate;
+        args.accumulate = begun.weight;
         observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
     }
 }

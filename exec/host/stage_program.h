@@ -27,6 +27,11 @@ struct Places {
     double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
 };
 
+// Whether something is in a block of gradients: of the layers that add to it in I, of those that do in W.
+struct Begun {
+    bool input = false, weight = false;
+};
+
 enum class Pass { Forward, Input, Weight, Sum, Update };
 
 // Sees every kernel call: the profiler's stop-watch and the tests' window.
@@ -53,10 +58,10 @@ public:
     void forward(const Places& places, bool save) const;
     // Writes what forward() saved once more, from the same inputs and weights, and nothing else.
     void recompute(const Places& places) const;
-    // B (`weights_too`) or I, which keeps the output gradients that W reads. `accumulate`: add to
-    // places.gradients instead of overwriting them.
-    void backward(const Places& places, double loss_scale, bool accumulate, bool weights_too) const;
-    void backward_weight(const Places& places, bool accumulate) const;  // after an I
+    // B (`weights_too`) or I, which keeps the output gradients that W reads. Adds to those places.gradients that have
+    // begun, overwrites the others.
+    void backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const;
+    void backward_weight(const Places& places, Begun begun) const;  // after an I
     // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory. Null:
     // measure() did.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
