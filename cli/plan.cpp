@@ -131,7 +131,7 @@ void note_other_lanes(const Plan& plan) {
     if (deadlock_of(plan, PlanGraph(plan), kPyTorch).empty())
         return;
     print_note(
-        "PyTorch has one communicator, in which this order hangs or mixes tensors up: leave transfer.communicator out "
+        "PyTorch has one communicator, in which this order may hang or mix tensors up: leave transfer.communicator out "
         "for "
         "one that does not");
 }
