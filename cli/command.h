@@ -31,7 +31,7 @@ struct ConfigArguments {
     std::string path;
     std::vector<std::string> set;
 
-    Config load() const { return load_config(path, set, defaults_of); }
+    Config load() const;
 };
 
 void add_set(CLI::App& command, std::vector<std::string>& set);

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/file_kind.h"
 #include "cli/table.h"
 #include "schedules/schedule.h"
 #include "viz/plot.h"
@@ -47,6 +48,9 @@ double parse_percent(const std::string& text) {
 Sides sides_of_traces(const CompareArguments& arguments) {
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
+    for (const std::string& path : {arguments.config.path, arguments.measured})
+        require_trace(path,
+                      fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
     Sides sides{report_of(read_trace(arguments.config.path)), report_of(read_trace(arguments.measured)), {}};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
@@ -89,10 +93,14 @@ std::vector<std::string> names_in(const std::string& list) {
 }
 
 void compare(const CompareArguments& arguments) {
-    if (arguments.schedules.empty() != arguments.folder.empty())
-        fail("--schedules and -o belong together\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER");
+    if (arguments.schedules.empty() && !arguments.folder.empty())
+        fail(
+            "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
+            "out");
     if (!arguments.schedules.empty())
         return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder);
+    if (!arguments.plot.empty())
+        check_plot_file(arguments.plot);
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
@@ -171,14 +179,16 @@ void plot_sides(const Sides& sides, const std::string& file) {
 Action add_compare(CLI::App& command) {
     auto arguments = std::make_shared<CompareArguments>();
     add_config(command, arguments->config);
-    command.add_option("MEASURED", arguments->measured, "two traces instead of a config: predicted, then measured")
-        ->type_name("");
+    command.get_option("CONFIG")->description("the config, a YAML file; with MEASURED the trace of a prediction");
+    command.add_option("MEASURED", arguments->measured, "the trace of a run of the same plan")->type_name("");
     command
         .add_option("--max-error", arguments->max_error,
                     "exit 4 when the error of the step time or of the peak memory is larger")
         ->type_name("PERCENT");
     command.add_option("--schedules", arguments->schedules, "several schedules in one table, or all")->type_name("A,B,...");
-    command.add_option("-o", arguments->folder, "with --schedules: folder for table, plots and accuracy.json")
+    command
+        .add_option("-o", arguments->folder,
+                    "with --schedules: keep table, plots, profile and accuracy.json in a folder")
         ->type_name("FOLDER");
     command.add_option("--plot", arguments->plot, "draw both on one time axis")->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");

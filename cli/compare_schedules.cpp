@@ -63,6 +63,8 @@ void add_curve(std::vector<Curve>& curves, const std::string& schedule, std::vec
 // A mistake in the last name is found before the first run.
 void check_names(const ConfigArguments& arguments, const std::vector<std::string>& schedules) {
     for (const std::string& schedule : schedules) {
+        if (!schedule.ends_with(".csv"))
+            (void)schedule_named(schedule);
         ConfigArguments own = arguments;
         own.set.push_back("pipeline.schedule=" + schedule);
         Config config = own.load();
@@ -94,7 +96,9 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
                        const std::string& folder) {
     check_names(arguments, schedules);
     const std::filesystem::path root(folder);
-    std::filesystem::create_directories(root);
+    const bool kept = !folder.empty();
+    if (kept)
+        std::filesystem::create_directories(root);
     Table table({"schedule", "predicted step", "measured", "error", "predicted bubble", "measured", "predicted peak",
                  "measured", "error", "samples/s"});
     Json points = Json::array();
@@ -103,7 +107,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     std::optional<Profile> profile;
     bool emulated = false;
     const bool pictures = has_gnuplot();
-    if (!pictures)
+    if (kept && !pictures)
         print_note(
             "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
             "pipewright compare S.predicted.json S.measured.json --plot S.svg");
@@ -112,7 +116,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         refuse_over_memory(pipeline);
         if (pipeline.measured && !profile) {
             profile = pipeline.profile;
-            write_profile(*profile, (root / "profile.yaml").string());
+            if (kept)
+                write_profile(*profile, (root / "profile.yaml").string());
         }
         print_note(summary_of(pipeline));
         const Sides sides = both_sides(pipeline);
@@ -121,15 +126,17 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         Json point = json_of(sides, comparison);
         point["name"] = schedule;
         points.push_back(std::move(point));
-        draw(sides, root, schedule, pictures);
+        if (kept)
+            draw(sides, root, schedule, pictures);
         add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
         title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
                             print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
                             sides.measured.trace.machine);
-        write_points(root, title + table.print(), points);
+        if (kept)
+            write_points(root, title + table.print(), points);
     }
-    if (!emulated)  // which learns nothing
+    if (kept && !emulated)  // which learns nothing
         plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
     fmt::print("{}{}", title, table.print());
 }

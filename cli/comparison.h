@@ -35,7 +35,7 @@ Pipeline calibrated_pipeline(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
 void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
 
-// Compares several schedules of one config on one profile: a table on stdout, and in `folder`
+// Compares several schedules of one config on one profile: a table on stdout, and in `folder`, unless empty,
 // accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                        const std::string& folder);

@@ -1,5 +1,6 @@
 // Parses the command line, runs one command and maps what it throws to the exit code.
 #include "cli/command.h"
+#include "cli/file_kind.h"
 #include "exec/execute.h"
 #include "workloads/error.h"
 
@@ -19,18 +20,30 @@ struct Command {
     const char* name;
     const char* summary;
     Action (*add)(CLI::App& command);
+    const char* examples;
 };
 
 constexpr Command kCommands[] = {
-    {"simulate", "predict time, bubbles and memory of a plan", add_simulate},
-    {"profile", "measure what layers, transfers and updates cost on this machine", add_profile},
-    {"run", "execute the plan and measure it", add_run},
-    {"compare", "put predicted beside measured", add_compare},
-    {"search", "find the best stage split, schedule and micro-batches", add_search},
-    {"plot", "draw traces", add_plot},
-    {"validate", "check a config, a plan, a trace or a folder of results", add_validate},
-    {"plan", "print or export the task lists", add_plan},
-    {"list", "list models, schedules, backends or transports", add_list},
+    {"simulate", "predict time, bubbles and memory of a plan", add_simulate,
+     "  pipewright simulate cfg.yaml --plot timeline.svg\n"
+     "  pipewright simulate cfg.yaml --set 'sweep={pipeline.micro_batches: [4, 8, 16]}' --plot sweep.html"},
+    {"profile", "measure what layers, transfers and updates cost on this machine", add_profile,
+     "  pipewright profile cfg.yaml -o profile.yaml\n"
+     "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml"},
+    {"run", "execute the plan and measure it", add_run,
+     "  pipewright run cfg.yaml --steps 10 --trace measured.json\n"
+     "  pipewright run cfg.yaml --set run.backend=emulated"},
+    {"compare", "put predicted beside measured", add_compare,
+     "  pipewright compare cfg.yaml --plot both.html\n"
+     "  pipewright compare predicted.json measured.json --max-error 5%\n"
+     "  pipewright compare cfg.yaml --schedules gpipe,1f1b -o study"},
+    {"search", "find the best stage split, schedule and micro-batches", add_search,
+     "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml"},
+    {"plot", "draw traces", add_plot, "  pipewright plot gpipe.json 1f1b.json -o both.svg"},
+    {"validate", "check a config, a plan, a profile, a trace or a folder of results", add_validate,
+     "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},
+    {"plan", "print or export the task lists", add_plan, "  pipewright plan cfg.yaml --format csv -o plan.csv"},
+    {"list", "list models, schedules, backends or transports", add_list, "  pipewright list schedules"},
 };
 
 std::string version_text() {
@@ -95,6 +108,7 @@ void run_command_line(int argc, char** argv) {
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command& command : kCommands) {
         CLI::App* added = app.add_subcommand(command.name, command.summary);
+        added->footer(std::string("Examples:\n") + command.examples);
         actions.emplace_back(added, command.add(*added));
     }
     try {
@@ -124,6 +138,11 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
     command.add_option("--set", set, "override a key of the config: --set pipeline.micro_batches=8; may be repeated")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
+}
+
+Config ConfigArguments::load() const {
+    require_config(path);
+    return load_config(path, set, defaults_of);
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {

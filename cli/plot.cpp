@@ -2,6 +2,7 @@
 #include "viz/plot.h"
 
 #include "cli/command.h"
+#include "cli/file_kind.h"
 #include "cli/report.h"
 #include "workloads/error.h"
 
@@ -42,7 +43,13 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 void plot_traces(const PlotArguments& arguments) {
     std::vector<Trace> drawn;
     std::vector<std::string> titles;
+    constexpr std::size_t kMost = 64;
+    if (arguments.traces.size() > kMost)
+        fail("{} traces, and one picture shows up to {}\n  help: draw several pictures", arguments.traces.size(),
+             kMost);
+    check_plot_file(arguments.output);
     for (const std::string& path : arguments.traces) {
+        require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
         const Report report = report_of(read_trace(path));
         drawn.push_back(drawn_part(report, arguments, path));
         titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
@@ -61,8 +68,8 @@ Action add_plot(CLI::App& command) {
     command.add_option("TRACE", arguments->traces, "traces of simulate and run")
         ->required()
         ->type_name("")
-        ->expected(1, 64);
-    command.add_option("-o,--output", arguments->output, "the picture: svg, png, pdf, html, txt, json")
+        ->expected(-1);
+    command.add_option("-o,--output", arguments->output, "the picture: svg, png, pdf, html, txt, json, gp")
         ->required()
         ->type_name("FILE");
     command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")

@@ -114,7 +114,7 @@ Action add_profile(CLI::App& command) {
         ->type_name("N,...")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::Range(1, 65536));
+        ->check(CLI::Range(1, 65536).description(""));
     return [arguments] { profile_config(*arguments); };
 }
 

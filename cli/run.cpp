@@ -120,8 +120,8 @@ Action add_run(CLI::App& command) {
     command.add_option("--trace", arguments->trace, "write the measured trace")->type_name("FILE");
     command.add_option("--steps", arguments->steps, "instead of training.steps")
         ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000'000));
-    command.add_option("--resume", arguments->resume, "continue from a checkpoint")->type_name("DIR");
+        ->check(CLI::Range(1, 1'000'000'000).description(""));
+    command.add_option("--resume", arguments->resume, "from a checkpoint; not in this version")->type_name("DIR");
     command.add_flag("--reference", arguments->reference, "the same micro-batches and sums on one device, unpipelined");
     command.add_option("--dump", arguments->dump, "write the first mini-batch, gradients and weights as .npy")
         ->type_name("DIR");

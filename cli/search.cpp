@@ -117,11 +117,14 @@ Action add_search(CLI::App& command) {
     command.add_option("--plot", arguments->plot, "draw peak memory against step time: svg, png, pdf, html, txt, json")
         ->type_name("FILE");
     command.add_option("--time-limit", arguments->time_limit, "seconds; the best so far and its gap")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::PositiveNumber.description(""))
         ->type_name("SECONDS");
     command.add_option("--threads", arguments->threads, "default: one per core; they never change the answer")
-        ->check(CLI::Range(1, 1024));
-    command.add_option("--top", arguments->top, "plans in the table")->check(CLI::Range(1, 1'000'000));
+        ->type_name("N")
+        ->check(CLI::Range(1, 1024).description(""));
+    command.add_option("--top", arguments->top, "plans in the table")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000).description(""));
     return [arguments] { search_config(*arguments); };
 }
 

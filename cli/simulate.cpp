@@ -44,6 +44,8 @@ void simulate_config(const SimulateArguments& arguments) {
         simulate_sweep(arguments.config, config, arguments.json, arguments.plot);
         return;
     }
+    if (!arguments.plot.empty())
+        check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Pipeline pipeline = pipeline_of(std::move(config));
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (!arguments.trace.empty())
@@ -71,7 +73,7 @@ Action add_simulate(CLI::App& command) {
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
     command
         .add_option("--plot", arguments->plot,
-                    "draw the predicted trace, or the step times of a sweep: svg, png, pdf, html, txt")
+                    "draw the predicted trace, or the step times of a sweep: svg, png, pdf, html, txt, json, gp")
         ->type_name("FILE");
     return [arguments] { simulate_config(*arguments); };
 }

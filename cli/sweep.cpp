@@ -86,12 +86,6 @@ void require_one_that_works(const std::vector<SweepAxis>& axes, const std::vecto
                                           first.what(), setting_of(axes, points.front())));
 }
 
-std::string first_line(const Error& error) {
-    std::string line = error.what();
-    line.erase(std::min(line.find('\n'), line.size()));
-    return line.starts_with("error: ") ? line.substr(7) : line;
-}
-
 // By samples per second: points of unlike mini-batches have unlike steps. The first of equals; null when none fits.
 const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
     const SweepPoint* best = nullptr;
@@ -100,6 +94,20 @@ const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
             (!best || point.report->metrics.samples_per_second > best->report->metrics.samples_per_second))
             best = &point;
     return best;
+}
+
+int micro_batches_of(const SweepPoint& point) { return point.report->trace.micro_batches; }
+
+// A point that gives at least `share` of the best one with the fewest micro-batches, fewer than the best has: their
+// number often grows into nothing but a larger mini-batch. Null: none.
+const SweepPoint* almost(const std::vector<SweepPoint>& points, const SweepPoint& best, double share) {
+    const SweepPoint* found = &best;
+    const double enough = share * best.report->metrics.samples_per_second;
+    for (const SweepPoint& point : points)
+        if (point.report && fits(*point.report) && point.report->metrics.samples_per_second >= enough &&
+            micro_batches_of(point) < micro_batches_of(*found))
+            found = &point;
+    return found == &best ? nullptr : found;
 }
 
 // What stands in the last column, flush left among cells that are flush right.
@@ -143,13 +151,19 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     return table.print();
 }
 
-std::string print_best(const std::vector<SweepAxis>& axes, const SweepPoint* best) {
+std::string print_best(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+    constexpr double kAlmost = 0.95;
+    const SweepPoint* best = best_of(points);
     if (!best)
         return "best: none fits\n";
     const Metrics& metrics = best->report->metrics;
-    return fmt::format("best: {}: {:.4g} samples/s, step time {}, peak memory {}\n", setting_of(axes, *best),
-                       metrics.samples_per_second, print_time(metrics.step_time),
-                       print_bytes(largest_peak(*best->report)));
+    std::string text = fmt::format("best: {}: {:.4g} samples/s, step time {}, peak memory {}\n",
+                                   setting_of(axes, *best), metrics.samples_per_second, print_time(metrics.step_time),
+                                   print_bytes(largest_peak(*best->report)));
+    if (const SweepPoint* fewer = almost(points, *best, kAlmost))
+        text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(axes, *fewer),
+                            print_percent(fewer->report->metrics.samples_per_second / metrics.samples_per_second));
+    return text;
 }
 
 // A number or a quoted text is what JSON reads in it, all else its YAML.
@@ -185,6 +199,12 @@ Json json_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& 
 
 }  // namespace
 
+std::string first_line(const Error& error) {
+    std::string line = error.what();
+    line.erase(std::min(line.find('\n'), line.size()));
+    return line.starts_with("error: ") ? line.substr(7) : line;
+}
+
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
     const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
     std::vector<std::string> names;
@@ -208,7 +228,7 @@ void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool
     if (json)
         print_json(json_of(config.sweep, points));
     else
-        fmt::print("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, best_of(points)));
+        fmt::print("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, points));
     for (const std::string& note : notes)
         print_note(note);
 }

@@ -20,6 +20,9 @@ struct SweepPoint {
 // `config` is what the arguments load. Throws the first error when no point can be simulated.
 void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool json, const std::string& plot);
 
+// The first line of what an error says.
+std::string first_line(const Error& error);
+
 // "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 

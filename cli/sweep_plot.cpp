@@ -121,6 +121,8 @@ Place place_of(const SweepPoint& point, double x) {
 struct Line {
     std::string title;
     std::vector<Place> places;
+    int failed = 0;      // points that cannot be simulated
+    std::string reason;  // of the first of them
 };
 
 // In the order of the sweep.
@@ -135,9 +137,12 @@ std::vector<Line> lines_of(const std::vector<SweepAxis>& axes, const std::vector
         const std::string title = title_of(axes, point, x);
         const auto [line, is_new] = line_of.emplace(title, lines.size());
         if (is_new)
-            lines.push_back({title, {}});
+            lines.push_back({title, {}, 0, ""});
+        Line& own = lines[line->second];
+        if (point.error && own.failed++ == 0)
+            own.reason = first_line(*point.error);
         if (std::isfinite(number))
-            lines[line->second].places.push_back(place_of(point, number));
+            own.places.push_back(place_of(point, number));
     }
     return lines;
 }
@@ -146,10 +151,10 @@ std::vector<Line> lines_of(const std::vector<SweepAxis>& axes, const std::vector
 std::vector<Curve> curves_of(const std::vector<Line>& lines) {
     std::vector<Curve> curves;
     Curve misfits{"over the memory of a device", {}, {}, Curve::Style::Crosses};
-    for (const auto& [title, unsorted] : lines) {
-        std::vector<Place> places = unsorted;
+    for (const Line& line : lines) {
+        std::vector<Place> places = line.places;
         std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.x < b.x; });
-        Curve curve{title, {}, {}, Curve::Style::LineWithPoints};
+        Curve curve{line.title, {}, {}, Curve::Style::LineWithPoints};
         for (const Place& place : places) {
             curve.x.push_back(place.x);
             curve.values.push_back(place.step_time);
@@ -165,6 +170,18 @@ std::vector<Curve> curves_of(const std::vector<Line>& lines) {
     return curves;
 }
 
+// A line that is not there, or has gaps, would else be one that nobody misses.
+void print_missing(const std::vector<Line>& lines) {
+    for (const Line& line : lines)
+        if (const auto all = line.places.size(); line.failed > 0 && !line.title.empty())
+            print_note(
+                static_cast<std::size_t>(line.failed) >= all
+                    ? fmt::format("the picture has no line of {}: {}", line.title, line.reason)
+                    : fmt::format("{} of {} points of {} are missing: {}", line.failed, all, line.title, line.reason));
+        else if (line.failed > 0)
+            print_note(fmt::format("{} of {} points are missing: {}", line.failed, all, line.reason));
+}
+
 }  // namespace
 
 void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& file) {
@@ -172,7 +189,7 @@ void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& fil
     if (!first_with_numbers(axes))
         fail(
             "cannot plot '{}': no key of 'sweep' has numbers that could stand along x\n"
-            "  help: sweep one that has, such as pipeline.micro_batches, or leave --plot out",
+            "  help: sweep one that has, too, such as pipeline.micro_batches: [4, 8, 16], or leave --plot out",
             file);
 }
 
@@ -184,7 +201,9 @@ void plot_sweep(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint
     if (std::any_of(numbers.values.begin(), numbers.values.end(), [](double value) { return std::isinf(value); }))
         print_note(fmt::format("'{}' inf has no place along x: left out of the picture", name));
     Chart chart;
-    chart.curves = curves_of(lines_of(axes, points, x, numbers));
+    const std::vector<Line> lines = lines_of(axes, points, x, numbers);
+    print_missing(lines);
+    chart.curves = curves_of(lines);
     chart.x = {name, numbers.quantity, is_geometric(marks), marks};
     chart.y = {"step time", Quantity::Time};
     plot_chart(chart, file);

@@ -1,6 +1,7 @@
-// validate: check a config, a plan, a trace or a folder of results without running anything.
+// validate: check a config, a plan, a profile, a trace or a folder of results without running anything.
 #include "cli/accuracy.h"
 #include "cli/command.h"
+#include "cli/file_kind.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "cli/table.h"
@@ -13,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 namespace pw {
@@ -58,7 +58,7 @@ void print_ok_memory(const Report& report) {
 }
 
 void validate_config(const ValidateArguments& arguments) {
-    const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set, defaults_of));
+    const Pipeline pipeline = pipeline_of(ConfigArguments{arguments.path, arguments.set}.load());
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");
@@ -148,6 +148,25 @@ void validate_trace(const ValidateArguments& arguments) {
     }
 }
 
+void validate_profile(const ValidateArguments& arguments) {
+    const Profile profile = read_profile(arguments.path);
+    std::vector<int> sizes;
+    for (const auto& [samples, time] : profile.data)
+        sizes.push_back(samples);
+    if (arguments.json)
+        print_json({{"schema_version", 1},
+                    {"kind", "profile"},
+                    {"ok", true},
+                    {"model", profile.model},
+                    {"backend", profile.backend},
+                    {"machine", profile.machine},
+                    {"layers", profile.layers.size()},
+                    {"micro_batch_sizes", sizes}});
+    else
+        fmt::print("ok: profile {}: {}, {} layers, micro-batches of {}, backend {}, {}\n", arguments.path,
+                   profile.model, profile.layers.size(), fmt::join(sizes, ", "), profile.backend, profile.machine);
+}
+
 void validate_results(const ValidateArguments& arguments) {
     const Accuracy accuracy = read_accuracy(arguments.path);
     if (arguments.json)
@@ -156,38 +175,37 @@ void validate_results(const ValidateArguments& arguments) {
         fmt::print("{}", print(accuracy));
 }
 
-// A trace is JSON like a config may be; its events are what tells it apart.
-bool is_trace(const std::string& path) {
-    std::ifstream file(path);
-    const Json json = Json::parse(file, nullptr, false);
-    return json.is_object() && json.contains("traceEvents");
-}
-
 void validate(const ValidateArguments& arguments) {
     const std::filesystem::path path(arguments.path);
     const std::string suffix = path.extension().string();
     if (!std::filesystem::exists(path))
-        fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a trace or a folder of results", arguments.path);
+        fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a profile, a trace or a folder of results",
+             arguments.path);
     if (std::filesystem::is_directory(path))
         validate_results(arguments);
     else if (suffix == ".csv")
         validate_plan(arguments);
-    else if (suffix == ".json" && is_trace(arguments.path))
+    else if (const FileKind kind = kind_of(arguments.path); kind == FileKind::Trace)
         validate_trace(arguments);
+    else if (kind == FileKind::Profile)
+        validate_profile(arguments);
     else if (suffix == ".json" || suffix == ".yaml" || suffix == ".yml")
         validate_config(arguments);
-    else
+    else {
+        require_config(arguments.path);
         fail(
-            "'{}' is no config (*.yaml, *.json), plan (*.csv), trace (*.json) or folder of results\n  help: "
+            "'{}' is no config (*.yaml, *.json), plan (*.csv), profile, trace (*.json) or folder of results\n  help: "
             "checkpoints are not in this version",
             arguments.path);
+    }
 }
 
 }  // namespace
 
 Action add_validate(CLI::App& command) {
     auto arguments = std::make_shared<ValidateArguments>();
-    command.add_option("PATH", arguments->path, "a config, a PLAN.csv, a trace, or a folder of accuracy tables")
+    command
+        .add_option("PATH", arguments->path, "a config, a PLAN.csv, a profile, a trace, or a folder of accuracy tables")
         ->required()
         ->type_name("");
     add_set(command, arguments->set);

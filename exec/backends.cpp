@@ -50,18 +50,17 @@ constexpr Row kBackends[] = {
 #endif
 };
 
-const Row& row_named(const std::string& backend) {
-    std::string others;
-    for (const Row& row : kBackends) {
-        if (row.status() == ready())
-            others += (others.empty() ? "" : ", ") + std::string(row.name);
-        if (row.name != backend)
-            continue;
-        if (const std::string status = row.status(); status != ready())
-            fail_with(ExitCode::RunFailed, "run.backend {}: {}; use cpu or reference", row.name, status);
-        return row;
-    }
-    fail("no backend '{}'; this build has {}", backend, others);
+// A backend that the build lacks is a mistake of the config; one that the machine cannot run fails while running.
+const Row& row_of(const Config& config) {
+    constexpr const char* kOthers = "use run.backend: cpu, reference or emulated";
+    const auto* const row = std::find_if(std::begin(kBackends), std::end(kBackends),
+                                         [&](const Row& each) { return each.name == config.run.backend; });
+    if (row == std::end(kBackends) || row->work == nullptr)
+        config.fail_at("run.backend", fmt::format("run.backend {} is not in this build", config.run.backend),
+                       fmt::format("{}, or build it: cmake --preset cuda (docs/gpu.md)", kOthers));
+    if (const std::string status = row->status(); status != ready())
+        fail_with(ExitCode::RunFailed, "run.backend {}: {}\n  help: {}", row->name, status, kOthers);
+    return *row;
 }
 
 }  // namespace
@@ -80,16 +79,17 @@ TransferMode executed_mode(const Config& config) {
 }
 
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
-    const Row& row = row_named(config.run.backend);
+    const Row& row = row_of(config);
     if (row.open == nullptr)
-        fail("run.backend {} computes nothing: there are no kernels to measure; use cpu or reference", row.name);
+        fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use cpu or reference",
+             row.name);
     return row.open(config, device, devices);
 }
 
-HandOver measure_hand_over(const Config& config) { return row_named(config.run.backend).hand_over(config); }
+HandOver measure_hand_over(const Config& config) { return row_of(config).hand_over(config); }
 
 std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options) {
-    return row_named(plan.job.config.run.backend).work(plan, options);
+    return row_of(plan.job.config).work(plan, options);
 }
 
 std::vector<BackendRow> backends() {
@@ -108,7 +108,7 @@ std::vector<BackendRow> transports() {
     return {{"threads", "devices of one process: by pointer, between CUDA devices by copy", "ready"},
             {"link", "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
             {"nccl", "CUDA devices, by send and receive kernels", nccl},
-            {"mpi", "ranks on one host or many", "not in this build"}};
+            {"mpi", "ranks on one host or many", "not in this version"}};
 }
 
 }  // namespace pw

@@ -136,11 +136,14 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
 void check_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const PlaceName& place) {
     std::string waits;
     for (const int node : deadlock_of(plan, graph, mode))
-        waits += fmt::format("{}{}: {}", waits.empty() ? "" : ", which waits for ",
-                             place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
+        waits +=
+            fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
     if (!waits.empty())
-        fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({}): {}, which waits for the first", plan.schedule,
-                  print(mode), waits);
+        fail_with(
+            ExitCode::Infeasible,
+            "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: "
+            "`pipewright validate PLAN.csv` tells which transfer.communicator and transfer.receive are free of it",
+            plan.schedule, print(mode), waits);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "workloads/ties.h"
 
 #include <algorithm>
+#include <cstring>
+#include <initializer_list>
 #include <numeric>
 #include <utility>
 
@@ -20,7 +22,7 @@ const Schedule& schedule_of(const Config& config) {
     try {
         return schedule_named(config.pipeline.schedule);
     } catch (const Error& error) {
-        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` describes them");
+        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
     }
 }
 
@@ -76,6 +78,75 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     return options;
 }
 
+// The last of these keys that --set changed, for the newest word is the likely mistake; else the first.
+std::string overriding(const Config& config, std::initializer_list<const char*> keys) {
+    const auto set_of = [&](const std::string& key) {
+        const auto found = config.places.find(key);
+        return found == config.places.end() ? 0 : found->second.set;
+    };
+    std::string last = *keys.begin();
+    for (const std::string key : keys)
+        if (set_of(key) > set_of(last))
+            last = key;
+    return config.places.contains(last) ? last : "pipeline.schedule";
+}
+
+// "set workload.stages to 8": every key that tells the number of stages has to tell the same.
+std::string way_to_count(const Config& config, int stages) {
+    constexpr const char* kLists[] = {
+        "workload.forward", "workload.backward_input", "workload.backward_weight",         "workload.activation",
+        "workload.output",  "workload.weights",        "workload.activation_until_weight", "pipeline.replicas"};
+    std::vector<std::string> numbers, lists;
+    for (const char* key : {"workload.stages", "pipeline.stages"})
+        if (config.places.contains(key))
+            numbers.emplace_back(key);
+    for (const char* key : kLists)
+        if (config.places.contains(fmt::format("{}[0]", key)))
+            lists.emplace_back(key);
+    const bool cut = !config.pipeline.cuts.empty() || !config.pipeline.lists.empty();
+    if (numbers.empty() && lists.empty() && !cut)
+        numbers.emplace_back("pipeline.stages");
+    std::vector<std::string> parts;
+    if (!numbers.empty())
+        parts.push_back(fmt::format("set {} to {}", fmt::join(numbers, " and "), stages));
+    if (!lists.empty())
+        parts.push_back(fmt::format("list {} values in {}", stages, fmt::join(lists, " and ")));
+    if (cut)
+        parts.push_back(fmt::format("make {} stages in pipeline.split", stages));
+    return fmt::format("{}", fmt::join(parts, " and "));
+}
+
+// The number of devices nearest to the shape's that the schedule can fill with these stages; 0: none.
+int devices_for(const Schedule& schedule, const Shape& shape) {
+    for (int distance = 0; distance < std::max(shape.devices, shape.stages); ++distance)
+        for (const int devices : {shape.devices - distance, shape.devices + distance}) {
+            Shape other = shape;
+            other.devices = devices;
+            if (devices > 0 && devices <= shape.stages && legal_stages(schedule, other) == shape.stages)
+                return devices;
+        }
+    return 0;
+}
+
+// How a schedule that cannot place the stages gets a number that it can: more or fewer of them, other devices, or
+// replicas where there are devices left.
+std::string way_to_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
+    const bool any = schedule.placement == Placement::Any;
+    std::string text = way_to_count(config, any ? shape.devices : legal_stages(schedule, shape));
+    const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
+    if (const int devices = devices_for(schedule, shape); counted && devices > 0)
+        text += fmt::format(", or cluster.devices to {}", devices);
+    const int each = (shape.devices + shape.stages - 1) / shape.stages;
+    if (shape.devices > shape.stages && schedule.takes_replicas() && !schedule.asynchronous() &&
+        each <= shape.microbatches && shape.stages <= 16) {
+        std::vector<int> replicas(static_cast<std::size_t>(shape.stages), shape.devices / shape.stages);
+        for (int stage = 0; stage < shape.devices % shape.stages; ++stage)
+            ++replicas[static_cast<std::size_t>(stage)];
+        text += fmt::format(", or share each stage among devices: pipeline.replicas: [{}]", fmt::join(replicas, ", "));
+    }
+    return config.workload.model == "uniform" ? text + " (the times in 'workload' are those of a stage)" : text;
+}
+
 // A split of another length than the devices ask for is a mistake unless pipeline.stages says so.
 // With replicas the devices follow from these.
 void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
@@ -90,8 +161,10 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
                         "a device may hold another number",
                         schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
     if (shape.devices > shape.stages)
-        config.fail_at("cluster.devices", fmt::format("{} devices for {} stages", shape.devices, shape.stages),
-                       "give every device a stage: raise pipeline.stages or lower cluster.devices");
+        config.fail_at(
+            overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages"}),
+            fmt::format("{} devices for {} stages", shape.devices, shape.stages),
+            way_to_stages(config, schedule, shape));
 }
 
 void check_mini_batch(const Config& config, const Schedule& schedule) {
@@ -161,16 +234,37 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
     return std::move(csv.plan);
 }
 
-// Where a plan that a schedule refuses went wrong, and what to do.
-std::pair<std::string, std::string> way_out_of(const Config& config, const StageLinks& links,
-                                               const Schedule& schedule) {
+// The first key with a dot in a help, "pipeline.group".
+std::string key_in(const std::string& help) {
+    const std::size_t begin = help.find("pipeline.");
+    if (begin == std::string::npos)
+        return "";
+    const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin + std::strlen("pipeline."));
+    return help.substr(begin, end - begin);
+}
+
+// What a schedule has against a plan: at the key that asked for it, with a way out that goes by this config.
+[[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
+                              const Shape& shape, const std::string& what) {
+    const std::size_t end = std::min(what.find("\n  help: "), what.size());
+    const std::string fact = what.substr(0, end), help = what.substr(end);
     if (is_replicated(config.pipeline) && !schedule.takes_replicas())
-        return {"pipeline.replicas", "leave pipeline.replicas out, or choose one of these schedules"};
+        config.fail_at("pipeline.replicas", fact, "leave pipeline.replicas out, or choose one of these schedules");
     if (schedule.asynchronous() && !links.ties.empty())
-        return {"pipeline.split", "keep both layers in one stage, or choose a schedule that flushes"};
+        config.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
     if (schedule.asynchronous() && wants_clipping(config))
-        return {"training.clip_norm", "leave training.clip_norm out, or choose a schedule that flushes"};
-    return {"pipeline", fmt::format("schedule {}", schedule.name)};
+        config.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
+    if (shape.placement.empty() && legal_stages(schedule, shape) != shape.stages)
+        config.fail_at(
+            overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages"}), fact,
+            way_to_stages(config, schedule, shape));
+    const bool counts = help.find("pipeline.micro_batches") != std::string::npos;
+    const std::string also = counts && config.places.contains("pipeline.mini_batch")
+                                 ? "; pipeline.mini_batch tells their number, too: change both, or remove it"
+                                 : "";
+    const std::string named = key_in(help);
+    config.fail_at(overriding(config, {named.c_str(), "pipeline.schedule", "cluster.devices"}), what + also,
+                   "choose another schedule: `pipewright list schedules`");
 }
 
 }  // namespace
@@ -231,12 +325,11 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     check_even_share(config, schedule, shape, steps);
     const PlanOptions options = options_of(config, schedule);
     try {
-        return make_plan(schedule, std::move(shape), options);
+        return make_plan(schedule, shape, options);
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;
-        const auto [key, help] = way_out_of(config, links, schedule);
-        config.fail_at(key, error.what(), help);
+        refuse_plan(config, links, schedule, shape, error.what());
     }
 }
 

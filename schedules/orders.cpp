@@ -86,8 +86,8 @@ Tasks eager_one_f_one_b(const Shape& shape, int device, const ScheduleOptions&) 
 Tasks double_buffered(const Shape& shape, int device, const ScheduleOptions& options) {
     if (shape.per_update < shape.devices)
         fail(
-            "two weight versions need at least as many micro-batches per update as devices: {} for {} devices; set "
-            "pipeline.micro_batches to {} or more",
+            "two weight versions need at least as many micro-batches per update as devices: {} for {} "
+            "devices\n  help: set pipeline.micro_batches to {} or more",
             shape.per_update, shape.devices, shape.devices);
     return one_f_one_b(shape, device, options);
 }
@@ -135,6 +135,11 @@ bool fills_rounds(int devices, int microbatches) {
     return microbatches > 0 && microbatches % rounds_of(devices, microbatches) == 0;
 }
 
+// Megatron: at least p, at most m, and no last group that is shorter than p.
+bool is_group(int group, int devices, int microbatches) {
+    return group >= devices && group <= microbatches && (microbatches % group == 0 || microbatches % group >= devices);
+}
+
 int group_of_even_rounds(const Shape& shape) {
     const int p = shape.devices, m = shape.microbatches;
     if (fills_rounds(p, m))
@@ -144,15 +149,13 @@ int group_of_even_rounds(const Shape& shape) {
         --less;
     while (!fills_rounds(p, more))
         ++more;
+    int group = p;  // m is one, so that the loop ends
+    while (!is_group(group, p, m))
+        ++group;
     fail(
-        "{} micro-batches on {} devices make {} rounds, which must be equally long; set pipeline.micro_batches to {} "
-        "or {}, or set pipeline.group",
-        m, p, rounds_of(p, m), less, more);
-}
-
-// Megatron: at least p, at most m, and no last group that is shorter than p.
-bool is_group(int group, int devices, int microbatches) {
-    return group >= devices && group <= microbatches && (microbatches % group == 0 || microbatches % group >= devices);
+        "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: set pipeline.micro_batches "
+        "to {} or {}, or pipeline.group to {}",
+        m, p, rounds_of(p, m), less, more, group);
 }
 
 }  // namespace
@@ -170,7 +173,7 @@ int group_size(const Shape& shape, const ScheduleOptions& options) {
                 legal += (legal.empty() ? "" : " or ") + std::to_string(near);
     fail(
         "a group of {} micro-batches: it must be from {} (devices) to {} (micro-batches) and leave no last group "
-        "shorter than {}; {}",
+        "shorter than {}\n  help: {}",
         group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
 }
 

@@ -36,7 +36,7 @@ int Shape::only_stage_of(int device) const {
     const std::vector<int> found = stages_of(device);
     if (found.size() != 1)
         fail(
-            "this schedule places one stage on each device: device {} would hold {} of {} stages; set "
+            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set "
             "pipeline.stages to the number of devices ({})",
             device, found.size(), stages, devices);
     return found.front();

@@ -55,8 +55,10 @@ struct Schedule {
 };
 
 std::span<const Schedule> schedules();
-// By name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) listing the names.
+// By name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and all of them.
 const Schedule& schedule_named(std::string_view name);
+// The number of stages nearest to the shape's that the schedule can place on its devices: its own when they fit.
+int legal_stages(const Schedule& schedule, const Shape& shape);
 
 struct PlanOptions {
     ScheduleOptions schedule;
@@ -72,7 +74,7 @@ int even_share(const Shape& shape);
 
 // Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement, unless the
 // shape brings one (placement_of(replicas), one stage per device).
-// Throws Error (BadInput) with the rule and the nearest legal values when the schedule is not
+// Throws Error (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 // How the stages of a split hang together.

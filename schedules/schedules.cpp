@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 namespace pw {
 
@@ -61,7 +62,7 @@ const Schedule kSchedules[] = {
      "min(m, 2(p-d)-1)",
      eager_one_f_one_b},
     {"interleaved",
-     "interleaved1f1b interleave interleaved-1f1b",
+     "interleaved1f1b interleave interleaved-1f1b vpp",
      "1f1b over several stages per device",
      "Narayanan et al. 2021, arXiv 2104.04473",
      Placement::Looped,
@@ -85,7 +86,7 @@ const Schedule kSchedules[] = {
     {"zb-h1",
      "zerobubble zero-bubble",
      "1f1b with W in the gaps, at its memory",
-     "Qi et al. 2023, arXiv 2401.10241",
+     "Qi et al. 2024, arXiv 2401.10241",
      Placement::Linear,
      1,
      kPerStep,
@@ -96,7 +97,7 @@ const Schedule kSchedules[] = {
     {"zb-h2",
      "",
      "zero bubble of span at twice the memory",
-     "Qi et al. 2023, arXiv 2401.10241",
+     "Qi et al. 2024, arXiv 2401.10241",
      Placement::Linear,
      1,
      kPerStep,
@@ -161,6 +162,11 @@ const Schedule kSchedules[] = {
      forward_only},
 };
 
+// Of the literature, and not here.
+constexpr std::string_view kNotHere[] = {"auto",  "bpipe",  "chimera",  "dualpipe", "dualpipe-v", "dualpipev",
+                                         "gems",  "hanayo", "pipemare", "seq1f1b",  "terapipe",   "v-half",
+                                         "v-min", "vhalf",  "vmin",     "xpipe",    "zb-1p",      "zb-2p"};
+
 // "Basic_1F1B" and "basic-1f1b" are one name.
 std::string plain(std::string_view text) {
     std::string copy(text);
@@ -185,9 +191,27 @@ std::string names_where(Condition condition) {
     return names;
 }
 
-[[noreturn]] void fail_to_place(const Schedule& schedule, const Shape& shape, const std::string& rule, int nearest) {
-    fail("schedule {} places {}: {} stages on {} devices do not fit; set pipeline.stages to {}", schedule.name, rule,
-         shape.stages, shape.devices, nearest);
+// The names and aliases that a plain name is near to.
+std::optional<std::string_view> near_to(const std::string& name) {
+    std::vector<std::string_view> known;
+    for (const Schedule& schedule : kSchedules) {
+        known.push_back(schedule.name);
+        for (std::size_t at = 0; at < schedule.aliases.size();) {
+            const std::size_t end = std::min(schedule.aliases.find(' ', at), schedule.aliases.size());
+            known.push_back(schedule.aliases.substr(at, end - at));
+            at = end + 1;
+        }
+    }
+    return nearest(name, known);
+}
+
+void check_stages(const Schedule& schedule, const Shape& shape) {
+    constexpr std::string_view kRules[] = {"", "one stage", "equally many stages", "two stages"};
+    if (const int legal = legal_stages(schedule, shape); legal != shape.stages)
+        fail(
+            "schedule {} places {} on each device: {} stages on {} devices do not fit\n  help: "
+            "set pipeline.stages to {}",
+            schedule.name, kRules[static_cast<int>(schedule.placement)], shape.stages, shape.devices, legal);
 }
 
 void check_replicas(const Schedule& schedule, const Shape& shape) {
@@ -195,33 +219,18 @@ void check_replicas(const Schedule& schedule, const Shape& shape) {
         fail("schedule {} has one device per stage; replicas are for {}", schedule.name,
              names_where([](const Schedule& other) { return other.takes_replicas(); }));
     if (shape.devices_before(shape.stages) != shape.devices)
-        fail("the replicas of {} stages are {} devices, not {}; set cluster.devices to {}", shape.stages,
+        fail("the replicas of {} stages are {} devices, not {}\n  help: set cluster.devices to {}", shape.stages,
              shape.devices_before(shape.stages), shape.devices, shape.devices_before(shape.stages));
 }
 
 void place(const Schedule& schedule, Shape& shape) {
     if (!shape.placement.empty())
         return check_replicas(schedule, shape);
+    check_stages(schedule, shape);
     const int p = shape.devices;
-    switch (schedule.placement) {
-        case Placement::Any:
-            break;
-        case Placement::Linear:
-            if (shape.stages != p)
-                fail_to_place(schedule, shape, "one stage on each device", p);
-            break;
-        case Placement::Looped:
-            if (shape.stages % p != 0)
-                fail_to_place(schedule, shape, "equally many stages on each device",
-                              std::max(1, (shape.stages + p / 2) / p) * p);
-            break;
-        case Placement::V:
-            if (shape.stages != 2 * p)
-                fail_to_place(schedule, shape, "two stages on each device", 2 * p);
-            for (int stage = 0; stage < shape.stages; ++stage)
-                shape.placement.push_back({stage < p ? stage : 2 * p - 1 - stage});
-            break;
-    }
+    if (schedule.placement == Placement::V)
+        for (int stage = 0; stage < shape.stages; ++stage)
+            shape.placement.push_back({stage < p ? stage : 2 * p - 1 - stage});
 }
 
 // Without a flush a stage updates while others still use what it shares with them, and no norm has one time.
@@ -248,8 +257,27 @@ const Schedule& schedule_named(std::string_view name) {
     for (const Schedule& schedule : kSchedules)
         if (is_called(schedule, plain(name)))
             return schedule;
-    fail("no schedule '{}'; the schedules are {}, or a plan in a *.csv file", name,
-         names_where([](const Schedule&) { return true; }));
+    const std::string all = fmt::format("the schedules are {}, or a plan in a *.csv file",
+                                        names_where([](const Schedule&) { return true; }));
+    if (std::find(std::begin(kNotHere), std::end(kNotHere), plain(name)) != std::end(kNotHere))
+        fail("schedule {} is not in this version\n  help: {}", plain(name), all);
+    const std::optional<std::string_view> guess = near_to(plain(name));
+    fail("no schedule '{}'\n  help: {}{}", name, guess ? fmt::format("did you mean '{}'? ", *guess) : "", all);
+}
+
+int legal_stages(const Schedule& schedule, const Shape& shape) {
+    const int p = shape.devices;
+    switch (schedule.placement) {
+        case Placement::Any:
+            break;
+        case Placement::Linear:
+            return p;
+        case Placement::Looped:
+            return shape.stages % p == 0 ? shape.stages : std::max(1, (shape.stages + p / 2) / p) * p;
+        case Placement::V:
+            return 2 * p;
+    }
+    return shape.stages;
 }
 
 int even_share(const Shape& shape) {

@@ -23,6 +23,9 @@ using nlohmann::json;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
 
+constexpr const char* kOnlyOwn =
+    "only traces that pipewright wrote can be read: simulate CONFIG --trace FILE, run CONFIG --trace FILE";
+
 // An object of the file and where it stands, for messages.
 struct Place {
     const std::string& path;
@@ -37,7 +40,7 @@ struct Place {
     const json& at(const char* key) const {
         const auto found = object.find(key);
         if (found == object.end())
-            fail("trace '{}': {} has no key '{}'", path, name, key);
+            fail("trace '{}': {} has no key '{}'\n  help: {}", path, name, key, kOnlyOwn);
         return *found;
     }
 
@@ -128,7 +131,8 @@ public:
         const json root = parse(file);
         const Place place{path_, root, "file"};
         if (!root.is_object())
-            fail("trace '{}': expected an object with otherData and traceEvents, got {}", path_, root.type_name());
+            fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path_,
+                 root.type_name(), kOnlyOwn);
         if (!place.at("traceEvents").is_array())
             place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
         read_header(place.object_at("otherData"), trace_);
@@ -143,7 +147,8 @@ private:
                 file, [this](int depth, json::parse_event_t event, json& value) { return keep(depth, event, value); });
         } catch (const json::exception& error) {
             const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-            fail("trace '{}': not JSON: {}", path_, what.substr(std::min(what.find("] ") + 2, what.size())));
+            fail("trace '{}': not JSON: {}\n  help: {}", path_, what.substr(std::min(what.find("] ") + 2, what.size())),
+                 kOnlyOwn);
         } catch (const std::ios_base::failure& error) {
             fail("cannot read trace '{}': {}", path_, error.what());
         }

@@ -55,14 +55,14 @@ Tasks alternate_split(const Shape& shape, int device, int stage, int warmup, int
 
 }  // namespace
 
-// ZB-H1 (Qi et al., 2023): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
+// ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
 // 1F1B.
 Tasks zb_h1(const Shape& shape, int device, const ScheduleOptions&) {
     const int stage = shape.only_stage_of(device);
     return alternate_split(shape, device, stage, share_ahead(shape, stage), share_behind(shape, stage));
 }
 
-// ZB-H2 (Qi et al., 2023): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
+// ZB-H2 (Qi et al., 2024): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
 // span needs m >= 2p - 1.
 Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions&) {
     const int stage = shape.only_stage_of(device);

@@ -297,8 +297,13 @@ TEST(Failure, ABackendThatIsNotThereSaysSo) {
         (void)execution.run();
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::RunFailed);
-        EXPECT_EQ(error.what(), "run.backend cuda: " + cuda->status + "; use cpu or reference");
+        const bool built = cuda->status != "not in this build";
+        EXPECT_EQ(error.code(), built ? ExitCode::RunFailed : ExitCode::BadInput);
+        const std::string said = error.what();
+        EXPECT_NE(said.find(built ? "run.backend cuda: " + cuda->status : "run.backend cuda is not in this build"),
+                  std::string::npos)
+            << said;
+        EXPECT_NE(said.find("cpu, reference or emulated"), std::string::npos) << said;
     }
 }
 

@@ -107,11 +107,11 @@ TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
 
 TEST(Orders, NamesOfOtherToolsAreUnderstood) {
     const std::pair<const char*, const char*> names[] = {
-        {"GPipe", "gpipe"},        {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
-        {"LoopedBFS", "bfs"},      {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
-        {"basic_1f1b", "1f1b"},    {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
-        {"zb1p", "zb1p"},          {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
-        {"PIPEDREAM", "pipedream"}};
+        {"GPipe", "gpipe"},         {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
+        {"LoopedBFS", "bfs"},       {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
+        {"basic_1f1b", "1f1b"},     {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
+        {"zb1p", "zb1p"},           {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
+        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"}};
     for (const auto& [alias, name] : names)
         EXPECT_EQ(schedule_named(alias).name, name);
     for (const char* wrong : {"", " ", "2f2b", "zbv zbvzerobubble"})
@@ -135,9 +135,10 @@ TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
     EXPECT_EQ(error_of("interleaved", 4, 10, 2), "accepted");  // two rounds of 5
     EXPECT_EQ(error_of("interleaved", 4, 3, 2), "accepted");
     EXPECT_EQ(error_of("zb1p", 4, 7, 2), "accepted");
-    EXPECT_EQ(error_of("zb1p", 4, 9, 2),
-              "9 micro-batches on 4 devices make 2 rounds, which must be equally long; set pipeline.micro_batches to 8 "
-              "or 10, or set pipeline.group");
+    EXPECT_EQ(
+        error_of("zb1p", 4, 9, 2),
+        "9 micro-batches on 4 devices make 2 rounds, which must be equally long\n  help: set pipeline.micro_batches to "
+        "8 or 10, or pipeline.group to 5");
     EXPECT_EQ(error_of("interleaved", 4, 9, 2, 5), "accepted");  // a last group of 4
     EXPECT_NE(error_of("interleaved", 4, 9, 2, 4).find("set pipeline.group to 5"), std::string::npos);
     EXPECT_NE(error_of("interleaved", 4, 8, 2, 3).find("set pipeline.group to 4"), std::string::npos);

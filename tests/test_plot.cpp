@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -76,23 +77,20 @@ TEST_F(Plot, EveryGnuplotFormatIsMade) {
     for (const char* name : {"a.svg", "a.png", "a.pdf"}) {
         plot(both(), file(name));
         EXPECT_GT(fs::file_size(file(name)), 1000u) << name;
-        EXPECT_TRUE(fs::exists(file(std::string(name) + ".gp")));
-        EXPECT_TRUE(fs::exists(file(std::string(name) + ".dat")));
     }
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 3) << "nothing else is left";
     EXPECT_EQ(contents(file("a.png")).substr(1, 3), "PNG");
     EXPECT_EQ(contents(file("a.pdf")).substr(0, 4), "%PDF");
 }
 
 TEST_F(Plot, TheScriptMakesThePictureAgainWhereverItIsMoved) {
     NEED_GNUPLOT();
-    plot(both(), file("steps.svg"));
-    const std::string before = contents(file("steps.svg"));
+    plot(both(), file("picture.svg"));
     const fs::path elsewhere = folder_.path() / "elsewhere";
     fs::create_directories(elsewhere);
-    fs::copy(file("steps.svg.gp"), elsewhere);
-    fs::copy(file("steps.svg.dat"), elsewhere);
-    ASSERT_EQ(std::system(("cd '" + elsewhere.string() + "' && gnuplot steps.svg.gp").c_str()), 0);
-    EXPECT_EQ(contents(elsewhere / "steps.svg"), before);
+    plot(both(), (elsewhere / "picture.gp").string());
+    ASSERT_EQ(std::system(("cd '" + elsewhere.string() + "' && gnuplot picture.gp").c_str()), 0);
+    EXPECT_EQ(contents(elsewhere / "picture.svg"), contents(file("picture.svg")));
 }
 
 TEST_F(Plot, SameTracesGiveTheSameBytes) {
@@ -102,7 +100,7 @@ TEST_F(Plot, SameTracesGiveTheSameBytes) {
     std::map<fs::path, std::string> first;
     for (const auto& entry : fs::directory_iterator(folder_.path()))
         first[entry.path()] = contents(entry.path());
-    EXPECT_EQ(first.size(), 5u);
+    EXPECT_EQ(first.size(), 3u);
     for (const char* name : {"a.svg", "a.html", "a.txt"})
         plot(both(), file(name));
     for (const auto& [path, text] : first)
@@ -128,7 +126,8 @@ TEST_F(Plot, GrowsWithDevicesAndDropsNumbersThatDoNotFit) {
     };
     EXPECT_GT(height("large.svg"), 2 * height("small.svg"));
     expect_parts(contents(file("large.svg")), {">device 15 · stage 15<", ">63<"});
-    const std::string data = contents(file("large.svg.dat"));
+    plot({{&large, "large"}}, file("large.gp"));
+    const std::string data = contents(file("large.gp"));
     EXPECT_EQ(data.find("# text.ffffff"), std::string::npos);  // no forward is wide enough for its number
 }
 
@@ -145,16 +144,36 @@ TEST_F(Plot, SaysWhatIsMissingWithoutGnuplot) {
     const std::string path = std::getenv("PATH");
     setenv("PATH", folder_.path().c_str(), 1);
     EXPECT_FALSE(has_gnuplot());
-    expect_error(ExitCode::RunFailed, {"gnuplot not found; apt-get install gnuplot-nox"},
+    expect_error(ExitCode::RunFailed, {"gnuplot not found", "apt-get install gnuplot-nox"},
                  [&] { plot(both(), file("steps.svg")); });
     setenv("PATH", path.c_str(), 1);
-    EXPECT_TRUE(fs::exists(file("steps.svg.gp")));
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
+// A gnuplot of our own, which cannot: its words are passed on, and its folder is gone.
 TEST_F(Plot, PassesOnWhatGnuplotComplainsAbout) {
+    fs::create_directories(file("bin"));
+    fs::create_directories(file("temporary"));
+    std::ofstream(file("bin/gnuplot")) << "#!/bin/sh\necho 'line 7: no terminal of that name' >&2\nexit 1\n";
+    fs::permissions(file("bin/gnuplot"), fs::perms::owner_all);
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", (file("bin") + ":" + path).c_str(), 1);
+    setenv("TMPDIR", file("temporary").c_str(), 1);
+    expect_error(ExitCode::RunFailed, {"gnuplot failed to draw", "steps.svg", "line 7: no terminal of that name"},
+                 [&] { plot(both(), file("steps.svg")); });
+    unsetenv("TMPDIR");
+    setenv("PATH", path.c_str(), 1);
+    EXPECT_TRUE(fs::is_empty(file("temporary")));
+    EXPECT_FALSE(fs::exists(file("steps.svg")));
+}
+
+// The data come in the script, where titles must stay data.
+TEST_F(Plot, TitlesOfCurvesAreTextNotCommands) {
     NEED_GNUPLOT();
-    fs::create_directories(file("steps.svg"));
-    expect_error(ExitCode::RunFailed, {"gnuplot failed", "steps.svg.gp"}, [&] { plot(both(), file("steps.svg")); });
+    const std::string title = "`touch " + file("x") + "` $data @x \\";
+    plot_curves({{title, {1, 2}}, {"end_of_data", {2, 1}}}, "x", "y", file("curves.svg"));
+    expect_parts(contents(file("curves.svg")), {"`touch ", "$data @x \\", ">end_of_data<"});
+    EXPECT_FALSE(fs::exists(file("x")));
 }
 
 // Pages, text, traces
@@ -201,7 +220,8 @@ TEST_F(Plot, JsonIsTheTraceItself) {
 
 TEST_F(Plot, AnUnknownSuffixListsTheLegalOnes) {
     for (const char* name : {"a.gif", "a", "a.SVG", ".svg", "svg"})
-        expect_error(ExitCode::BadInput, {name, ".svg .png .pdf .html .txt .json"}, [&] { plot(both(), file(name)); });
+        expect_error(ExitCode::BadInput, {name, ".svg .png .pdf .html .txt .json .gp"},
+                     [&] { plot(both(), file(name)); });
 }
 
 TEST_F(Plot, NothingToDrawIsBadInput) {
@@ -350,7 +370,8 @@ TEST_F(Plot, ALogarithmicAxisPutsPowersAtEqualDistances) {
     EXPECT_NEAR(marks[1] - marks[0], marks[2] - marks[1], 0.02);
     if (has_gnuplot()) {
         plot_chart(chart, file("log.svg"));
-        expect_parts(contents(file("log.svg.gp")), {"set logscale x", "set xtics ('1' 1, '10' 10, '100' 100)"});
+        plot_chart(chart, file("log.gp"));
+        expect_parts(contents(file("log.gp")), {"set logscale x", "set xtics ('1' 1, '10' 10, '100' 100)"});
     }
 }
 

@@ -20,8 +20,8 @@ TEST_P(Times, AreExactNanoseconds) { EXPECT_EQ(parse_time(GetParam().text), GetP
 INSTANTIATE_TEST_SUITE_P(Grid, Times,
                          testing::Values(Reading{"1.5 ms", 1'500'000}, Reading{"500ns", 500}, Reading{"0 s", 0},
                                          Reading{"2 s", 2'000'000'000}, Reading{"3 us", 3'000}, Reading{"0.4 ns", 0},
-                                         Reading{"0.5 ns", 1}, Reading{"1.4999999999 ns", 1},
-                                         Reading{"1e-3 s", 1'000'000}, Reading{"0.1 us", 100},
+                                         Reading{"0.5 ns", 1}, Reading{"1.4999999999 ns", 1}, Reading{"3 µs", 3'000},
+                                         Reading{"3μs", 3'000}, Reading{"1e-3 s", 1'000'000}, Reading{"0.1 us", 100},
                                          Reading{"0.000000001 s", 1}, Reading{"9223372036854775807 ns", kLargest},
                                          Reading{"9223372036.854775807 s", kLargest}));
 
@@ -53,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, Junk,
 TEST(Bandwidth, IsBytesPerSecond) {
     EXPECT_EQ(parse_bandwidth("10 GB/s"), 10e9);
     EXPECT_EQ(parse_bandwidth("100 Gbit/s"), 12.5e9);
+    EXPECT_EQ(parse_bandwidth("100 Gbps"), 12.5e9);
     EXPECT_EQ(parse_bandwidth("1 GiB/s"), 1073741824.0);
     EXPECT_EQ(parse_bandwidth("1.5kB/s"), 1500.0);
     EXPECT_EQ(parse_bandwidth("inf"), std::numeric_limits<double>::infinity());
@@ -66,6 +67,24 @@ TEST(Flops, ArePerSecond) {
     EXPECT_FALSE(parse_flops("0 FLOP/s"));
     EXPECT_FALSE(parse_flops("inf"));
     EXPECT_FALSE(parse_flops("150 GFLOP"));
+}
+
+// A unit that is another's but for its spelling; no unit at all is not guessed.
+TEST(Meant, IsTheNearestUnit) {
+    EXPECT_EQ(meant_bytes("16 gb"), "16 GB");
+    EXPECT_EQ(meant_bytes("1 KB"), "1 kB");
+    EXPECT_EQ(meant_bytes("10M"), "10 MB");
+    EXPECT_EQ(meant_bytes("2 Mbytes"), "2 MB");
+    EXPECT_EQ(meant_time("5 MS"), "5 ms");
+    EXPECT_EQ(meant_time("1.5 seconds"), "1.5 s");
+    EXPECT_EQ(meant_bandwidth("100 Gb/s"), "100 GB/s or 100 Gbit/s");
+    EXPECT_EQ(meant_bandwidth("10 GiB"), "10 GiB/s");
+    EXPECT_EQ(meant_flops("10 TFLOPS"), "10 TFLOP/s");
+    EXPECT_EQ(meant_flops("10 T"), "10 TFLOP/s");
+    for (const char* text : {"", "5", "16 apples", "-1 gb", "010 gb"}) {
+        EXPECT_EQ(meant_bytes(text), "") << text;
+        EXPECT_EQ(meant_time(text), "") << text;
+    }
 }
 
 TEST(Print, KeepsFourDigits) {

@@ -173,8 +173,8 @@ bool has_points(const ChartLayout& layout, const Curve& curve) {
 GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
     const ChartLayout layout = layout_of(chart);
     std::string script = gnuplot_output(file, layout.width, layout.height);
-    script += fmt::format("data = {}\nset xlabel {}\nset ylabel {}\n", gnuplot_data(file),
-                          gnuplot_quoted(layout.x.label), gnuplot_quoted(layout.y.label));
+    script +=
+        fmt::format("set xlabel {}\nset ylabel {}\n", gnuplot_quoted(layout.x.label), gnuplot_quoted(layout.y.label));
     script += "set border 3 lc rgb '#57606a'\nset tics nomirror out\nset grid lt 1 lc rgb '#e3e6ea' lw 0.7\n";
     if (is_over_steps(chart))
         script += "set key below left Left reverse maxcols 1 spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
@@ -183,8 +183,8 @@ GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
     const double size = format_of(file) == Format::Png ? 2 : 1;  // of its page
     std::string lines;
     const auto add = [&](std::size_t i, const std::string& style, const std::string& title) {
-        lines += fmt::format("{}data index {} using 1:($2) with {} lc rgb '{}' {}", lines.empty() ? "" : ", \\\n     ",
-                             i, style, hex(colour_of_curve(chart, i)), title);
+        lines += fmt::format("{}{} index {} using 1:($2) with {} lc rgb '{}' {}", lines.empty() ? "" : ", \\\n     ",
+                             kGnuplotData, i, style, hex(colour_of_curve(chart, i)), title);
     };
     for (std::size_t i = 0; i < chart.curves.size(); ++i) {
         const Curve& curve = chart.curves[i];
@@ -212,7 +212,7 @@ void plot_chart(const Chart& chart, const std::string& file) {
         write_file(file, is_over_steps(chart) ? table_over_steps(chart) : table_over_numbers(chart, layout_of(chart)));
     } else {
         const GnuplotFiles files = curves_script(chart, file);
-        run_gnuplot(file, files.script, files.data);
+        draw_by_gnuplot(file, files.script, files.data);
     }
 }
 

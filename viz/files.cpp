@@ -15,8 +15,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 
 extern char** environ;
 
@@ -26,9 +28,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffixes[] = {".svg", ".png", ".pdf", ".html", ".txt", ".json"};
+constexpr std::string_view kSuffixes[] = {".svg", ".png", ".pdf", ".gp", ".html", ".txt", ".json"};
 
-std::string name_in_folder(const std::string& file) { return fs::path(file).filename().string(); }
+constexpr const char* kScript = "picture.gp";
+
+// Of scripts and their pictures; goes with all that is in it.
+class TemporaryFolder {
+public:
+    TemporaryFolder() : path_((fs::temp_directory_path() / "pipewright-plot-XXXXXX").string()) {
+        if (mkdtemp(path_.data()) == nullptr)
+            fail_with(ExitCode::RunFailed, "cannot make the folder '{}' for gnuplot: {}\n  help: set TMPDIR", path_,
+                      std::strerror(errno));
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+    const std::string& path() const { return path_; }
+    std::string file(const std::string& name) const { return (fs::path(path_) / name).string(); }
+
+private:
+    std::string path_;
+};
+
+// "picture.svg" for "folder/steps.svg", and the picture's own name where the user keeps the script.
+std::string output_of(const std::string& file) {
+    if (format_of(file) == Format::Gnuplot)
+        return fs::path(file).filename().replace_extension(".svg").string();
+    return "picture" + fs::path(file).extension().string();
+}
+
+std::string contents_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
 
 // What gnuplot wrote to its error stream, and its exit status.
 struct Outcome {
@@ -49,7 +85,7 @@ std::string read_all(int descriptor) {
 }
 
 // Runs in the script's folder, without the user's start-up files: same script, same picture.
-Outcome run_script(const std::string& folder, const std::string& script) {
+Outcome run_script(const std::string& folder) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(errno));
@@ -59,8 +95,7 @@ Outcome run_script(const std::string& folder, const std::string& script) {
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    const std::string path = "./" + script;
-    const char* arguments[] = {"gnuplot", "-d", path.c_str(), nullptr};
+    const char* arguments[] = {"gnuplot", "-d", kScript, nullptr};
     pid_t child = 0;
     const int failed = posix_spawnp(&child, "gnuplot", &actions, nullptr, const_cast<char**>(arguments), environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -68,10 +103,10 @@ Outcome run_script(const std::string& folder, const std::string& script) {
     if (failed != 0) {
         close(ends[0]);
         if (failed == ENOENT)
-            fail_with(ExitCode::RunFailed,
-                      "gnuplot not found; apt-get install gnuplot-nox, or write .html or .txt, which need none "
-                      "(script and data are kept: {})",
-                      (fs::path(folder) / script).string());
+            fail_with(
+                ExitCode::RunFailed,
+                "gnuplot not found\n  help: apt-get install gnuplot-nox, or write .html or .txt, which need none, or "
+                ".gp, the script");
         fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(failed));
     }
     Outcome outcome;
@@ -97,7 +132,7 @@ Format format_of(const std::string& file) {
     const std::string suffix = fs::path(file).extension().string();
     const auto* const found = std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix);
     if (found == std::end(kSuffixes))
-        fail("cannot plot to '{}': the suffix must be one of .svg .png .pdf .html .txt .json", file);
+        fail("cannot plot to '{}': the suffix must be one of .svg .png .pdf .html .txt .json .gp", file);
     if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
         fail("cannot plot to '{}': the name has control characters", file);
     return static_cast<Format>(found - std::begin(kSuffixes));
@@ -131,23 +166,26 @@ std::string gnuplot_output(const std::string& file, int width, int height) {
         default:
             text += fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", font, width, height);
     }
-    return text + fmt::format("set output {}\n", gnuplot_quoted(name_in_folder(file)));
+    return text + fmt::format("set output {}\n", gnuplot_quoted(output_of(file)));
 }
 
 std::string gnuplot_bold(const std::string& file) {
-    return format_of(file) == Format::Svg ? "sans-serif bold" : "sans-serif:Bold";
+    const Format format = format_of(file);
+    return format == Format::Svg || format == Format::Gnuplot ? "sans-serif bold" : "sans-serif:Bold";
 }
 
-std::string gnuplot_data(const std::string& file) { return gnuplot_quoted(name_in_folder(file) + ".dat"); }
-
-void run_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
-    write_file(file + ".dat", data);
-    write_file(file + ".gp", script);
-    const fs::path folder = fs::path(file).parent_path();
-    const Outcome outcome = run_script(folder.empty() ? "." : folder.string(), name_in_folder(file) + ".gp");
+void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
+    const std::string whole = fmt::format("{} << end_of_data\n{}end_of_data\n{}", kGnuplotData, data, script);
+    if (format_of(file) == Format::Gnuplot)
+        return write_file(file, whole);
+    const TemporaryFolder folder;
+    write_file(folder.file(kScript), whole);
+    const Outcome outcome = run_script(folder.path());
     if (outcome.status != 0)
-        fail_with(ExitCode::RunFailed, "gnuplot failed on '{}.gp':\n{}", file,
+        fail_with(ExitCode::RunFailed,
+                  "gnuplot failed to draw '{}':\n{}\n  help: write a .gp instead to see its script", file,
                   outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
+    write_file(file, contents_of(folder.file(output_of(file))));
 }
 
 std::string html_escaped(std::string_view text) {

@@ -33,9 +33,7 @@ void check(const Panel& panel) {
     const Trace& trace = *panel.trace;
     if (trace.events.empty())
         fail("panel '{}': the trace has no events to draw", panel.title);
-    if (trace.devices > kMaxDevices)
-        fail("panel '{}': a picture shows up to {} devices, the trace has {}; write .json and open it in Perfetto",
-             panel.title, kMaxDevices, trace.devices);
+    check_height(panel.title, trace.devices);
     for (const TraceEvent& event : trace.events)
         if (event.device < 0 || event.device >= trace.devices || event.end < event.start)
             fail("panel '{}': event {} on device {} from {} to {} ns does not fit a trace of {} devices", panel.title,
@@ -110,6 +108,14 @@ Colour mix(Colour from, Colour to, double part) {
 }
 
 }  // namespace
+
+void check_height(const std::string& what, int devices) {
+    if (devices > kMaxDevices)
+        fail(
+            "cannot draw '{}': a picture shows up to {} devices, the trace has {}\n  help: write .json and open it in "
+            "Perfetto",
+            what, kMaxDevices, devices);
+}
 
 Picture picture_of(const std::vector<Panel>& panels) {
     if (panels.empty())

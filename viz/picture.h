@@ -51,6 +51,8 @@ struct Picture {
     Unit time, bytes;  // that suit both
 };
 
+// Throws Error (BadInput) when these are more devices than the picture `what` would show.
+void check_height(const std::string& what, int devices);
 // Throws Error (BadInput) when there is nothing to draw or too much.
 Picture picture_of(const std::vector<Panel>& panels);
 

@@ -1,9 +1,12 @@
 #include "viz/plot.h"
 
 #include "viz/files.h"
+#include "viz/picture.h"
 #include "viz/render.h"
 #include "workloads/error.h"
 #include "workloads/files.h"
+
+#include <filesystem>
 
 namespace pw {
 
@@ -22,11 +25,24 @@ void plot(const std::vector<Panel>& panels, const std::string& file) {
         write_file(file, timeline_text(picture));
     } else {
         const GnuplotFiles files = timeline_script(picture, file);
-        run_gnuplot(file, files.script, files.data);
+        draw_by_gnuplot(file, files.script, files.data);
     }
 }
 
-void check_plot_file(const std::string& file) { (void)format_of(file); }
+void check_plot_file(const std::string& file) {
+    (void)format_of(file);
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+        fail_with(ExitCode::RunFailed, "cannot write '{}': there is no folder '{}'", file, folder.string());
+    if (std::filesystem::is_directory(file))
+        fail_with(ExitCode::RunFailed, "cannot write '{}': it is a folder", file);
+}
+
+void check_timeline(const std::string& file, int devices) {
+    check_plot_file(file);
+    if (format_of(file) != Format::Json)
+        check_height(file, devices);
+}
 
 std::string text_of(const std::vector<Panel>& panels) { return timeline_text(picture_of(panels)); }
 

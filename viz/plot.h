@@ -1,5 +1,5 @@
 // Traces to pictures and text. The suffix of the file chooses: svg, png, pdf (gnuplot), html (one
-// self-contained page), txt (grid), json (Chrome trace).
+// self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
 #pragma once
 
 #include "schedules/trace.h"
@@ -16,11 +16,13 @@ struct Panel {
 
 // Panels one above the other on one time axis: one row per device, tasks coloured by operation with
 // the micro-batch number, transfers as thin lanes below, weight versions where there are several,
-// memory curves at the bottom. Writes FILE, and for gnuplot FILE.gp and FILE.dat beside it.
+// memory curves at the bottom.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
-// Throws Error (BadInput) where the suffix is none of these: before long work for a picture.
+// Before long work for a picture: throw Error where the suffix is none of these (BadInput), or the folder is not there
+// (RunFailed), or a timeline would have more devices than it shows (BadInput).
 void check_plot_file(const std::string& file);
+void check_timeline(const std::string& file, int devices);
 
 // svg, png and pdf need it.
 bool has_gnuplot();

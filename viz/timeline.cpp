@@ -26,7 +26,7 @@ public:
 
     GnuplotFiles make() {
         add("{}", gnuplot_output(file_, layout_.width, layout_.height));
-        add("data = {}\n\nset multiplot\nset border 0\nunset key\n", gnuplot_data(file_));
+        add("\nset multiplot\nset border 0\nunset key\n");
         add("set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset xrange [0:{:.6f}]\n",
             static_cast<double>(layout_.left) / layout_.width, 1 - static_cast<double>(kRight) / layout_.width,
             in_unit(picture_.length));
@@ -147,8 +147,8 @@ private:
             const auto [task, op, chunk] = key;
             const std::string name = fmt::format("{}.{}", letters_of(op), chunk);
             put("# {}\n{}\n\n", name, rows);
-            const std::string boxes =
-                fmt::format("data index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4 with boxxyerror lw 0.8", name);
+            const std::string boxes = fmt::format(
+                "{} index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4 with boxxyerror lw 0.8", kGnuplotData, name);
             lines += fmt::format("{} lc rgb '{}' fs solid 1 {}, \\\n     ", boxes,
                                  hex(colour_of(op, chunk, task ? chunks_ : 1)),
                                  task && !narrow ? "border lc rgb '#ffffff'" : "noborder");
@@ -159,9 +159,9 @@ private:
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
             put("# {}\n{}\n\n", name, rows);
             lines += fmt::format(
-                "data index '{}' using 1:2:(stringcolumn(3)) with labels center "
+                "{} index '{}' using 1:2:(stringcolumn(3)) with labels center "
                 "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
-                name, key.second, hex(key.first));
+                kGnuplotData, name, key.second, hex(key.first));
         }
         lines.resize(lines.rfind(','));
         add("\nplot {}\n", lines);
@@ -262,9 +262,10 @@ private:
                     put_memory(time, bytes);
                 put_memory(timeline.length, row.memory.back().second);
                 put("\n\n");
-                lines += fmt::format("data index '{}' using 1:2 with steps lw {} dt {} lc rgb '{}', \\\n     ", name,
-                                     timeline.rows.size() > 8 ? "1.0" : "1.6", timeline.dashed ? "(7,4)" : "solid",
-                                     hex(curve_colour(row.device, static_cast<int>(timeline.rows.size()))));
+                lines +=
+                    fmt::format("{} index '{}' using 1:2 with steps lw {} dt {} lc rgb '{}', \\\n     ", kGnuplotData,
+                                name, timeline.rows.size() > 8 ? "1.0" : "1.6", timeline.dashed ? "(7,4)" : "solid",
+                                hex(curve_colour(row.device, static_cast<int>(timeline.rows.size()))));
             }
         }
         lines.resize(lines.rfind(','));

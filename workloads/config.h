@@ -150,7 +150,8 @@ struct Config {
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
     std::string yaml;                     // the effective configuration, canonical YAML
 
-    // Throws Error (BadInput) pointing at `key` (or its closest present parent).
+    // Throws Error (BadInput) pointing at `key` (or its closest present parent). A fact that brings its own way out,
+    // "...\n  help: ...", keeps it.
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 

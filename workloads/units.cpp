@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -23,7 +24,9 @@ struct Unit {
     T factor;
 };
 
-constexpr std::array<Unit<std::int64_t>, 4> kTimes{{{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}}};
+// The last two spellings of a microsecond, with the micro sign and with the letter mu, are only read.
+constexpr std::array<Unit<std::int64_t>, 6> kTimes{
+    {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"\u00b5s", 1'000}, {"\u03bcs", 1'000}, {"ns", 1}}};
 constexpr std::array<Unit<std::int64_t>, 9> kSizes{{{"TiB", std::int64_t{1} << 40},
                                                     {"TB", 1'000'000'000'000},
                                                     {"GiB", std::int64_t{1} << 30},
@@ -36,15 +39,19 @@ constexpr std::array<Unit<std::int64_t>, 9> kSizes{{{"TiB", std::int64_t{1} << 4
 // Printing keeps to powers of 1000.
 constexpr std::array<Unit<double>, 5> kBandwidths{
     {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}, {"B/s", 1}}};
-constexpr std::array<Unit<double>, 9> kReadBandwidths{{{"TiB/s", 0x1p40},
-                                                       {"GiB/s", 0x1p30},
-                                                       {"MiB/s", 0x1p20},
-                                                       {"KiB/s", 0x1p10},
-                                                       {"Tbit/s", 1.25e11},
-                                                       {"Gbit/s", 1.25e8},
-                                                       {"Mbit/s", 1.25e5},
-                                                       {"kbit/s", 125},
-                                                       {"bit/s", 0.125}}};
+constexpr std::array<Unit<double>, 13> kReadBandwidths{{{"TiB/s", 0x1p40},
+                                                        {"GiB/s", 0x1p30},
+                                                        {"MiB/s", 0x1p20},
+                                                        {"KiB/s", 0x1p10},
+                                                        {"Tbit/s", 1.25e11},
+                                                        {"Gbit/s", 1.25e8},
+                                                        {"Mbit/s", 1.25e5},
+                                                        {"kbit/s", 125},
+                                                        {"bit/s", 0.125},
+                                                        {"Tbps", 1.25e11},
+                                                        {"Gbps", 1.25e8},
+                                                        {"Mbps", 1.25e5},
+                                                        {"kbps", 125}}};
 constexpr std::array<Unit<double>, 6> kRates{
     {{"PFLOP/s", 1e15}, {"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}, {"MFLOP/s", 1e6}, {"kFLOP/s", 1e3}, {"FLOP/s", 1}}};
 
@@ -168,6 +175,49 @@ std::optional<double> parse_real(std::string_view text, std::initializer_list<st
     return std::nullopt;
 }
 
+// A unit without what people write differently: "gb/s" for GB/s, Gbit/s and Gbps alike.
+std::string plain_unit(std::string_view unit) {
+    constexpr std::pair<std::string_view, std::string_view> kSpellings[] = {
+        {"seconds", "s"}, {"second", "s"}, {"sec", "s"},   {"bytes", "b"},        {"byte", "b"},
+        {"bits", "b"},    {"bit", "b"},    {"bps", "b/s"}, {"flops/s", "flop/s"}, {"flops", "flop/s"}};
+    std::string plain(unit);
+    for (char& c : plain)
+        c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    for (const auto& [long_form, short_form] : kSpellings)
+        if (const std::size_t at = plain.find(long_form); at != std::string::npos) {
+            plain.replace(at, long_form.size(), short_form);
+            break;
+        }
+    return plain;
+}
+
+// The units that the text's is with an `ending` that it lacks, else those that it is but for spelling.
+template <class T>
+std::string meant(std::string_view text, std::initializer_list<std::span<const Unit<T>>> tables,
+                  std::initializer_list<std::string_view> endings) {
+    const std::optional<Quantity> quantity = split_quantity(text);
+    if (!quantity || quantity->unit.empty())
+        return "";
+    const auto units_like = [&](auto&& is_like) {
+        std::string found;
+        for (const std::span<const Unit<T>> table : tables)
+            for (const Unit<T>& unit : table)
+                if (is_like(unit.name))
+                    found += fmt::format("{}{} {}", found.empty() ? "" : " or ", quantity->number, unit.name);
+        return found;
+    };
+    for (const bool exact : {true, false})
+        for (const std::string_view ending : endings) {
+            const std::string unit = std::string(quantity->unit) + std::string(ending);
+            const std::string found = units_like([&](std::string_view name) {
+                return exact ? name == unit : !name.ends_with("bps") && plain_unit(name) == plain_unit(unit);
+            });
+            if (!found.empty())
+                return found;
+        }
+    return "";
+}
+
 std::string four_digits(double value) {
     const int decimals = value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0;
     return fmt::format("{:.{}f}", value, decimals);
@@ -214,6 +264,16 @@ std::optional<double> parse_bandwidth(std::string_view text) {
 }
 
 std::optional<double> parse_flops(std::string_view text) { return parse_real(text, {kRates}); }
+
+std::string meant_time(std::string_view text) { return meant<std::int64_t>(text, {kTimes}, {""}); }
+
+std::string meant_bytes(std::string_view text) { return meant<std::int64_t>(text, {kSizes}, {"", "b"}); }
+
+std::string meant_bandwidth(std::string_view text) {
+    return meant<double>(text, {kBandwidths, kReadBandwidths}, {"", "/s", "b/s"});
+}
+
+std::string meant_flops(std::string_view text) { return meant<double>(text, {kRates}, {"", "/s", "flop/s"}); }
 
 std::string print_time(Ns time) {
     if (time < 0)

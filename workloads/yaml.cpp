@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -62,15 +63,15 @@ std::string printable(std::string_view text) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
+    std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
     for (std::size_t i = 0; i < a.size(); ++i) {
-        std::size_t diagonal = row[0];
+        before = std::exchange(above, row);
         row[0] = i + 1;
         for (std::size_t j = 0; j < b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+            row[j + 1] = std::min({above[j] + (a[i] == b[j] ? 0 : 1), row[j] + 1, above[j + 1] + 1});
+            if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+                row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
         }
     }
     return row.back();
@@ -300,35 +301,38 @@ bool Yaml::boolean(bool fallback) const {
 }
 
 template <class T, class Parse>
-T Yaml::quantity(T fallback, Parse read, std::string_view wanted, std::string_view example) const {
+T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view), std::string_view wanted,
+                 std::string_view example) const {
     const std::string* found = scalar(fmt::format("{}: {}", wanted, example));
     if (!found)
         return fallback;
     if (const std::optional<T> value = read(*found))
         return *value;
+    const std::string guess = meant(*found);
     const bool bare = !found->empty() && found->find_first_not_of("0123456789.") == std::string::npos;
-    complain(bare ? fmt::format("'{}' is '{}', a number without a unit", path_, *found)
-                  : fmt::format("'{}' is '{}', which is no {}", path_, *found, wanted),
-             fmt::format("write {}", example));
+    complain(
+        bare ? fmt::format("'{}' is '{}', a number without a unit", path_, *found)
+             : fmt::format("'{}' is '{}', which is no {}", path_, *found, wanted),
+        guess.empty() ? fmt::format("write {}", example) : fmt::format("did you mean {}? Write {}", guess, example));
     return fallback;
 }
 
 Ns Yaml::time(Ns fallback) const {
-    return quantity(fallback, parse_time, "time", "a number and ns, us, ms or s, such as 1.5 ms");
+    return quantity(fallback, parse_time, meant_time, "time", "a number and ns, us, ms or s, such as 1.5 ms");
 }
 
 Bytes Yaml::bytes(Bytes fallback) const {
-    return quantity(fallback, parse_bytes, "size",
+    return quantity(fallback, parse_bytes, meant_bytes, "size",
                     "a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as 16 GiB, or inf");
 }
 
 double Yaml::bandwidth(double fallback) const {
-    return quantity(fallback, parse_bandwidth, "bandwidth",
-                    "a positive number and B/s, kB/s, MB/s, GB/s or Gbit/s, such as 10 GB/s, or inf");
+    return quantity(fallback, parse_bandwidth, meant_bandwidth, "bandwidth",
+                    "a positive number and B/s, kB/s, MB/s, GB/s, Gbit/s or Gbps, such as 10 GB/s, or inf");
 }
 
 double Yaml::flops(double fallback) const {
-    return quantity(fallback, parse_flops, "rate",
+    return quantity(fallback, parse_flops, meant_flops, "rate",
                     "a positive number and MFLOP/s, GFLOP/s or TFLOP/s, such as 150 GFLOP/s");
 }
 

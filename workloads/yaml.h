@@ -110,7 +110,8 @@ private:
     Yaml child(const YamlNode& node, std::string path) const;
     const std::string* scalar(std::string_view wanted) const;
     template <class T, class Parse>
-    T quantity(T fallback, Parse read, std::string_view wanted, std::string_view example) const;
+    T quantity(T fallback, Parse read, std::string (*meant)(std::string_view), std::string_view wanted,
+               std::string_view example) const;
 
     std::shared_ptr<Source> source_;
     std::shared_ptr<const YamlNode> node_;  // none: absent
@@ -118,7 +119,8 @@ private:
     Place parent_;  // where to point when the value is absent
 };
 
-// The candidate with the smallest edit distance, when it is close enough to be a typing mistake.
+// The candidate with the smallest edit distance (two letters in each other's place are one edit), when it is close
+// enough to be a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace pw

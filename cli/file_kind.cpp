@@ -1,0 +1,86 @@
+#include "cli/file_kind.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <string_view>
+
+namespace pw {
+
+namespace {
+
+std::string beginning_of(const std::string& path) {
+    constexpr std::size_t kEnough = 1 << 16;
+    std::string text(kEnough, '\0');
+    std::ifstream file(path, std::ios::binary);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    return text;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// At the start of a line, or of the whole where that is one map in braces.
+bool has_key(const std::string& text, const std::string& key) {
+    const std::string named = key + ":";
+    return text.starts_with(named) || has(text, "\n" + named) ||
+           (text.starts_with('{') && (has(text, named) || has(text, "\"" + key + "\"")));
+}
+
+[[noreturn]] void fail_kind(const std::string& path, std::string_view kind, std::string_view wanted,
+                            const std::string& help) {
+    fail("'{}' is a {}, not a {}\n  help: {}", path, kind, wanted, help);
+}
+
+}  // namespace
+
+FileKind kind_of(const std::string& path) {
+    if (path.ends_with(".csv"))
+        return FileKind::Plan;
+    const std::string text = beginning_of(path);
+    const bool is_json = text.starts_with('{') || text.starts_with('[');
+    if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"")))
+        return FileKind::Trace;
+    if (has(text, "workload"))
+        return FileKind::Unknown;
+    if (has_key(text, "profile") && (has(text, "threads_per_device") || has_key(text, "layers")))
+        return FileKind::Profile;
+    const bool is_graph = text.starts_with("node") && has(text, " -- ");
+    if (is_graph || has_key(text, "layers") || (is_json && has(text, "\"nodes\"")))
+        return FileKind::Model;
+    return FileKind::Unknown;
+}
+
+void require_config(const std::string& path) {
+    switch (kind_of(path)) {
+        case FileKind::Model:
+            fail_kind(path, "model", "config", fmt::format("name it in a config: workload: {{model: {}}}", path));
+        case FileKind::Profile:
+            fail_kind(path, "profile", "config",
+                      fmt::format("name it in a config: cluster: {{profile: {0}}}; `pipewright validate {0}` checks it",
+                                  path));
+        case FileKind::Trace:
+            fail_kind(path, "trace", "config",
+                      fmt::format("`pipewright plot {0} -o FILE` draws it, `pipewright validate {0}` checks it", path));
+        case FileKind::Plan:
+            fail_kind(
+                path, "plan", "config",
+                fmt::format("name it in a config: pipeline: {{schedule: {0}}}; `pipewright validate {0}` checks it",
+                            path));
+        case FileKind::Unknown:
+            break;
+    }
+}
+
+void require_trace(const std::string& path, const std::string& command) {
+    const FileKind kind = kind_of(path);
+    if (kind == FileKind::Unknown && has_key(beginning_of(path), "workload"))
+        fail_kind(path, "config", "trace", command);
+    if (kind == FileKind::Model || kind == FileKind::Profile || kind == FileKind::Plan)
+        require_config(path);  // says what it is
+}
+
+}  // namespace pw

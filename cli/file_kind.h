@@ -1,0 +1,22 @@
+// What a file is, by its beginning: so that one given in the place of another is told apart by name.
+#pragma once
+
+#include <string>
+
+namespace pw {
+
+enum class FileKind {
+    Unknown,  // a config, or nothing that is known here
+    Model,    // layers with times, PipeDream's or YAML, or an instance of a partitioning problem
+    Profile,
+    Trace,  // Chrome's, pipewright's own or another's
+    Plan,   // *.csv
+};
+FileKind kind_of(const std::string& path);
+
+// Throws Error (BadInput) naming what the file is and how it is used, when that is no config.
+void require_config(const std::string& path);
+// The same for a file that must be a trace; `command` is what makes one, or the picture of one, from a config.
+void require_trace(const std::string& path, const std::string& command);
+
+}  // namespace pw
