@@ -1,5 +1,6 @@
 // compare --schedules: one config, one profile, several schedules, one table.
 #include "cli/comparison.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
@@ -94,6 +95,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
                        const std::string& folder) {
     check_names(arguments, schedules);
     const std::filesystem::path root(folder);
+    check_target_folder(folder);
     std::filesystem::create_directories(root);
     Table table({"schedule", "predicted step", "measured", "error", "predicted bubble", "measured", "predicted peak",
                  "measured", "error", "samples/s"});
@@ -103,6 +105,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     std::optional<Profile> profile;
     bool emulated = false;
     const bool pictures = has_gnuplot();
+    Outputs outputs;
     if (!pictures)
         print_note(
             "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
@@ -112,7 +115,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         refuse_over_memory(pipeline);
         if (pipeline.measured && !profile) {
             profile = pipeline.profile;
-            write_profile(*profile, (root / "profile.yaml").string());
+            outputs.attempt([&] { write_profile(*profile, (root / "profile.yaml").string()); });
         }
         print_note(summary_of(pipeline));
         const Sides sides = both_sides(pipeline);
@@ -121,17 +124,20 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         Json point = json_of(sides, comparison);
         point["name"] = schedule;
         points.push_back(std::move(point));
-        draw(sides, root, schedule, pictures);
+        outputs.attempt([&] { draw(sides, root, schedule, pictures); });
         add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
         title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
                             print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
                             sides.measured.trace.machine);
-        write_points(root, title + table.print(), points);
+        outputs.attempt([&] { write_points(root, title + table.print(), points); });
     }
-    if (!emulated)  // which learns nothing
-        plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
-    fmt::print("{}{}", title, table.print());
+    outputs.attempt([&] { print_result("{}{}", title, table.print()); });
+    outputs.attempt([&] {
+        if (!emulated)  // which learns nothing
+            plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
+    });
+    outputs.done();
 }
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
 #include "cli/pipeline.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "schedules/csv.h"
 #include "schedules/versions.h"
@@ -44,6 +45,7 @@ std::string print_as(const Plan& plan, const std::string& format) {
 }
 
 void print_plan(const PlanArguments& arguments) {
+    check_target_file(arguments.output);
     const Pipeline pipeline = pipeline_of(arguments.config.load());
     std::string format = arguments.format;
     if (format.empty())
@@ -57,7 +59,7 @@ void print_plan(const PlanArguments& arguments) {
         text = print_as(pipeline.plan, format);
     }
     if (arguments.output.empty())
-        fmt::print("{}", text);
+        print_result("{}", text);
     else
         write_file(arguments.output, text);
 }

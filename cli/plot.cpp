@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/report.h"
+#include "cli/streams.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -40,6 +41,7 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 }
 
 void plot_traces(const PlotArguments& arguments) {
+    check_plot_file(arguments.output);
     std::vector<Trace> drawn;
     std::vector<std::string> titles;
     for (const std::string& path : arguments.traces) {
@@ -51,7 +53,7 @@ void plot_traces(const PlotArguments& arguments) {
     for (std::size_t k = 0; k < drawn.size(); ++k)
         panels.push_back({&drawn[k], titles[k]});
     plot(panels, arguments.output);
-    fmt::print("{}\n", arguments.output);
+    print_result("{}\n", arguments.output);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "schedules/csv.h"
 #include "schedules/passes.h"
@@ -13,8 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <utility>
 
 namespace pw {
 
@@ -44,7 +45,7 @@ Json json_of_plan(const Plan& plan, const char* kind) {
 }
 
 void print_ok_plan(const Plan& plan) {
-    fmt::print("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
+    print_result("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
                plan.schedule, tasks_of(plan), plan.shape.devices);
 }
 
@@ -52,7 +53,7 @@ void print_ok_memory(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
         const Bytes needed = report.metrics.devices[device].peak_memory, limit = report.limits[device];
         if (needed <= limit)
-            fmt::print("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
+            print_result("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
                        limit == kUnlimited ? "unlimited" : print_bytes(limit));
     }
 }
@@ -65,10 +66,10 @@ void validate_config(const ValidateArguments& arguments) {
         json["ok"] = json["fits"] = fits(report);
         print_json(json);
     } else {
-        fmt::print("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
+        print_result("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
         print_ok_plan(pipeline.plan);
         print_ok_memory(report);
-        fmt::print("{}", print_misfits(report));
+        print_result("{}", print_misfits(report));
     }
     if (!fits(report))
         fail_with(ExitCode::Infeasible, "{}: the plan needs more memory than its devices have", arguments.path);
@@ -123,7 +124,7 @@ void validate_plan(const ValidateArguments& arguments) {
         prove(read, strictest);
     } catch (const Error&) {
         if (!arguments.json)
-            fmt::print("{}", table.print());
+            print_result("{}", table.print());
         throw;
     }
     if (arguments.json) {
@@ -132,19 +133,20 @@ void validate_plan(const ValidateArguments& arguments) {
         print_json(json);
     } else {
         print_ok_plan(read.plan);
-        fmt::print("\n{}", table.print());
+        print_result("\n{}", table.print());
     }
 }
 
 void validate_trace(const ValidateArguments& arguments) {
-    const Report report = report_of(read_trace(arguments.path));
+    Trace trace = read_trace(arguments.path);
+    const Report report = report_of(std::move(trace));
     if (arguments.json) {
         Json json = json_of(report);
         json["kind"] = "trace";
         json["ok"] = true;
         print_json(json);
     } else {
-        fmt::print("ok: trace {}: {}\n", arguments.path, title_of(report));
+        print_result("ok: trace {}: {}\n", arguments.path, title_of(report));
     }
 }
 
@@ -153,14 +155,7 @@ void validate_results(const ValidateArguments& arguments) {
     if (arguments.json)
         print_json(json_of(accuracy));
     else
-        fmt::print("{}", print(accuracy));
-}
-
-// A trace is JSON like a config may be; its events are what tells it apart.
-bool is_trace(const std::string& path) {
-    std::ifstream file(path);
-    const Json json = Json::parse(file, nullptr, false);
-    return json.is_object() && json.contains("traceEvents");
+        print_result("{}", print(accuracy));
 }
 
 void validate(const ValidateArguments& arguments) {

@@ -21,10 +21,14 @@ struct Progress {
     Ns step_time = 0;
 };
 
+struct RunResult;
+
 struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
+    // Called with everything before files are written: a full disk takes no results along.
+    std::function<void(const RunResult&)> finished = {};
 };
 
 struct RunResult {

@@ -65,6 +65,8 @@ struct Trace {
 void write_trace(const Trace& trace, const std::string& path);
 // Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and place.
 Trace read_trace(const std::string& path);
+// Whether a file is JSON with the events of a trace: configs are JSON, too.
+bool is_trace(const std::string& path);
 
 // The events of one step only, times from its first start.
 // A device whose memory was last sampled in an earlier step starts with that sample.

@@ -1,5 +1,6 @@
 #include "sample_traces.h"
 #include "tests/temporary_folder.h"
+#include "viz/files.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -153,8 +154,21 @@ TEST_F(Plot, SaysWhatIsMissingWithoutGnuplot) {
 
 TEST_F(Plot, PassesOnWhatGnuplotComplainsAbout) {
     NEED_GNUPLOT();
+    expect_error(ExitCode::RunFailed, {"gnuplot failed", "steps.svg.gp"},
+                 [&] { run_gnuplot(file("steps.svg"), "no command of gnuplot\n", ""); });
+    EXPECT_FALSE(fs::exists(file("steps.svg")));
     fs::create_directories(file("steps.svg"));
-    expect_error(ExitCode::RunFailed, {"gnuplot failed", "steps.svg.gp"}, [&] { plot(both(), file("steps.svg")); });
+    expect_error(ExitCode::RunFailed, {"steps.svg", "it is a folder"}, [&] { plot(both(), file("steps.svg")); });
+}
+
+TEST_F(Plot, APictureThatGnuplotCutsOffIsAFailure) {
+    NEED_GNUPLOT();
+    const std::string script = gnuplot_output(file("cut.svg"), 400, 300) + "plot x\nset output\n";
+    run_gnuplot(file("cut.svg"), script, "");
+    const std::string before = contents(file("cut.svg"));
+    expect_error(ExitCode::RunFailed, {"cannot write", "cut.svg"},
+                 [&] { run_gnuplot(file("cut.svg"), script + "system(\"truncate -s 100 cut.svg\")\n", ""); });
+    EXPECT_EQ(contents(file("cut.svg")), before);
 }
 
 // Pages, text, traces

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -82,6 +83,19 @@ Outcome run_script(const std::string& folder, const std::string& script) {
     return outcome;
 }
 
+// gnuplot exits with 0 on a full disk, too.
+bool is_whole(const fs::path& picture) {
+    constexpr std::size_t kTail = 64;
+    std::ifstream file(picture, std::ios::binary | std::ios::ate);
+    const auto size = file ? static_cast<std::size_t>(file.tellg()) : 0;
+    std::string tail(std::min(size, kTail), '\0');
+    file.seekg(static_cast<std::streamoff>(size - tail.size()));
+    file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
+    const std::string suffix = picture.extension().string();
+    const char* end = suffix == ".svg" ? "</svg>" : suffix == ".png" ? "IEND" : "%%EOF";
+    return tail.find(end) != std::string::npos;
+}
+
 }  // namespace
 
 bool has_gnuplot() {
@@ -141,13 +155,33 @@ std::string gnuplot_bold(const std::string& file) {
 std::string gnuplot_data(const std::string& file) { return gnuplot_quoted(name_in_folder(file) + ".dat"); }
 
 void run_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
-    write_file(file + ".dat", data);
-    write_file(file + ".gp", script);
     const fs::path folder = fs::path(file).parent_path();
-    const Outcome outcome = run_script(folder.empty() ? "." : folder.string(), name_in_folder(file) + ".gp");
+    const std::string name = name_in_folder(file);
+    check_target_file(file);
+    NewFolder fresh(folder.empty() ? "." : folder.string());
+    Outcome outcome;
+    try {
+        fresh.fill([&](const std::string& draft) {
+            write_file((fs::path(draft) / (name + ".dat")).string(), data);
+            write_file((fs::path(draft) / (name + ".gp")).string(), script);
+            outcome = run_script(draft, name + ".gp");
+        });
+    } catch (const Error&) {
+        fresh.finish();  // script and data are kept
+        throw;
+    }
+    const fs::path picture = fs::path(fresh.draft()) / name;
+    const bool whole = outcome.status == 0 && is_whole(picture);
+    std::error_code ignored;
+    if (!whole)
+        fs::remove(picture, ignored);
+    fresh.finish();
     if (outcome.status != 0)
         fail_with(ExitCode::RunFailed, "gnuplot failed on '{}.gp':\n{}", file,
                   outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
+    if (!whole)
+        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is the disk full?",
+                  file);
 }
 
 std::string html_escaped(std::string_view text) {

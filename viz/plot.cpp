@@ -26,7 +26,12 @@ void plot(const std::vector<Panel>& panels, const std::string& file) {
     }
 }
 
-void check_plot_file(const std::string& file) { (void)format_of(file); }
+void check_plot_file(const std::string& file) {
+    if (file.empty())
+        return;
+    (void)format_of(file);
+    check_target_file(file);
+}
 
 std::string text_of(const std::vector<Panel>& panels) { return timeline_text(picture_of(panels)); }
 

@@ -19,7 +19,8 @@ struct Panel {
 // memory curves at the bottom. Writes FILE, and for gnuplot FILE.gp and FILE.dat beside it.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
-// Throws Error (BadInput) where the suffix is none of these: before long work for a picture.
+// Before long work for a picture: throws Error where the suffix is none of these (BadInput) or the file cannot be
+// written (RunFailed). An empty name is none and fine.
 void check_plot_file(const std::string& file);
 
 // svg, png and pdf need it.
