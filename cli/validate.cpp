@@ -139,6 +139,7 @@ void validate_plan(const ValidateArguments& arguments) {
 
 void validate_trace(const ValidateArguments& arguments) {
     Trace trace = read_trace(arguments.path);
+    check_trace(trace, arguments.path);
     const Report report = report_of(std::move(trace));
     if (arguments.json) {
         Json json = json_of(report);

@@ -177,4 +177,17 @@ TEST_F(CliFiles, ControlCharactersOfFilesStayText) {
     EXPECT_EQ(table.find('\x1b'), std::string::npos);
 }
 
+TEST_F(CliFiles, ValidateRefusesTracesOfNonsense) {
+    run_well("simulate uniform.yaml --trace t.json");
+    run_well("validate t.json");
+    Json trace = Json::parse(read("t.json"));
+    for (Json& event : trace["traceEvents"])
+        if (event["ph"] == "X") {
+            event["args"]["start_ns"] = 0;
+            event["args"]["end_ns"] = std::int64_t{1} << 62;
+        }
+    write("t.json", trace.dump());
+    EXPECT_TRUE(contains(error_of("validate t.json", 2), "begins before the end of"));
+}
+
 }  // namespace pw::test
