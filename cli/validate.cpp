@@ -5,6 +5,7 @@
 #include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/execute.h"
 #include "schedules/csv.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
@@ -60,6 +61,7 @@ void print_ok_memory(const Report& report) {
 
 void validate_config(const ValidateArguments& arguments) {
     const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set, defaults_of));
+    check_link(pipeline.config, pipeline.plan.shape);
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");

@@ -62,6 +62,8 @@ Job oracle_of(const Job& job);
 
 // Throws Error (BadInput) when the plan asks for what no backend of this build does.
 void check_runnable(const Job& job);
+// The part of it that needs no job: that the transport `link` carries all that the plan moves.
+void check_link(const Config& config, const Shape& shape);
 
 RunResult run(const Job& job, const RunOptions& options);
 

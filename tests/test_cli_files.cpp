@@ -190,4 +190,14 @@ TEST_F(CliFiles, ValidateRefusesTracesOfNonsense) {
     EXPECT_TRUE(contains(error_of("validate t.json", 2), "begins before the end of"));
 }
 
+TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {
+    for (const char* command : {"validate", "run", "simulate"})
+        EXPECT_TRUE(contains(error_of(std::string(command) + " mlp.yaml --set run.transport=link", 2),
+                             "no cluster.link to emulate"));
+    const std::string replicas = " mlp.yaml --set run.transport=link --set 'cluster.link={latency: 1 us}' --set "
+                                 "pipeline.stages=1 --set 'pipeline.replicas=[2]'";
+    for (const char* command : {"validate", "run"})
+        EXPECT_TRUE(contains(error_of(command + replicas, 2), "summed by 2 devices"));
+}
+
 }  // namespace pw::test
