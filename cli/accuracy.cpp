@@ -2,35 +2,31 @@
 
 #include "cli/table.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
+#include "workloads/json_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 namespace pw {
 
 namespace {
 
+constexpr const char* kWriteOne = "write it anew with: pipewright compare CONFIG --json";
+
 std::vector<std::string> json_files(const std::string& folder) {
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-        if (entry.is_regular_file() && entry.path().extension() == ".json")
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+        if (entry.is_regular_file(error) && entry.path().extension() == ".json")
             files.push_back(entry.path().string());
+    if (error)
+        fail("cannot read '{}': {}\n  help: check the permissions of the folder", folder, error.message());
     std::sort(files.begin(), files.end());
     return files;
-}
-
-Json read_json(const std::string& path) {
-    std::ifstream file(path);
-    try {
-        return Json::parse(file);
-    } catch (const Json::parse_error& error) {
-        fail("'{}' is no JSON: byte {}\n  help: write it anew with: pipewright compare CONFIG --json", path,
-             error.byte);
-    }
 }
 
 void require_number(const Json& point, const char* key, const std::string& path, std::size_t index) {
@@ -66,9 +62,11 @@ void summarise(Accuracy& accuracy) {
 Accuracy read_accuracy(const std::string& folder) {
     Accuracy accuracy;
     for (const std::string& path : json_files(folder)) {
-        const Json json = read_json(path);
+        const Json json = parse_json<Json>(read_text(path, kWriteOne), fmt::format("'{}'", path));
         if (!json.is_object() || !json.contains("points"))
             continue;
+        if (!json["points"].is_array())
+            fail("'{}': 'points' is no list, but {}\n  help: {}", path, json["points"].type_name(), kWriteOne);
         std::size_t index = 0;
         for (const Json& point : json["points"]) {
             require_number(point, "step_time_error", path, index);

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/file_kind.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "schedules/schedule.h"
 #include "viz/plot.h"
@@ -69,7 +70,7 @@ Sides sides_of_config(const CompareArguments& arguments) {
     const Pipeline pipeline = calibrated_pipeline(std::move(config));
     refuse_over_memory(pipeline);
     if (!arguments.json)
-        fmt::print("{}\n\n", summary_of(pipeline));
+        print_result("{}\n\n", summary_of(pipeline));
     return both_sides(pipeline);
 }
 
@@ -99,18 +100,23 @@ void compare(const CompareArguments& arguments) {
             "out");
     if (!arguments.schedules.empty())
         return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder);
-    if (!arguments.plot.empty())
-        check_plot_file(arguments.plot);
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
+    check_plot_file(arguments.plot);
     const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
     const Comparison comparison = comparison_of(sides.predicted, sides.measured);
-    if (arguments.json)
-        print_json(json_of(sides, comparison));
-    else
-        fmt::print("{}", print(comparison, sides.predicted, sides.measured));
-    if (!arguments.plot.empty())
-        plot_sides(sides, arguments.plot);
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (arguments.json)
+            print_json(json_of(sides, comparison));
+        else
+            print_result("{}", print(comparison, sides.predicted, sides.measured));
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot_sides(sides, arguments.plot);
+    });
+    outputs.done();
     check_error("step time", comparison.step_time_error, limit);
     check_error("peak memory", comparison.peak_memory_error, limit);
 }

@@ -1,5 +1,6 @@
 // compare --schedules: one config, one profile, several schedules, one table.
 #include "cli/comparison.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
@@ -97,6 +98,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     check_names(arguments, schedules);
     const std::filesystem::path root(folder);
     const bool kept = !folder.empty();
+    check_target_folder(folder);
     if (kept)
         std::filesystem::create_directories(root);
     Table table({"schedule", "predicted step", "measured", "error", "predicted bubble", "measured", "predicted peak",
@@ -107,6 +109,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     std::optional<Profile> profile;
     bool emulated = false;
     const bool pictures = has_gnuplot();
+    Outputs outputs;
     if (kept && !pictures)
         print_note(
             "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
@@ -117,7 +120,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         if (pipeline.measured && !profile) {
             profile = pipeline.profile;
             if (kept)
-                write_profile(*profile, (root / "profile.yaml").string());
+                outputs.attempt([&] { write_profile(*profile, (root / "profile.yaml").string()); });
         }
         print_note(summary_of(pipeline));
         const Sides sides = both_sides(pipeline);
@@ -127,18 +130,21 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         point["name"] = schedule;
         points.push_back(std::move(point));
         if (kept)
-            draw(sides, root, schedule, pictures);
+            outputs.attempt([&] { draw(sides, root, schedule, pictures); });
         add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
         title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
                             print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
                             sides.measured.trace.machine);
         if (kept)
-            write_points(root, title + table.print(), points);
+            outputs.attempt([&] { write_points(root, title + table.print(), points); });
     }
-    if (kept && !emulated)  // which learns nothing
-        plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
-    fmt::print("{}{}", title, table.print());
+    outputs.attempt([&] { print_result("{}{}", title, table.print()); });
+    outputs.attempt([&] {
+        if (kept && !emulated)  // which learns nothing
+            plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
+    });
+    outputs.done();
 }
 
 }  // namespace pw

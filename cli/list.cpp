@@ -1,5 +1,6 @@
 // list: what there is to choose from.
 #include "cli/command.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "schedules/schedule.h"
@@ -40,7 +41,7 @@ void list_models() {
     table.add(model_row("gpt", 0));
     table.add({"uniform", "times per stage", "-", "-"});
     table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});
-    fmt::print("{}", table.print());
+    print_result("{}", table.print());
 }
 
 void list_schedules() {
@@ -51,7 +52,7 @@ void list_schedules() {
         table.add({std::string(schedule.name), std::string(name_of(schedule.placement)), std::string(schedule.bubble),
                    std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
                    std::string(schedule.aliases)});
-    fmt::print(
+    print_result(
         "{}\np devices, d one of them from 0, m micro-batches, v stages per device, N micro-batches per group;\n"
         "F, B, I, W: times of all stages of a device. A bubble is a device's idle time in a step of equal\n"
         "stages; in flight are micro-batches of activations. A plan in a *.csv is a schedule, too.\n",
@@ -62,7 +63,7 @@ void list_rows(const std::vector<BackendRow>& rows) {
     Table table({"name", "status", "summary"}, true);
     for (const BackendRow& row : rows)
         table.add({std::string(row.name), row.status, std::string(row.summary)});
-    fmt::print("{}", table.print());
+    print_result("{}", table.print());
 }
 
 struct Kind {

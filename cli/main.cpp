@@ -1,6 +1,7 @@
 // Parses the command line, runs one command and maps what it throws to the exit code.
 #include "cli/command.h"
 #include "cli/file_kind.h"
+#include "cli/streams.h"
 #include "exec/execute.h"
 #include "workloads/error.h"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <sstream>
 #include <string_view>
 
 namespace pw {
@@ -114,21 +116,22 @@ void run_command_line(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& success) {  // help and version
-        app.exit(success);
-        return;
+        std::ostringstream text;
+        app.exit(success, text, text);
+        write_result(text.str());
+        return finish_results();
     } catch (const CLI::ParseError& error) {
         fail_parse(app, error);
     }
     for (const auto& [command, action] : actions)
         if (command->parsed())
             action();
-    if (std::fflush(stdout) != 0)
-        fail_with(ExitCode::RunFailed, "cannot write to standard output");
+    finish_results();
 }
 
 int report_error(std::string_view text, ExitCode code) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}{}\n", text.starts_with("error: ") ? "" : "error: ", text);
+    say(fmt::format("{}{}", text.starts_with("error: ") ? "" : "error: ", text));
     return static_cast<int>(code);
 }
 
@@ -154,6 +157,7 @@ void add_config(CLI::App& command, ConfigArguments& arguments) {
 
 int main(int argc, char** argv) {
     try {
+        pw::keep_standard_streams();
         pw::run_command_line(argc, argv);
         return 0;
     } catch (const pw::Error& error) {

@@ -1,6 +1,7 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
 #include "cli/pipeline.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "schedules/csv.h"
 #include "schedules/passes.h"
@@ -164,9 +165,10 @@ std::string print_as(const Config& config, const PlanArguments& arguments) {
 }
 
 void print_plan(const PlanArguments& arguments) {
+    check_target_file(arguments.output);
     const std::string text = print_as(arguments.config.load(), arguments);
     if (arguments.output.empty())
-        fmt::print("{}", text);
+        print_result("{}", text);
     else
         write_file(arguments.output, text);
 }

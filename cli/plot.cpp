@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/report.h"
+#include "cli/streams.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -41,6 +42,7 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 }
 
 void plot_traces(const PlotArguments& arguments) {
+    check_plot_file(arguments.output);
     std::vector<Trace> drawn;
     std::vector<std::string> titles;
     constexpr std::size_t kMost = 64;
@@ -58,7 +60,7 @@ void plot_traces(const PlotArguments& arguments) {
     for (std::size_t k = 0; k < drawn.size(); ++k)
         panels.push_back({&drawn[k], titles[k]});
     plot(panels, arguments.output);
-    fmt::print("{}\n", arguments.output);
+    print_result("{}\n", arguments.output);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // profile: measure what layers, transfers and updates cost on the backend of a config.
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/streams.h"
 #include "cli/table.h"
+#include "workloads/files.h"
 #include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
@@ -82,6 +84,7 @@ std::string print_rest(const Profile& profile) {
 
 void profile_config(const ProfileArguments& arguments) {
     const Config config = arguments.config.load();
+    check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);
     std::vector<int> sizes = arguments.sizes;
@@ -90,10 +93,14 @@ void profile_config(const ProfileArguments& arguments) {
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     const Profile profile = measure_with_progress(config, model, sizes);
-    write_profile(profile, arguments.output);
-    for (const int samples : sizes)
-        fmt::print("{}", print_size(profile, samples));
-    fmt::print("{}", print_rest(profile));
+    Outputs outputs;
+    outputs.attempt([&] {
+        for (const int samples : sizes)
+            print_result("{}", print_size(profile, samples));
+        print_result("{}", print_rest(profile));
+    });
+    outputs.attempt([&] { write_profile(profile, arguments.output); });
+    outputs.done();
 }
 
 }  // namespace

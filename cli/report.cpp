@@ -1,5 +1,6 @@
 #include "cli/report.h"
 
+#include "cli/streams.h"
 #include "cli/table.h"
 
 #include <fmt/format.h>
@@ -183,6 +184,6 @@ std::string title_of(const Report& report) {
                        print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
 }
 
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+void print_json(const Json& json) { write_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
 }  // namespace pw

@@ -1,14 +1,17 @@
 // run: execute the plan of a config and measure it.
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -39,23 +42,49 @@ Pipeline load_pipeline(const RunArguments& arguments) {
     return pipeline_of(std::move(config));
 }
 
+// Before a training of hours.
+void check_targets(const RunArguments& arguments) {
+    check_target_file(arguments.trace);
+    check_plot_file(arguments.losses);
+    check_target_folder(arguments.dump);
+    check_target_folder(arguments.save);
+    const auto place = [](const std::string& folder) {
+        return std::filesystem::weakly_canonical(std::filesystem::absolute(folder) / "");
+    };
+    if (!arguments.save.empty() && !arguments.dump.empty() && place(arguments.save) == place(arguments.dump))
+        fail("--dump and --save name the same folder\n  help: give each its own");
+}
+
+void print_run(const RunArguments& arguments, const Pipeline& pipeline, const RunResult& result) {
+    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
+    if (arguments.json)
+        print_json(json_of(result, report));
+    else
+        print_result("{}{}\n\n{}{}", summary_of(pipeline), arguments.reference ? ", one task at a time" : "",
+                     print(report), print_learning(result));
+}
+
 void run_config(const RunArguments& arguments) {
+    check_targets(arguments);
     const Pipeline pipeline = load_pipeline(arguments);
     if (!arguments.reference)  // which is one device, outside the cluster's limits
         refuse_over_memory(pipeline);
     const Job job = job_of(pipeline);
-    const RunResult result = execute(arguments.reference ? oracle_of(job) : job,
-                                     {.dump = arguments.dump, .save = arguments.save, .progress = {}});
-    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
-    if (!arguments.trace.empty())
-        write_trace(result.trace, arguments.trace);
-    if (!arguments.losses.empty())
-        plot_curves({{pipeline.config.pipeline.schedule, result.losses}}, "update", "loss", arguments.losses);
-    if (arguments.json)
-        print_json(json_of(result, report));
-    else
-        fmt::print("{}{}\n\n{}{}", summary_of(pipeline), arguments.reference ? ", one task at a time" : "",
-                   print(report), print_learning(result));
+    Outputs outputs;
+    RunOptions options{.dump = arguments.dump, .save = arguments.save, .progress = {}};
+    options.finished = [&](const RunResult& result) {
+        outputs.attempt([&] { print_run(arguments, pipeline, result); });
+        outputs.attempt([&] {
+            if (!arguments.trace.empty())
+                write_trace(result.trace, arguments.trace);
+        });
+        outputs.attempt([&] {
+            if (!arguments.losses.empty())
+                plot_curves({{pipeline.config.pipeline.schedule, result.losses}}, "update", "loss", arguments.losses);
+        });
+    };
+    outputs.attempt([&] { execute(arguments.reference ? oracle_of(job) : job, options); });
+    outputs.done();
 }
 
 double mean_loss_of(const RunResult& result) {
@@ -68,6 +97,13 @@ RunResult run_with_progress(const Job& job, RunOptions options) {
         line.show(fmt::format("step {}/{}   loss {:.4f}   {}/step", progress.step, progress.steps, progress.loss,
                               print_time(progress.step_time)));
     };
+    options.finished = [&line, then = options.finished](const RunResult& result) {
+        line.hide();
+        for (const std::string& note : result.notes)
+            print_note(note);
+        if (then)
+            then(result);
+    };
     return run(job, options);
 }
 
@@ -77,10 +113,7 @@ RunResult execute(const Job& job, RunOptions options) {
     const WorkloadConfig& workload = job.config.workload;
     if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
         print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
-    RunResult result = run_with_progress(job, std::move(options));
-    for (const std::string& note : result.notes)
-        print_note(note);
-    return result;
+    return run_with_progress(job, std::move(options));
 }
 
 Job job_of(const Pipeline& pipeline) {

@@ -2,6 +2,7 @@
 #include "cli/search.h"
 
 #include "cli/command.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "viz/plot.h"
@@ -84,23 +85,31 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
         print_json(json_of(problem, result, seconds_since(start)));
     if (result.best() == nullptr)
         fail_infeasible(result);
-    if (!arguments.json)
-        fmt::print("{}", print(problem, result, static_cast<std::size_t>(arguments.top)));
-    if (!arguments.plot.empty())
-        plot_search(result, arguments.plot);
-    if (!arguments.output.empty())
-        write_file(arguments.output, print_yaml(problem, result, arguments.output));
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (!arguments.json)
+            print_result("{}", print(problem, result, static_cast<std::size_t>(arguments.top)));
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot_search(result, arguments.plot);
+    });
+    outputs.attempt([&] {
+        if (!arguments.output.empty())
+            write_file(arguments.output, print_yaml(problem, result, arguments.output));
+    });
+    outputs.done();
     const Config best = config_of(problem, *result.best());
     if (!arguments.json && !arguments.output.empty())
-        fmt::print("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);
+        print_result("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);
     if (const std::string note = note_on_costs(pipeline_of(best)); !note.empty())
         print_note(note);
 }
 
 void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
-    if (!arguments.plot.empty())
-        check_plot_file(arguments.plot);
+    check_plot_file(arguments.plot);
+    check_target_file(arguments.output);
     if (config.search.objective == "makespan")
         search_makespan(config, arguments);
     else

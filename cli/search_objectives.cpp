@@ -1,5 +1,6 @@
 // The objectives of published planners, each in its own cost model.
 #include "cli/search.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 #include "search/max_load.h"
 #include "search/pipedream.h"
@@ -200,7 +201,7 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
                   shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
     }
     if (!arguments.json)
-        fmt::print("{}", print(answer));
+        print_result("{}", print(answer));
 }
 
 }  // namespace pw

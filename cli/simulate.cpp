@@ -2,9 +2,11 @@
 #include "cli/command.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "cli/streams.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
 #include "viz/plot.h"
+#include "workloads/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -37,8 +39,19 @@ void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& con
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
 }
 
+void print_simulation(const SimulateArguments& arguments, const Pipeline& pipeline, const Report& report) {
+    if (!arguments.json)
+        return print_result("{}\n\n{}", summary_of(pipeline), print(report));
+    Json json = json_of(report);
+    json["costs"] = costs_name(pipeline);
+    json["interpolated"] = pipeline.costs.interpolated;
+    print_json(json);
+}
+
 void simulate_config(const SimulateArguments& arguments) {
     Config config = arguments.config.load();
+    check_target_file(arguments.trace);
+    check_plot_file(arguments.plot);
     if (!config.sweep.empty()) {
         refuse_trace_of_sweep(arguments, config);
         simulate_sweep(arguments.config, config, arguments.json, arguments.plot);
@@ -48,20 +61,19 @@ void simulate_config(const SimulateArguments& arguments) {
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Pipeline pipeline = pipeline_of(std::move(config));
     const Report report = report_of(predict(pipeline), pipeline.config);
-    if (!arguments.trace.empty())
-        write_trace(report.trace, arguments.trace);
-    if (!arguments.plot.empty())
-        plot({{&report.trace, title_of(report)}}, arguments.plot);
-    if (arguments.json) {
-        Json json = json_of(report);
-        json["costs"] = costs_name(pipeline);
-        json["interpolated"] = pipeline.costs.interpolated;
-        print_json(json);
-    } else {
-        fmt::print("{}\n\n{}", summary_of(pipeline), print(report));
-    }
+    Outputs outputs;
+    outputs.attempt([&] { print_simulation(arguments, pipeline, report); });
+    outputs.attempt([&] {
+        if (!arguments.trace.empty())
+            write_trace(report.trace, arguments.trace);
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot({{&report.trace, title_of(report)}}, arguments.plot);
+    });
     if (const std::string note = note_on_costs(pipeline); !note.empty())
         print_note(note);
+    outputs.done();
 }
 
 }  // namespace

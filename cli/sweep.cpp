@@ -1,6 +1,7 @@
 #include "cli/sweep.h"
 
 #include "cli/pipeline.h"
+#include "cli/streams.h"
 #include "cli/table.h"
 
 #include <fmt/format.h>
@@ -223,14 +224,20 @@ void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool
     std::vector<std::string> notes;
     const std::vector<SweepPoint> points = simulate_points(arguments, config, notes);
     require_one_that_works(config.sweep, points);
-    if (!plot.empty())
-        plot_sweep(config.sweep, points, plot);
-    if (json)
-        print_json(json_of(config.sweep, points));
-    else
-        fmt::print("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, points));
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (json)
+            print_json(json_of(config.sweep, points));
+        else
+            print_result("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, points));
+    });
+    outputs.attempt([&] {
+        if (!plot.empty())
+            plot_sweep(config.sweep, points, plot);
+    });
     for (const std::string& note : notes)
         print_note(note);
+    outputs.done();
 }
 
 }  // namespace pw

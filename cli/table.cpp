@@ -1,5 +1,7 @@
 #include "cli/table.h"
 
+#include "cli/streams.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,19 +40,22 @@ std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : 
 
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
-ProgressLine::~ProgressLine() {
+ProgressLine::~ProgressLine() { hide(); }
+
+void ProgressLine::hide() {
     if (shown_)
         std::fputs("\r\033[K", stderr);
+    shown_ = false;
 }
 
 void ProgressLine::show(const std::string& text) {
     if (!terminal_)
         return;
-    std::fputs(("\r\033[K" + text).c_str(), stderr);
+    std::fputs(("\r\033[K" + escaped_controls(text)).c_str(), stderr);
     std::fflush(stderr);
     shown_ = true;
 }
 
-void print_note(const std::string& text) { fmt::print(stderr, "note: {}\n", text); }
+void print_note(const std::string& text) { say("note: " + text); }
 
 }  // namespace pw

@@ -29,6 +29,7 @@ public:
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;
     void show(const std::string& text);
+    void hide();
 
 private:
     bool terminal_;

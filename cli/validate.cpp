@@ -4,7 +4,9 @@
 #include "cli/file_kind.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
+#include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/execute.h"
 #include "schedules/csv.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
@@ -15,6 +17,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 namespace pw {
 
@@ -44,7 +47,7 @@ Json json_of_plan(const Plan& plan, const char* kind) {
 }
 
 void print_ok_plan(const Plan& plan) {
-    fmt::print("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
+    print_result("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
                plan.schedule, tasks_of(plan), plan.shape.devices);
 }
 
@@ -52,23 +55,24 @@ void print_ok_memory(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
         const Bytes needed = report.metrics.devices[device].peak_memory, limit = report.limits[device];
         if (needed <= limit)
-            fmt::print("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
+            print_result("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
                        limit == kUnlimited ? "unlimited" : print_bytes(limit));
     }
 }
 
 void validate_config(const ValidateArguments& arguments) {
     const Pipeline pipeline = pipeline_of(ConfigArguments{arguments.path, arguments.set}.load());
+    check_link(pipeline.config, pipeline.plan.shape);
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");
         json["ok"] = json["fits"] = fits(report);
         print_json(json);
     } else {
-        fmt::print("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
+        print_result("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
         print_ok_plan(pipeline.plan);
         print_ok_memory(report);
-        fmt::print("{}", print_misfits(report));
+        print_result("{}", print_misfits(report));
     }
     if (!fits(report))
         fail_with(ExitCode::Infeasible, "{}: the plan needs more memory than its devices have", arguments.path);
@@ -123,7 +127,7 @@ void validate_plan(const ValidateArguments& arguments) {
         prove(read, strictest);
     } catch (const Error&) {
         if (!arguments.json)
-            fmt::print("{}", table.print());
+            print_result("{}", table.print());
         throw;
     }
     if (arguments.json) {
@@ -132,19 +136,21 @@ void validate_plan(const ValidateArguments& arguments) {
         print_json(json);
     } else {
         print_ok_plan(read.plan);
-        fmt::print("\n{}", table.print());
+        print_result("\n{}", table.print());
     }
 }
 
 void validate_trace(const ValidateArguments& arguments) {
-    const Report report = report_of(read_trace(arguments.path));
+    Trace trace = read_trace(arguments.path);
+    check_trace(trace, arguments.path);
+    const Report report = report_of(std::move(trace));
     if (arguments.json) {
         Json json = json_of(report);
         json["kind"] = "trace";
         json["ok"] = true;
         print_json(json);
     } else {
-        fmt::print("ok: trace {}: {}\n", arguments.path, title_of(report));
+        print_result("ok: trace {}: {}\n", arguments.path, title_of(report));
     }
 }
 
@@ -163,7 +169,7 @@ void validate_profile(const ValidateArguments& arguments) {
                     {"layers", profile.layers.size()},
                     {"micro_batch_sizes", sizes}});
     else
-        fmt::print("ok: profile {}: {}, {} layers, micro-batches of {}, backend {}, {}\n", arguments.path,
+        print_result("ok: profile {}: {}, {} layers, micro-batches of {}, backend {}, {}\n", arguments.path,
                    profile.model, profile.layers.size(), fmt::join(sizes, ", "), profile.backend, profile.machine);
 }
 
@@ -172,7 +178,7 @@ void validate_results(const ValidateArguments& arguments) {
     if (arguments.json)
         print_json(json_of(accuracy));
     else
-        fmt::print("{}", print(accuracy));
+        print_result("{}", print(accuracy));
 }
 
 void validate(const ValidateArguments& arguments) {

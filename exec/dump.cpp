@@ -3,6 +3,7 @@
 #include "exec/host/kernel_work.h"
 #include "exec/npy.h"
 #include "exec/parameter_files.h"
+#include "workloads/files.h"
 
 #include <filesystem>
 
@@ -15,10 +16,7 @@ void write_devices(const std::filesystem::path& folder, const std::vector<std::v
         write_parameters(folder.string(), tensors);
 }
 
-}  // namespace
-
-void write_dump(const std::string& folder, const KernelWork& run, double loss) {
-    const std::filesystem::path root(folder);
+void write_files(const std::filesystem::path& root, const KernelWork& run, double loss) {
     write_devices(root / "initial", run.initial);
     if (run.plan.trains()) {
         write_devices(root / "gradients", run.gradients);
@@ -41,6 +39,14 @@ void write_dump(const std::string& folder, const KernelWork& run, double loss) {
         labelled.push_back(static_cast<int>(positions));
     write_npy((root / "labels.npy").string(), labelled, {labels.begin(), labels.end()});
     write_npy((root / "loss.npy").string(), {1}, {static_cast<float>(loss)});
+}
+
+}  // namespace
+
+void write_dump(const std::string& folder, const KernelWork& run, double loss) {
+    NewFolder fresh(folder);
+    fresh.fill([&](const std::string& draft) { write_files(draft, run, loss); });
+    fresh.finish();
 }
 
 }  // namespace pw

@@ -21,11 +21,15 @@ struct Progress {
     Ns step_time = 0;
 };
 
+struct RunResult;
+
 struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
     bool guarded = false;  // tests, on the host: fails when a task writes beside its buffers; freed memory is NaN
+    // Called with everything before files are written: a full disk takes no results along.
+    std::function<void(const RunResult&)> finished = {};
 };
 
 struct RunResult {
@@ -59,6 +63,8 @@ Job oracle_of(const Job& job);
 
 // Throws Error (BadInput) when the plan asks for what no backend of this build does.
 void check_runnable(const Job& job);
+// The part of it that needs no job: that the transport `link` carries all that the plan moves.
+void check_link(const Config& config, const Shape& shape);
 
 RunResult run(const Job& job, const RunOptions& options);
 

@@ -1,18 +1,24 @@
 #include "exec/npy.h"
 
 #include "workloads/error.h"
+#include "workloads/files.h"
+#include "workloads/printable.h"
 
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 namespace pw {
 
 namespace {
 
+constexpr const char* kHelp = "float32 arrays in C order are read: numpy.save(file, array.astype('<f4'))";
+constexpr std::uint32_t kMostHeader = 1 << 20;
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 // What the header's dictionary says.
@@ -89,12 +95,12 @@ std::optional<std::vector<int>> read_tuple(Reader& reader) {
 std::optional<Header> read_dictionary(std::string_view text) {
     Reader reader(text);
     Header header;
-    int found = 0;
+    std::set<std::string> found;
     if (!reader.takes("{"))
         return {};
     while (!reader.takes("}")) {
         const std::optional<std::string> key = reader.quoted();
-        if (!key || !reader.takes(":"))
+        if (!key || !reader.takes(":") || !found.insert(*key).second)
             return {};
         if (*key == "descr") {
             header.type = reader.quoted().value_or("a structure");
@@ -112,14 +118,13 @@ std::optional<Header> read_dictionary(std::string_view text) {
         } else {
             return {};
         }
-        ++found;
         reader.takes(",");
     }
-    return found == 3 && reader.is_at_end() ? std::optional(header) : std::nullopt;
+    return found.size() == 3 && reader.is_at_end() ? std::optional(header) : std::nullopt;
 }
 
 [[noreturn]] void reject(const std::string& file, const std::string& fact) {
-    fail("{}: {}\n  help: float32 arrays in C order are read: numpy.save(file, array.astype('<f4'))", file, fact);
+    fail("{}: {}\n  help: {}", file, fact, kHelp);
 }
 
 // Leaves the stream at the values.
@@ -140,23 +145,18 @@ Header read_header(std::istream& in, const std::string& file) {
     }
     if (!in || length > std::filesystem::file_size(file))
         reject(file, "its header is cut off");
+    if (length > kMostHeader)
+        reject(file, fmt::format("its header has {} bytes", length));
     std::string text(length, ' ');
     in.read(text.data(), length);
     const std::optional<Header> header = in ? read_dictionary(text) : std::nullopt;
     if (!header)
         reject(file, "its header is not what NumPy writes");
     if (header->type != "<f4")
-        reject(file, fmt::format("it holds '{}', not '<f4'", header->type));
+        reject(file, fmt::format("it holds '{}', not '<f4'", shortened(header->type, 80)));
     if (header->is_fortran)
         reject(file, "it is in Fortran order");
     return *header;
-}
-
-std::ifstream open_file(const std::string& file) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in || !std::filesystem::is_regular_file(file))
-        fail("cannot read {}", file);
-    return in;
 }
 
 }  // namespace
@@ -169,22 +169,23 @@ void write_npy(const std::string& file, const std::vector<int>& shape, const std
     constexpr std::size_t kPrefix = 10, kAlign = 64;  // magic, version and length come before the header
     header.append((kAlign - (kPrefix + header.size() + 1) % kAlign) % kAlign, ' ');
     header += '\n';
-    std::ofstream out(file, std::ios::binary);
     const auto length = static_cast<std::uint16_t>(header.size());
-    out << kMagic << '\x01' << '\0' << static_cast<char>(length & 0xff) << static_cast<char>(length >> 8) << header;
-    out.write(reinterpret_cast<const char*>(values.data()),
-              static_cast<std::streamsize>(values.size() * sizeof(float)));
-    if (!out.flush())
-        fail_with(ExitCode::RunFailed, "cannot write {}", file);
+    const char version_and_length[] = {1, 0, static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
+    NewFile out(file);
+    out.write(kMagic);
+    out.write({version_and_length, sizeof version_and_length});
+    out.write(header);
+    out.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+    out.finish();
 }
 
 std::vector<int> read_npy_shape(const std::string& file) {
-    std::ifstream in = open_file(file);
+    std::ifstream in = open_file(file, kHelp);
     return read_header(in, file).shape;
 }
 
 std::vector<float> read_npy(const std::string& file) {
-    std::ifstream in = open_file(file);
+    std::ifstream in = open_file(file, kHelp);
     const Header header = read_header(in, file);
     const std::uintmax_t held = std::filesystem::file_size(file) - static_cast<std::uintmax_t>(in.tellg());
     std::uintmax_t values = 1;

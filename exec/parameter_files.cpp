@@ -2,6 +2,7 @@
 
 #include "exec/npy.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 
 #include <fmt/ranges.h>
 
@@ -31,12 +32,12 @@ void check(const Config& config, const ParameterShape& parameter) {
 }  // namespace
 
 void write_parameters(const std::string& folder, const std::vector<NamedTensor>& parameters) {
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    if (failed)
-        fail_with(ExitCode::RunFailed, "cannot make the folder {}: {}", folder, failed.message());
-    for (const NamedTensor& tensor : parameters)
-        write_npy(file_of(folder, tensor.name), tensor.shape, tensor.values);
+    NewFolder fresh(folder);
+    fresh.fill([&](const std::string& draft) {
+        for (const NamedTensor& tensor : parameters)
+            write_npy(file_of(draft, tensor.name), tensor.shape, tensor.values);
+    });
+    fresh.finish();
 }
 
 std::vector<std::vector<float>> read_parameters(const std::string& folder, const LayerGraph& graph, int layer) {
@@ -55,6 +56,11 @@ std::vector<std::vector<float>> read_parameters(const std::string& folder, const
 void check_initial(const Config& config, const Model& model) {
     if (config.training.initial.empty())
         return;
+    if (is_half_moved(config.training.initial))
+        config.fail_at("training.initial",
+                       fmt::format("the last run that saved into {} was cut off: its files may be of two runs",
+                                   config.training.initial),
+                       "save into it again, or name another folder");
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
         for (const ParameterShape& parameter : parameters_of(model.layers[layer]))
             check(config, parameter);

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Makes the folder. Throws Error (RunFailed) naming the file.
+// All files appear together (NewFolder). Throws Error (RunFailed) naming the folder or the file.
 void write_parameters(const std::string& folder, const std::vector<NamedTensor>& parameters);
 
 // Of a layer, in the order of parameters_of: what LayerKernel::load takes. One that shares a table reads it too.

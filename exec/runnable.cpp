@@ -7,24 +7,17 @@
 
 namespace pw {
 
-namespace {
-
 // Devices sum gradients in each other's memory, as fast as that goes.
-void check_link(const Job& job) {
-    if (job.config.run.transport != "link")
+void check_link(const Config& config, const Shape& shape) {
+    if (config.run.transport != "link")
         return;
-    if (!job.config.cluster.link_given)
-        job.config.fail_at("run.transport", "there is no cluster.link to emulate",
-                           "write cluster: {link: {bandwidth: .., latency: ..}}, or transport: threads");
-    for (const SumGroup& group : sum_groups(job.plan.shape))
+    for (const SumGroup& group : sum_groups(shape))
         if (group.devices.size() > 1)
-            job.config.fail_at("run.transport",
-                               fmt::format("the gradients of stage {} are summed by {} devices, which is not emulated",
-                                           group.stages.front(), group.devices.size()),
-                               "write transport: threads, or take a plan without replicas and shared parameters");
+            config.fail_at("run.transport",
+                           fmt::format("the gradients of stage {} are summed by {} devices, which is not emulated",
+                                       group.stages.front(), group.devices.size()),
+                           "write transport: threads, or take a plan without replicas and shared parameters");
 }
-
-}  // namespace
 
 void check_runnable(const Job& job) {
     if (is_emulated(job.config))
@@ -36,7 +29,7 @@ void check_runnable(const Job& job) {
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
     check_initial(job.config, *job.model);
-    check_link(job);
+    check_link(job.config, job.plan.shape);
 }
 
 }  // namespace pw

@@ -3,13 +3,13 @@
 #include "schedules/csv_cells.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <map>
-#include <sstream>
 #include <utility>
 
 namespace pw {
@@ -285,11 +285,7 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
 }
 
 CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
-    std::ifstream file(path);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf()))
-        fail("cannot read plan '{}'\n  help: write one with: pipewright plan CONFIG --format csv -o PLAN.csv", path);
-    return parse_csv(text.str(), path, mode);
+    return parse_csv(read_text(path, "write one with: pipewright plan CONFIG --format csv -o PLAN.csv"), path, mode);
 }
 
 void prove(const CsvPlan& read, const TransferMode& mode) {

@@ -1,17 +1,14 @@
 // Writes a trace as Chrome/Perfetto JSON. Events go straight to the file: a run of hours has millions.
 #include "schedules/trace.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -40,11 +37,7 @@ std::string micros(Ns time) { return fmt::format("{}.{:03}", time / 1000, time %
 
 class Writer {
 public:
-    Writer(const Trace& trace, const std::string& path)
-        : trace_(trace), path_(path), file_(std::fopen(path.c_str(), "wb"), &std::fclose) {
-        if (!file_)
-            fail_with(ExitCode::RunFailed, "cannot write trace '{}': {}", path, std::strerror(errno));
-    }
+    Writer(const Trace& trace, const std::string& path) : trace_(trace), file_(path) {}
 
     void write() {
         number_threads();
@@ -57,8 +50,7 @@ public:
         for (const MemorySample& sample : trace_.memory)
             write_counter(sample);
         put("\n]}}\n");
-        if (std::fflush(file_.get()) != 0 || std::ferror(file_.get()))
-            fail_with(ExitCode::RunFailed, "cannot write trace '{}': {}", path_, std::strerror(errno));
+        file_.finish();
     }
 
 private:
@@ -66,7 +58,7 @@ private:
     void put(fmt::format_string<Args...> text, Args&&... args) {
         line_.clear();
         fmt::format_to(std::back_inserter(line_), text, std::forward<Args>(args)...);
-        std::fwrite(line_.data(), 1, line_.size(), file_.get());
+        file_.write(line_);
     }
 
     // One event of the array, on a line of its own.
@@ -179,8 +171,7 @@ private:
     }
 
     const Trace& trace_;
-    const std::string& path_;
-    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+    NewFile file_;
     std::map<std::tuple<int, int, int>, int> tids_;  // of device, row, lane
     std::vector<int> threads_;                       // of events
     std::string line_;

@@ -1,13 +1,13 @@
 // Reads back what trace_json.cpp writes, trusting nothing: every key is looked up, typed and bounded.
 #include "schedules/trace.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
+#include "workloads/json_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -20,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kWriteOne = "name a trace that `pipewright simulate` or `run` wrote with --trace";
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
 
@@ -61,11 +62,11 @@ struct Place {
 
     std::int64_t checked(const char* key, const json& value, std::int64_t min, std::int64_t max) const {
         if (!value.is_number_integer())
-            reject(key, "expected an integer, got {}", value.is_number() ? value.dump() : value.type_name());
+            reject(key, "expected an integer, got {}", value.is_number() ? shown(value) : value.type_name());
         const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(max);
         const std::int64_t number = huge ? max : value.get<std::int64_t>();
         if (huge || number < min || number > max)
-            reject(key, "{} is not between {} and {}", value.dump(), min, max);
+            reject(key, "{} is not between {} and {}", shown(value), min, max);
         return number;
     }
 
@@ -125,9 +126,7 @@ public:
     explicit Reader(const std::string& path) : path_(path) {}
 
     Trace read() {
-        std::ifstream file(path_, std::ios::binary);
-        if (!file)
-            fail("cannot read trace '{}': {}", path_, std::strerror(errno));
+        std::ifstream file = open_file(path_, kWriteOne, kMostTrace);
         const json root = parse(file);
         const Place place{path_, root, "file"};
         if (!root.is_object())
@@ -143,12 +142,10 @@ public:
 private:
     json parse(std::ifstream& file) {
         try {
-            return json::parse(
-                file, [this](int depth, json::parse_event_t event, json& value) { return keep(depth, event, value); });
-        } catch (const json::exception& error) {
-            const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-            fail("trace '{}': not JSON: {}\n  help: {}", path_, what.substr(std::min(what.find("] ") + 2, what.size())),
-                 kOnlyOwn);
+            return parse_json(file, fmt::format("trace '{}'", path_),
+                              [this](int depth, json::parse_event_t event, json& value) {
+                                  return keep(depth, event, value);
+                              });
         } catch (const std::ios_base::failure& error) {
             fail("cannot read trace '{}': {}", path_, error.what());
         }
@@ -165,7 +162,8 @@ private:
             return false;
         }
         if (event == Event::value || event == Event::array_start)
-            fail("trace '{}': traceEvents[{}]: expected an object, got {}", path_, index_, value.type_name());
+            fail("trace '{}': traceEvents[{}]: expected an object, got {}", path_, index_,
+                 event == Event::value ? value.type_name() : "array");
         return true;
     }
 
@@ -181,7 +179,7 @@ private:
         const std::string letters = args.text("op");
         const std::optional<Op> op = op_from(letters);
         if (!op)
-            args.reject("op", "unknown operation '{}'", letters);
+            args.reject("op", "unknown operation '{}'", shortened(letters, 80));
         TraceEvent event{args.small("step"), args.small("device"), args.small("rank"), Task{*op, 0, 0}, 0, 0, 0, -1};
         event.task.stage = args.small("stage");
         event.task.microbatch = args.small("microbatch");
@@ -235,5 +233,26 @@ private:
 }  // namespace
 
 Trace read_trace(const std::string& path) { return Reader(path).read(); }
+
+bool is_trace(const std::string& path) {
+    struct Known {
+        bool trace;
+    };
+    std::ifstream file = open_file(path, kWriteOne, kMostTrace);
+    try {
+        const json rest = json::parse(file, [](int depth, json::parse_event_t event, json& value) {
+            if (depth == 1 && event == json::parse_event_t::key && value == "traceEvents")
+                throw Known{true};
+            if (depth > kMostJsonDepth)
+                throw Known{false};
+            return depth == 0;
+        });
+    } catch (const Known& known) {
+        return known.trace;
+    } catch (const json::exception&) {  // whoever reads it says what is wrong
+        return false;
+    }
+    return false;
+}
 
 }  // namespace pw

@@ -1,35 +1,25 @@
 #include "search/instance_json.h"
 
 #include "workloads/error.h"
+#include "workloads/files.h"
+#include "workloads/json_text.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 namespace pw {
 
 using nlohmann::json;
 
 json parse_instance(const std::string& text, const std::string& name) {
-    try {
-        json read = json::parse(text);
-        if (!read.is_object())
-            fail("instance '{}': expected an object with 'nodes' and 'edges', got {}", name, read.type_name());
-        return read;
-    } catch (const json::exception& error) {
-        fail("instance '{}': not JSON: {}", name, error.what());
-    }
+    json read = parse_json(text, fmt::format("instance '{}'", name));
+    if (!read.is_object())
+        fail("instance '{}': expected an object with 'nodes' and 'edges', got {}", name, read.type_name());
+    return read;
 }
 
 std::string contents_of_instance(const std::string& path) {
-    std::ifstream file(path);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf()))
-        fail("instance '{}' cannot be read: {}", path, std::strerror(errno));
-    return text.str();
+    return read_text(path, "name an instance of dnn-partitioning or Piper, a *.json");
 }
 
 const json& InstanceObject::at(const char* key) const {
@@ -42,14 +32,14 @@ const json& InstanceObject::at(const char* key) const {
 std::string InstanceObject::text(const char* key) const {
     const json& value = at(key);
     if (!value.is_string())
-        fail("{}.{}: expected a string, got {}", place, key, value.dump());
+        fail("{}.{}: expected a string, got {}", place, key, shown(value));
     return value.get<std::string>();
 }
 
 double InstanceObject::amount(const char* key) const {
     const json& value = at(key);
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-        fail("{}.{}: expected a number that is not negative, got {}", place, key, value.dump());
+        fail("{}.{}: expected a number that is not negative, got {}", place, key, shown(value));
     return value.get<double>();
 }
 
@@ -57,7 +47,7 @@ int InstanceObject::integer(const char* key, int least) const {
     const json& value = at(key);
     const double number = value.is_number() ? value.get<double>() : std::nan("");
     if (!(number >= least && number <= std::numeric_limits<int>::max()) || number != std::floor(number))
-        fail("{}.{}: expected a whole number from {} on, got {}", place, key, least, value.dump());
+        fail("{}.{}: expected a whole number from {} on, got {}", place, key, least, shown(value));
     return static_cast<int>(number);
 }
 
@@ -66,7 +56,7 @@ bool InstanceObject::flag(const char* key) const {
     if (value.is_boolean())
         return value.get<bool>();
     if (value != 0 && value != 1)
-        fail("{}.{}: expected true, false, 1 or 0, got {}", place, key, value.dump());
+        fail("{}.{}: expected true, false, 1 or 0, got {}", place, key, shown(value));
     return value == 1;
 }
 

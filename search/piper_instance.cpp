@@ -3,6 +3,7 @@
 #include "search/downsets.h"
 #include "search/instance_json.h"
 #include "workloads/error.h"
+#include "workloads/printable.h"
 
 #include <charconv>
 #include <set>
@@ -76,7 +77,7 @@ private:
             int degree = 0;
             const auto end = std::from_chars(key.data(), key.data() + key.size(), degree);
             if (end.ptr != key.data() + key.size() || end.ec != std::errc() || degree < 1)
-                fail("{}: expected tensor-parallel degrees from 1 on as keys, got '{}'", degrees.place, key);
+                fail("{}: expected tensor-parallel degrees from 1 on as keys, got '{}'", degrees.place, shortened(key, 80));
             for (const InstanceObject& option : degrees.list(key.c_str()))
                 add_option(option, layer, layer.options[degree]);
         }
@@ -85,7 +86,7 @@ private:
     void add_option(const InstanceObject& object, const PiperLayer& layer, std::vector<PiperOption>& options) const {
         const std::string id = object.text("id");
         if (id != "vanilla" && id != "activation recomp")
-            fail("{}.id: expected 'vanilla' or 'activation recomp', got '{}'", object.place, id);
+            fail("{}.id: expected 'vanilla' or 'activation recomp', got '{}'", object.place, shortened(id, 80));
         PiperOption option{.recompute = id != "vanilla",
                            .time = object.amount("timePerSample"),
                            .parameters = object.amount("parameterSize"),

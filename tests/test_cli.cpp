@@ -204,7 +204,7 @@ TEST_F(Cli, APlanInAFileIsASchedule) {
     EXPECT_TRUE(contains(error, "'pipeline.micro_batches' is 5, but the plan has 4")) << error;
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set cluster.devices=3", 2), "but the plan has 2"));
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set workload.stages=3", 2), "the plan has"));
-    EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.schedule=no.csv", 2), "cannot read plan"));
+    EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.schedule=no.csv", 2), "no.csv': No such file"));
     EXPECT_TRUE(contains(error_of("simulate file.yaml --set pipeline.weights=stash", 2), "one flushed mini-batch"));
 }
 

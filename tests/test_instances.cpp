@@ -51,7 +51,12 @@ TEST(PlacementInstance, RefusesWhatItCannotMean) {
                 {"edges[1].cost", "one output has one cost"});
     expect_says(refusal([] { parse_placement_instance("[]", "bad.json"); }), {"bad.json", "expected an object"});
     expect_says(refusal([] { parse_placement_instance("{", "bad.json"); }), {"bad.json", "not JSON"});
-    expect_says(refusal([] { read_placement_instance("/nowhere.json"); }), {"/nowhere.json", "cannot be read"});
+    expect_says(refusal([] { read_placement_instance("/nowhere.json"); }), {"/nowhere.json", "cannot read"});
+    const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+    expect_says(said_of(deep, ""), {"bad.json", "nest more than 64 deep"});
+    expect_says(said_of(node("1", "[\"" + std::string(100'000, 'x') + "\"]"), ""), {"isBackwardNode", "got array"});
+    expect_says(said_of(node("1e999"), ""), {"bad.json", "not JSON", "number overflow"});
+    expect_says(said_of(node("1") + R"(, {"id": 2, "id": 3})", ""), {"bad.json", "stands twice"});
 }
 
 TEST(PiperInstance, IsReadAsWritten) {

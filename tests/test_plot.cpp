@@ -1,5 +1,6 @@
 #include "sample_traces.h"
 #include "tests/temporary_folder.h"
+#include "viz/files.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -174,6 +175,16 @@ TEST_F(Plot, TitlesOfCurvesAreTextNotCommands) {
     plot_curves({{title, {1, 2}}, {"end_of_data", {2, 1}}}, "x", "y", file("curves.svg"));
     expect_parts(contents(file("curves.svg")), {"`touch ", "$data @x \\", ">end_of_data<"});
     EXPECT_FALSE(fs::exists(file("x")));
+}
+
+TEST_F(Plot, APictureThatGnuplotCutsOffIsAFailure) {
+    NEED_GNUPLOT();
+    const std::string script = gnuplot_output(file("cut.svg"), 400, 300) + "plot x\nset output\n";
+    draw_by_gnuplot(file("cut.svg"), script, "");
+    const std::string before = contents(file("cut.svg"));
+    expect_error(ExitCode::RunFailed, {"cannot write", "cut.svg"},
+                 [&] { draw_by_gnuplot(file("cut.svg"), script + "system(\"truncate -s 100 picture.svg\")\n", ""); });
+    EXPECT_EQ(contents(file("cut.svg")), before);
 }
 
 // Pages, text, traces

@@ -285,6 +285,16 @@ INSTANTIATE_TEST_SUITE_P(Grid, BadSet,
                                          "a.b[2]=1", "a.b[-1]=1", "a.b[x]=1", "a.b.k=1", "c.d=1", "a[0]=1", "a.b[0]x=1",
                                          "a=[1", "a={b: 1", "a={b: 1, b: 2}", "a=b: c: d", "a='x", "a=*x"));
 
+// Within the time limit of a test: looking for each key among all before it takes a quarter of an hour.
+TEST(Load, AMapMayHaveHalfAMillionKeys) {
+    std::string text;
+    for (int key = 0; key < 500'000; ++key)
+        text += fmt::format("key{}: {}\n", key, key);
+    const Yaml root = Yaml::parse(std::make_shared<Source>("wide.yaml", text));
+    EXPECT_EQ(root["key499999"].text(), "499999");
+    EXPECT_TRUE(root.source().clean());
+}
+
 TEST(Load, NamesUnreadableFiles) {
     for (const std::string path : {"/nowhere/cfg.yaml", "/"})
         try {

@@ -117,6 +117,19 @@ Outcome run_script(const std::string& folder) {
     return outcome;
 }
 
+// gnuplot exits with 0 on a full disk, too.
+bool is_whole(const fs::path& picture) {
+    constexpr std::size_t kTail = 64;
+    std::ifstream file(picture, std::ios::binary | std::ios::ate);
+    const auto size = file ? static_cast<std::size_t>(file.tellg()) : 0;
+    std::string tail(std::min(size, kTail), '\0');
+    file.seekg(static_cast<std::streamoff>(size - tail.size()));
+    file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
+    const std::string suffix = picture.extension().string();
+    const char* end = suffix == ".svg" ? "</svg>" : suffix == ".png" ? "IEND" : "%%EOF";
+    return tail.find(end) != std::string::npos;
+}
+
 }  // namespace
 
 bool has_gnuplot() {
@@ -185,6 +198,9 @@ void draw_by_gnuplot(const std::string& file, std::string_view script, std::stri
         fail_with(ExitCode::RunFailed,
                   "gnuplot failed to draw '{}':\n{}\n  help: write a .gp instead to see its script", file,
                   outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
+    if (!is_whole(folder.file(output_of(file))))
+        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is the disk full?",
+                  file);
     write_file(file, contents_of(folder.file(output_of(file))));
 }
 

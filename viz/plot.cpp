@@ -30,17 +30,15 @@ void plot(const std::vector<Panel>& panels, const std::string& file) {
 }
 
 void check_plot_file(const std::string& file) {
+    if (file.empty())
+        return;
     (void)format_of(file);
-    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    if (!folder.empty() && !std::filesystem::is_directory(folder))
-        fail_with(ExitCode::RunFailed, "cannot write '{}': there is no folder '{}'", file, folder.string());
-    if (std::filesystem::is_directory(file))
-        fail_with(ExitCode::RunFailed, "cannot write '{}': it is a folder", file);
+    check_target_file(file);
 }
 
 void check_timeline(const std::string& file, int devices) {
     check_plot_file(file);
-    if (format_of(file) != Format::Json)
+    if (!file.empty() && format_of(file) != Format::Json)
         check_height(file, devices);
 }
 

@@ -19,8 +19,8 @@ struct Panel {
 // memory curves at the bottom.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
-// Before long work for a picture: throw Error where the suffix is none of these (BadInput), or the folder is not there
-// (RunFailed), or a timeline would have more devices than it shows (BadInput).
+// Before long work for a picture: throw Error where the suffix is none of these or a timeline would have more devices
+// than it shows (BadInput), or the file cannot be written (RunFailed). An empty name is none and fine.
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 

@@ -138,7 +138,7 @@ void read_cuda(const Yaml& at, RunConfig& run) {
                              "remove the key, or set run.backend: cuda");
 }
 
-void check_transport(const Yaml& at, const RunConfig& run) {
+void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& cluster) {
     if (run.transport == "mpi")
         not_in_this_version(at, "the transport mpi", "write transport: threads");
     const bool on_host = run.backend == "cpu" || run.backend == "reference";
@@ -148,9 +148,12 @@ void check_transport(const Yaml& at, const RunConfig& run) {
     if (run.transport == "link" && !on_host)
         at.complain(fmt::format("the transport link is for run.backend cpu or reference, not {}", run.backend),
                     "write transport: threads, or set run.backend: cpu");
+    else if (run.transport == "link" && !cluster.link_given)
+        at.complain("'run.transport' is link, but there is no cluster.link to emulate",
+                    "write cluster: {link: {bandwidth: .., latency: ..}}, or transport: threads");
 }
 
-RunConfig read_run(const Yaml& at) {
+RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "precision", "deterministic",
               "sms", "graph"});
     RunConfig run;
@@ -162,7 +165,7 @@ RunConfig read_run(const Yaml& at) {
     if (run.gradient_order != "plan")
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
     read_cuda(at, run);
-    check_transport(at["transport"], run);
+    check_transport(at["transport"], run, cluster);
     return run;
 }
 
@@ -272,7 +275,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     config.cluster = read_cluster(root["cluster"], folder);
     config.pipeline = read_pipeline(root["pipeline"], claims);
     config.training = read_training(root["training"], folder);
-    config.run = read_run(root["run"]);
+    config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
     config.sweep = read_sweep(root["sweep"]);
 

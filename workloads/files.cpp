@@ -258,6 +258,17 @@ NewFolder::~NewFolder() {
         fs::remove_all(draft_, ignored);
 }
 
+void NewFolder::fill(const std::function<void(const std::string& draft)>& write) const {
+    try {
+        write(draft_);
+    } catch (const Error& error) {
+        std::string what = error.what();
+        for (std::size_t at; (at = what.find(draft_)) != std::string::npos;)
+            what.replace(at, draft_.size(), path_);
+        throw Error(error.code(), what);
+    }
+}
+
 void NewFolder::finish() {
     try {
         if (fresh_) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -58,6 +59,8 @@ public:
     NewFolder& operator=(const NewFolder&) = delete;
 
     const std::string& draft() const { return draft_; }  // where to write
+    // Calls `write` with the draft; its errors name the folder.
+    void fill(const std::function<void(const std::string& draft)>& write) const;
     void finish();
 
 private:

@@ -1,9 +1,9 @@
 // The file of a profile: YAML, so that people can read, compare and edit what was measured.
 #include "workloads/costs.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 #include "workloads/yaml.h"
 
-#include <fstream>
 #include <set>
 
 namespace pw {
@@ -240,14 +240,11 @@ Profile read_profile(const std::string& path) {
 }
 
 void write_profile(const Profile& profile, const std::string& path) {
-    std::ofstream file(path, std::ios::binary);
-    file << print_header(profile) << "layers:\n";
+    NewFile file(path);
+    file.write(print_header(profile) + "layers:\n");
     for (const LayerProfile& layer : profile.layers)
-        file << print_layer(layer);
-    file.close();
-    if (!file)
-        fail_with(ExitCode::RunFailed, "cannot write the profile '{}'; check that its folder exists and has room",
-                  path);
+        file.write(print_layer(layer));
+    file.finish();
 }
 
 }  // namespace pw

@@ -1,27 +1,19 @@
 #include "workloads/profiled_model.h"
 
+#include "workloads/files.h"
 #include "workloads/profiled_layers.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace pw {
 namespace {
+
+constexpr const char* kHelp = "check the path; it starts at the config's folder";
 
 // "folder/vgg16.graph.txt" is of the model vgg16.
 std::string stem_of(const std::string& path) {
     const std::string name = std::filesystem::path(path).filename().string();
     return name.substr(0, name.find('.', 1));
-}
-
-std::string text_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    std::error_code error;
-    if (!file || !std::filesystem::is_regular_file(path, error))
-        fail("cannot read the model '{}'\n  help: check the path; it starts at the config's folder", path);
-    return text;
 }
 
 }  // namespace
@@ -67,7 +59,7 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
 ProfiledModel read_profiled_model(const std::string& path, int samples) {
     if (model_file(path) == ModelFile::Layers)
         return read_layer_yaml(path, samples);
-    return read_graph_txt(std::make_shared<Source>(path, text_of(path)), samples);
+    return read_graph_txt(std::make_shared<Source>(path, read_text(path, kHelp)), samples);
 }
 
 }  // namespace pw

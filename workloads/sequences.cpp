@@ -1,6 +1,7 @@
 // Sequences of tokens: a stream cut into windows, each of which knows the token behind every one of its own.
 #include "workloads/dataset.h"
 #include "workloads/error.h"
+#include "workloads/files.h"
 #include "workloads/random.h"
 
 #include <algorithm>
@@ -33,9 +34,7 @@ std::vector<std::int32_t> chain(std::int64_t count, int vocabulary, std::uint64_
 }
 
 std::vector<std::int32_t> bytes_of_file(const std::string& file) {
-    std::ifstream stream(file, std::ios::binary);
-    if (!stream)
-        fail("cannot read the text '{}'", file);
+    std::ifstream stream = open_file(file, "name a file of text", kMostTokens);
     std::vector<std::int32_t> tokens;
     char block[1 << 16];
     while (stream.read(block, sizeof block), stream.gcount() > 0)

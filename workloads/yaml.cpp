@@ -1,14 +1,11 @@
 #include "workloads/yaml.h"
 
+#include "workloads/files.h"
 #include "workloads/yaml_tree.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -18,27 +15,6 @@ namespace {
 
 constexpr std::size_t kMostMistakes = 20;
 constexpr std::size_t kExcerpt = 120;  // longest piece of a line that is shown
-
-std::string read_text(const std::string& path) {
-    std::error_code error;
-    if (std::filesystem::is_directory(path, error))
-        fail("'{}' is a folder, not a file\n  help: name a YAML file", path);
-    std::FILE* file = std::fopen(path.c_str(), "rb");
-    if (!file)
-        fail("cannot read '{}': {}\n  help: check the path and its permissions", path, std::strerror(errno));
-    std::string text;
-    char buffer[1 << 16];
-    for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) {
-        text.append(buffer, got);
-        if (text.size() > (std::size_t{1} << 27))
-            break;  // the parser refuses it
-    }
-    const bool broken = std::ferror(file) != 0;
-    std::fclose(file);
-    if (broken)
-        fail("cannot read '{}' to its end\n  help: check the disk it lies on", path);
-    return text;
-}
 
 std::string_view line_of(std::string_view text, int line) {
     for (int i = 1; i < line; ++i) {
@@ -175,7 +151,7 @@ Yaml Yaml::parse(std::shared_ptr<Source> source, const std::vector<std::string>&
 }
 
 Yaml Yaml::load(const std::string& path, const std::vector<std::string>& set) {
-    return parse(std::make_shared<Source>(path, read_text(path)), set);
+    return parse(std::make_shared<Source>(path, read_text(path, "name a YAML file that can be read")), set);
 }
 
 // Shares the ownership of the whole tree.

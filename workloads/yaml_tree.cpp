@@ -1,5 +1,8 @@
 #include "workloads/yaml_tree.h"
 
+#include "workloads/files.h"
+#include "workloads/printable.h"
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -13,7 +16,6 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr std::size_t kMostDepth = 64;
 constexpr std::size_t kMostAliased = 100'000;
 
@@ -96,6 +98,7 @@ private:
         std::size_t size = 1, depth = 1;
         bool key_read = false;  // of a map: the next value belongs to the last key
         bool dropped = false;   // the last key is a repeated or an impossible one
+        std::map<std::string, int> known = {};  // keys of a map and their lines
     };
     struct Anchored {
         YamlNode node;
@@ -174,15 +177,13 @@ private:
             map.dropped = true;
             return;
         }
-        for (const YamlNode::Key& other : map.node.keys)
-            if (other.name == key.text) {
-                const std::string where =
-                    other.place.line > 0 ? fmt::format(" (first on line {})", other.place.line) : "";
-                source_.complain(key.place, fmt::format("key '{}' stands twice{}", key.text, where),
-                                 "keep one of the two");
-                map.dropped = true;
-                return;
-            }
+        if (const auto [first, fresh] = map.known.try_emplace(key.text, key.place.line); !fresh) {
+            const std::string where = first->second > 0 ? fmt::format(" (first on line {})", first->second) : "";
+            source_.complain(key.place, fmt::format("key '{}' stands twice{}", key.text, where),
+                             "keep one of the two");
+            map.dropped = true;
+            return;
+        }
         map.node.keys.push_back({key.text, key.place});
     }
 
@@ -223,30 +224,12 @@ private:
     Origin origin_;
 };
 
-// Length of the UTF-8 sequence at `at`, 0 when it is none.
-std::size_t utf8_length(const std::string& text, std::size_t at) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char first = byte(at);
-    const std::size_t length = first < 0x80   ? 1
-                               : first < 0xC2 ? 0
-                               : first < 0xE0 ? 2
-                               : first < 0xF0 ? 3
-                               : first < 0xF5 ? 4
-                                              : 0;
-    if (length == 0 || at + length > text.size())
-        return 0;
-    for (std::size_t i = 1; i < length; ++i)
-        if ((byte(at + i) & 0xC0) != 0x80)
-            return 0;
-    return length;
-}
-
 // yaml-cpp takes some control characters for the end of the text and replaces broken UTF-8 silently.
 void check_characters(const std::string& text, Origin origin) {
-    if (text.size() > kMostBytes)
+    if (text.size() > kMostText)
         throw Unreadable{{0, 0, origin.set},
                          fmt::format("{} of text is no configuration", print_bytes(static_cast<Bytes>(text.size()))),
-                         fmt::format("at most {} are read", print_bytes(static_cast<Bytes>(kMostBytes)))};
+                         fmt::format("at most {} are read", print_bytes(static_cast<Bytes>(kMostText)))};
     YAML::Mark mark;
     mark.line = mark.column = mark.pos = 0;
     for (std::size_t at = 0; at < text.size();) {

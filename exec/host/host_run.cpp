@@ -39,7 +39,11 @@ public:
         if (failure_.happened())
             work_->abort();
         failure_.rethrow();
-        return result();
+        RunResult all = result();
+        if (options_.finished)
+            options_.finished(all);
+        work_->write_files(all);
+        return all;
     }
 
 private:

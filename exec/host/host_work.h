@@ -101,8 +101,9 @@ public:
     virtual double loss(int step, int microbatch) const = 0;
     virtual void abort() {}  // after a failure, when no thread works any more: lets go what waits for peers
 
-    // At the end of the run: weights_hash and gradient_norms; writes the files that were asked for.
+    // At the end of the run: weights_hash and gradient_norms.
     virtual void finish(RunResult& result) = 0;
+    virtual void write_files(const RunResult& /*result*/) {}  // those that were asked for; after finish()
 };
 
 // The work of `run.backend`. Throws Error when this build does not have it.

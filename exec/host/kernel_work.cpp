@@ -66,6 +66,9 @@ void KernelWork::finish(RunResult& result) {
             sum += square;
         result.gradient_norms.push_back(std::sqrt(sum));
     }
+}
+
+void KernelWork::write_files(const RunResult& result) {
     if (dumps())
         write_dump(dump_, *this, result.losses.front());
     if (!save_.empty())

@@ -131,6 +131,7 @@ public:
     void arrive(int) override {}
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
     void finish(RunResult& result) override;
+    void write_files(const RunResult& result) override;
 
     const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
     std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block

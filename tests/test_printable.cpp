@@ -1,0 +1,33 @@
+// What a file says reaches a terminal as text, never as commands to it.
+#include "workloads/printable.h"
+
+#include <gtest/gtest.h>
+
+namespace pw {
+namespace {
+
+TEST(EscapedControls, KeepText) {
+    for (const char* text : {"", "plain", "two\nlines\tand a tab", "µ 8 € 𝄞", "\u00a0"})
+        EXPECT_EQ(escaped_controls(text), text);
+}
+
+TEST(EscapedControls, WriteOutWhatATerminalActsOn) {
+    EXPECT_EQ(escaped_controls("\x1b[31mred\x07\x7f\r"), "\\x1b[31mred\\x07\\x7f\\x0d");
+    EXPECT_EQ(escaped_controls(std::string_view("a\0b", 3)), "a\\x00b");
+    EXPECT_EQ(escaped_controls("\u009b31m \u0085"), "\\xc2\\x9b31m \\xc2\\x85");
+}
+
+TEST(EscapedControls, WriteOutWhatIsNoText) {
+    EXPECT_EQ(escaped_controls("\x9b" "31m \xff \xc3"), "\\x9b31m \\xff \\xc3");
+    EXPECT_EQ(escaped_controls("\xe2\x82 x"), "\\xe2\\x82 x");
+}
+
+TEST(Shortened, EndsBetweenCharactersAndSaysHowLongItWas) {
+    EXPECT_EQ(shortened("short", 5), "short");
+    EXPECT_EQ(shortened("longer", 5), "longe... (6 bytes)");
+    EXPECT_EQ(shortened("a€€", 3), "a... (7 bytes)");
+    EXPECT_EQ(shortened_lines("first\nlonger\n\nx", 5), "first\nlonge... (6 bytes)\n\nx");
+}
+
+}  // namespace
+}  // namespace pw
