@@ -127,9 +127,9 @@ std::string note_on_costs(const Pipeline& pipeline) {
 }
 
 void refuse_over_memory(const Pipeline& pipeline) {
-    const std::vector<Buffer> buffers = buffers_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
-                                                   pipeline.config.transfer.receive == "early");
-    refuse_over_memory(pipeline.plan, buffers, pipeline.config.cluster.devices);
+    refuse_over_memory(reserved_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
+                                   mode_of(pipeline.config.transfer)),
+                       pipeline.config.cluster.devices);
 }
 
 void require_layers(const Config& config, const std::string& command) {

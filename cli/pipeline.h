@@ -35,7 +35,7 @@ std::string summary_of(const Pipeline& pipeline);
 // What the user should know about the costs; empty when they are measured at this size.
 std::string note_on_costs(const Pipeline& pipeline);
 
-// Throws Error (Infeasible) naming the first device whose planned buffers exceed its memory.
+// Throws Error (Infeasible) naming the first device that has less memory than the plan reserves.
 void refuse_over_memory(const Pipeline& pipeline);
 
 // Throws Error (BadInput) for a workload without layers.

@@ -115,7 +115,7 @@ std::string verdict_of(const SweepPoint& point) {
 std::vector<std::string> row_of(const SweepPoint& point) {
     std::vector<std::string> row = point.texts;
     if (point.error) {
-        row.insert(row.end(), 4, "-");
+        row.insert(row.end(), 5, "-");
         return row;
     }
     const Metrics& metrics = point.report->metrics;
@@ -123,6 +123,7 @@ std::vector<std::string> row_of(const SweepPoint& point) {
     row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
     row.push_back(print_percent(metrics.bubble_rate));
     row.push_back(print_bytes(largest_peak(*point.report)));
+    row.push_back(print_bytes(largest_reserved(*point.report)));
     return row;
 }
 
@@ -131,7 +132,7 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     for (const SweepPoint& point : points)
         widest = std::max(widest, verdict_of(point).size());
     std::vector<std::string> header = short_names(axes);
-    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
+    for (const char* name : {"step time", "samples/s", "bubble", "peak memory", "reserved"})
         header.emplace_back(name);
     header.push_back(fmt::format("{:<{}}", "fits", widest));
     Table table(header);
@@ -170,6 +171,7 @@ Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
     for (const char* of_the_whole : {"schema_version", "label", "devices"})
         numbers.erase(of_the_whole);
     numbers["peak_memory_bytes"] = largest_peak(*point.report);
+    numbers["reserved_memory_bytes"] = largest_reserved(*point.report);
     json.update(numbers);
     return json;
 }

@@ -33,7 +33,7 @@ struct RunResult {
     std::vector<double> gradient_norms;  // L2 over all parameters, one per update
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
-    std::vector<Bytes> arena;     // per device, reserved
+    std::vector<Bytes> arena;     // per device, reserved; the system rounds up to whole pages
     std::vector<std::string> notes;  // lines about the devices, for people
 };
 
