@@ -1,6 +1,7 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
+#include "exec/disturbance.h"
 #include "exec/kernels.h"
 #include "schedules/buffers.h"
 #include "schedules/lanes.h"
@@ -34,7 +35,9 @@ struct RunResult {
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
     std::vector<Bytes> arena;     // per device, reserved; the system rounds up to whole pages
-    std::vector<std::string> notes;  // lines about the devices, for people
+    Disturbance disturbance;
+    std::vector<std::string> notes;     // lines about the devices, for people
+    std::vector<std::string> warnings;  // why the times are not comparable, for people
 };
 
 // Everything an execution needs, made once by the caller.

@@ -152,6 +152,13 @@ private:
             for (int update = 0; update < job_.plan.shape.updates(); ++update)
                 result.losses.push_back(loss_of(step, update));
         result.trace = trace();
+        if (work_->uses_cores()) {
+            for (const auto& device : devices_)
+                result.disturbance.cpu_share.push_back(device->cpu_share());
+            result.disturbance.stolen = stolen_.share();
+            result.disturbance.shared_cores = cores_.shared;
+            result.warnings = warnings_of(result.disturbance);
+        }
         work_->finish(result);
         return result;
     }
@@ -194,6 +201,7 @@ private:
     HostPlan plan_;
     std::unique_ptr<HostWork> work_;
     const CorePlan cores_;
+    const StolenTime stolen_;
     Gate gate_;
     std::vector<std::unique_ptr<HostDevice>> devices_;
     std::unique_ptr<Mailbox> mailbox_;             // its thread ends before the devices' memory does
