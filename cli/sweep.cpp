@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace pw {
 
@@ -38,12 +39,28 @@ void keep(std::vector<std::string>& notes, const std::string& note) {
         notes.push_back(note);
 }
 
-Report simulate_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
-                      const std::vector<std::string>& texts, std::vector<std::string>& notes) {
+// The times of `uniform` are per micro-batch, whatever its size: of unlike sizes the largest would always be the best.
+// `known`: of the points before; 0: none was uniform.
+void refuse_other_size(const Config& config, int size, int& known) {
+    if (known > 0 && size != known)
+        config.fail_at("sweep",
+                       fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: uniform has the same "
+                                   "times for both",
+                                   std::min(size, known), std::max(size, known)),
+                       "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml");
+    known = size;
+}
+
+Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
+                  const std::vector<std::string>& texts) {
     for (std::size_t i = 0; i < axes.size(); ++i)
         arguments.set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
+    return arguments.load();
+}
+
+Report simulate_point(Config config, std::vector<std::string>& notes) {
     std::vector<std::string> notices;
-    const Pipeline pipeline = pipeline_of(arguments.load(), &notices);
+    const Pipeline pipeline = pipeline_of(std::move(config), &notices);
     Report report = report_of(predict(pipeline), pipeline.config);
     report.trace.events = {};
     report.trace.memory = {};
@@ -57,14 +74,20 @@ std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const 
                                         std::vector<std::string>& notes) {
     std::vector<SweepPoint> points(count_points(config));
     ProgressLine progress;
+    int uniform_size = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
         progress.show(fmt::format("point {} of {}", i + 1, points.size()));
         points[i].texts = texts_of(config.sweep, i);
         try {
-            points[i].report = simulate_point(arguments, config.sweep, points[i].texts, notes);
+            Config point = load_point(arguments, config.sweep, points[i].texts);
+            const bool uniform = point.workload.model == "uniform";
+            points[i].report = simulate_point(std::move(point), notes);
+            points[i].uniform = uniform;
         } catch (const Error& error) {
             points[i].error = error;
         }
+        if (points[i].uniform)
+            refuse_other_size(config, points[i].report->trace.micro_batch_size, uniform_size);
     }
     return points;
 }

@@ -63,6 +63,8 @@ void write_file(const std::string& path, const std::string& text) {
         fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, std::strerror(errno));
 }
 
+void print_warning(const std::string& text) { fmt::print(stderr, "warning: {}\n", text); }
+
 void print_note(const std::string& text) { fmt::print(stderr, "note: {}\n", text); }
 
 }  // namespace pw

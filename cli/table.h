@@ -37,6 +37,7 @@ private:
 
 // Writes or throws Error (RunFailed) naming the file.
 void write_file(const std::string& path, const std::string& text);
-void print_note(const std::string& text);  // "note: ..." on stderr
+void print_note(const std::string& text);     // "note: ..." on stderr
+void print_warning(const std::string& text);  // "warning: ..." on stderr
 
 }  // namespace pw

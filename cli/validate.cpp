@@ -57,8 +57,26 @@ void print_ok_memory(const Report& report) {
     }
 }
 
+// Nothing is known of its times and sizes in run.precision.
+void validate_without_costs(const ValidateArguments& arguments, const Pipeline& pipeline) {
+    if (arguments.json) {
+        Json json = json_of_plan(pipeline.plan, "config");
+        json["fits"] = nullptr;
+        print_json(json);
+    } else {
+        fmt::print("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
+        print_ok_plan(pipeline.plan);
+    }
+    print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
+                           pipeline.config.run.precision));
+}
+
 void validate_config(const ValidateArguments& arguments) {
     const Pipeline pipeline = pipeline_of(load_config(arguments.path, arguments.set, defaults_of));
+    if (!knows_precision(pipeline.config, pipeline.profile)) {
+        validate_without_costs(arguments, pipeline);
+        return;
+    }
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");
