@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <ctime>
 #include <thread>
 
@@ -333,7 +334,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         bench.run();
         bench.store(profile);
         if (dynamic_cast<const HostKernels*>(kernels.get()) != nullptr)
-            profile.cpu_share = std::min(profile.cpu_share, bench.cpu_share());
+            profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
         if (devices == 1 || cores.shared || !kernels->has_neighbours())
             continue;
         const Neighbours busy(config, model, data, cores, samples[size]);

@@ -108,6 +108,21 @@ TEST(Reserved, IsPredictedFromAProfileOfTheBackend) {
     }
 }
 
+// Buffers that live together share no byte and end within the arena.
+void expect_apart(const std::vector<Buffer>& buffers, const Packing& packing) {
+    for (std::size_t a = 0; a < buffers.size(); ++a) {
+        const Buffer& x = buffers[a];
+        const Bytes end = packing.offset[a] + x.bytes;
+        EXPECT_LE(end, packing.arena[x.device]);
+        for (std::size_t b = a + 1; b < buffers.size(); ++b) {
+            const Buffer& y = buffers[b];
+            if (x.device != y.device || x.last < y.first || y.last < x.first)
+                continue;
+            ASSERT_TRUE(end <= packing.offset[b] || packing.offset[b] + y.bytes <= packing.offset[a]) << a << ' ' << b;
+        }
+    }
+}
+
 // Persistent buffers and activations of all sizes: what the gaps cost beyond the most that is in use at once.
 TEST(Reserved, IsLittleMoreThanThePeak) {
     for (const char* name : {"1f1b", "interleaved", "zb-v", "zb-h1", "zb1p", "bfs"}) {
@@ -121,7 +136,9 @@ TEST(Reserved, IsLittleMoreThanThePeak) {
             const Plan plan = make_plan(schedule, shape);
             const std::vector<Buffer> buffers =
                 buffers_of(plan, uneven_costs(plan.shape, seed % 2 == 0, seed), versions_of(plan));
-            const std::vector<Bytes> arena = pack(buffers, 4).arena;
+            const Packing packing = pack(buffers, 4);
+            expect_apart(buffers, packing);
+            const std::vector<Bytes>& arena = packing.arena;
             const auto memory = memory_of(plan, buffers);
             for (std::size_t device = 0; device < 4; ++device)
                 ratios.push_back(static_cast<double>(arena[device]) /
