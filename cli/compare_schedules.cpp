@@ -1,5 +1,6 @@
 // compare --schedules: one config, one profile, several schedules, one table.
 #include "cli/comparison.h"
+#include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "viz/plot.h"
@@ -24,12 +25,13 @@ std::vector<std::string> row_of(const std::string& schedule, const Sides& sides,
             print_time(predicted.step_time),
             print_time(measured.step_time),
             print_signed_percent(comparison.step_time_error),
+            fmt::format("{:.4g}", predicted.samples_per_second),
+            fmt::format("{:.4g}", measured.samples_per_second),
             print_percent(predicted.bubble_rate),
             print_percent(measured.bubble_rate),
             print_bytes(largest_peak(sides.predicted)),
             print_bytes(largest_peak(sides.measured)),
-            print_signed_percent(comparison.peak_memory_error),
-            fmt::format("{:.4g}", measured.samples_per_second)};
+            print_signed_percent(comparison.peak_memory_error)};
 }
 
 Pipeline pipeline_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
@@ -38,27 +40,30 @@ Pipeline pipeline_with(const ConfigArguments& arguments, const std::string& sche
     return profile == nullptr ? calibrated_pipeline(own.load()) : pipeline_of(own.load(), *profile);
 }
 
-// An asynchronous schedule updates more often: its losses are averaged over the samples that make one
-// mini-batch of the others.
-std::vector<double> per_mini_batch(const std::vector<double>& losses, const Pipeline& pipeline) {
-    const auto updates = static_cast<std::size_t>(pipeline.config.training.steps);
-    const std::size_t each = std::max<std::size_t>(1, losses.size() / updates);
-    std::vector<double> means;
-    for (std::size_t first = 0; first + each <= losses.size(); first += each)
-        means.push_back(std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
-                                        losses.begin() + static_cast<std::ptrdiff_t>(first + each), 0.0) /
-                        static_cast<double>(each));
-    return means;
+// Over the samples learnt from. A schedule that updates more often, after fewer samples, has the mean of its losses
+// over those of a mini-batch of the config: the same samples as the others.
+Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Pipeline& pipeline) {
+    const auto steps = static_cast<std::size_t>(pipeline.config.training.steps);
+    const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);
+    const std::vector<double> samples = samples_after(job_of(pipeline), losses.size());
+    Curve curve{each > 1 ? fmt::format("{} (mean of {} updates)", schedule, each) : schedule, {}};
+    for (std::size_t first = 0; first + each <= losses.size(); first += each) {
+        curve.values.push_back(std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
+                                               losses.begin() + static_cast<std::ptrdiff_t>(first + each), 0.0) /
+                               static_cast<double>(each));
+        curve.x.push_back(samples[first + each - 1]);
+    }
+    return curve;
 }
 
 // Schedules that sum in the same order have the same losses to the last bit: one curve for all of them.
-void add_curve(std::vector<Curve>& curves, const std::string& schedule, std::vector<double> values) {
+void add_curve(std::vector<Curve>& curves, Curve added) {
     for (Curve& curve : curves)
-        if (curve.values == values) {
-            curve.title += ", " + schedule;
+        if (curve.values == added.values && curve.x == added.x) {
+            curve.title += ", " + added.title;
             return;
         }
-    curves.push_back({schedule, std::move(values)});
+    curves.push_back(std::move(added));
 }
 
 // A mistake in the last name is found before the first run.
@@ -71,7 +76,8 @@ void check_names(const ConfigArguments& arguments, const std::vector<std::string
         Config config = own.load();
         if (!is_emulated(config))
             require_layers(config, "run");
-        (void)pipeline_of(std::move(config));
+        std::vector<std::string> told_when_it_runs;
+        (void)pipeline_of(std::move(config), &told_when_it_runs);
     }
 }
 
@@ -101,8 +107,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     check_target_folder(folder);
     if (kept)
         std::filesystem::create_directories(root);
-    Table table({"schedule", "predicted step", "measured", "error", "predicted bubble", "measured", "predicted peak",
-                 "measured", "error", "samples/s"});
+    Table table({"schedule", "predicted step", "measured", "error", "predicted samples/s", "measured",
+                 "predicted bubble", "measured", "predicted peak", "measured", "error"});
     Json points = Json::array();
     std::vector<Curve> losses;
     std::string title;
@@ -131,7 +137,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         points.push_back(std::move(point));
         if (kept)
             outputs.attempt([&] { draw(sides, root, schedule, pictures); });
-        add_curve(losses, schedule, per_mini_batch(sides.result->losses, pipeline));
+        add_curve(losses, curve_of(schedule, sides.result->losses, pipeline));
         emulated = is_emulated(pipeline.config);
         title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
                             print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
@@ -142,7 +148,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
     outputs.attempt([&] { print_result("{}{}", title, table.print()); });
     outputs.attempt([&] {
         if (kept && !emulated)  // which learns nothing
-            plot_curves(losses, "mini-batch", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
+            plot_curves(losses, "samples", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
     });
     outputs.done();
 }

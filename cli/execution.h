@@ -10,12 +10,15 @@
 
 namespace pw {
 
-// With a progress line on a terminal.
+// With a progress line on a terminal; what disturbed them is said on stderr.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);
 RunResult execute(const Job& job, RunOptions options);
 
 // The job of a pipeline; refers to it.
 Job job_of(const Pipeline& pipeline);
+
+// How many samples had been learnt from after each of the first updates.
+std::vector<double> samples_after(const Job& job, std::size_t updates);
 
 // The measured report and what only executions have: losses, gradient_norms, weights_hash.
 Report report_of(const RunResult& result, const Config& config);

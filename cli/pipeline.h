@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pw {
 
@@ -34,8 +35,15 @@ Trace predict(const Pipeline& pipeline);
 std::string summary_of(const Pipeline& pipeline);
 // What the user should know about the costs; empty when they are measured at this size.
 std::string note_on_costs(const Pipeline& pipeline);
+// Which of the used sizes of micro-batches have no times of their own, and what theirs are made from; empty: all have.
+std::string note_on_sizes(const Pipeline& pipeline, const std::vector<int>& used);
 
-// Throws Error (Infeasible) naming the first device whose planned buffers exceed its memory.
+// Whether the costs are of run.precision. Where not, a prediction would be one of another run: predict() and
+// check_precision throw Error (BadInput).
+bool knows_precision(const Config& config, const Profile& profile);
+void check_precision(const Config& config, const Profile& profile);
+
+// Throws Error (Infeasible) naming the first device that has less memory than the plan reserves.
 void refuse_over_memory(const Pipeline& pipeline);
 
 // Throws Error (BadInput) for a workload without layers.

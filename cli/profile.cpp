@@ -82,6 +82,20 @@ std::string print_rest(const Profile& profile) {
                        print_time(profile.dispatch.median), print(profile.link), print(profile.sums));
 }
 
+void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, double stolen) {
+    std::vector<std::string> warnings = warnings_of({.cpu_share = {profile.cpu_share}, .stolen = stolen});
+    Ns median = 0, spread = 0;
+    for (const int samples : sizes) {
+        const LayerTimes total = total_of(profile.layers, samples);
+        median += sum_of(total);
+        spread += total.forward.spread + total.backward.spread;
+    }
+    for (const std::string& warning : warnings_of_spread(median, spread))
+        warnings.push_back(warning);
+    for (const std::string& warning : warnings)
+        print_warning(warning);
+}
+
 void profile_config(const ProfileArguments& arguments) {
     const Config config = arguments.config.load();
     check_target_file(arguments.output);
@@ -106,9 +120,15 @@ void profile_config(const ProfileArguments& arguments) {
 }  // namespace
 
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes) {
-    ProgressLine line;
-    return measure_profile(config, model, sizes,
-                           [&](int done, int all) { line.show(fmt::format("measuring {}/{}", done, all)); });
+    const StolenTime stolen;
+    Profile profile;
+    {
+        ProgressLine line;
+        profile = measure_profile(config, model, sizes,
+                                  [&](int done, int all) { line.show(fmt::format("measuring {}/{}", done, all)); });
+    }
+    warn_of_disturbance(profile, sizes, stolen.share());
+    return profile;
 }
 
 Action add_profile(CLI::App& command) {

@@ -51,7 +51,8 @@ std::vector<std::string> row_of(std::string name, std::string stages, const Devi
             std::to_string(device.peak_in_flight),
             print_bytes(activations_of(device)),
             print_bytes(parameters_of(device)),
-            print_bytes(device.peak_memory)};
+            print_bytes(device.peak_memory),
+            device.reserved_memory ? print_bytes(*device.reserved_memory) : "-"};
 }
 
 // The largest of every column.
@@ -70,7 +71,8 @@ std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& device
             std::to_string(largest([](const DeviceMetrics& device) { return device.peak_in_flight; })),
             print_bytes(largest(activations_of)),
             print_bytes(largest(parameters_of)),
-            print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; }))};
+            print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; })),
+            devices.front().reserved_memory ? print_bytes(largest(needed_of)) : "-"};
 }
 
 Json json_of_device(const DeviceMetrics& device, Bytes limit) {
@@ -81,11 +83,14 @@ Json json_of_device(const DeviceMetrics& device, Bytes limit) {
                  {"idle_ns", device.idle},
                  {"exposed_communication_ns", device.exposed_communication},
                  {"peak_memory_bytes", device.peak_memory},
+                 {"reserved_memory_bytes", nullptr},
                  {"memory_limit_bytes", nullptr},
                  {"memory", std::move(memory)},
                  {"peak_in_flight", device.peak_in_flight},
                  {"peak_in_flight_until_weight", device.peak_in_flight_until_weight},
                  {"weight_versions", device.weight_versions}};
+    if (device.reserved_memory)
+        json["reserved_memory_bytes"] = *device.reserved_memory;
     if (limit != kUnlimited)
         json["memory_limit_bytes"] = limit;
     return json;
@@ -115,9 +120,11 @@ Report report_of(Trace trace, const Config& config) {
     return report;
 }
 
+Bytes needed_of(const DeviceMetrics& device) { return device.reserved_memory.value_or(device.peak_memory); }
+
 bool fits(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device)
-        if (report.metrics.devices[device].peak_memory > report.limits[device])
+        if (needed_of(report.metrics.devices[device]) > report.limits[device])
             return false;
     return true;
 }
@@ -129,10 +136,17 @@ Bytes largest_peak(const Report& report) {
     return largest;
 }
 
+Bytes largest_reserved(const Report& report) {
+    Bytes largest = 0;
+    for (const DeviceMetrics& device : report.metrics.devices)
+        largest = std::max(largest, needed_of(device));
+    return largest;
+}
+
 std::string print_misfits(const Report& report) {
     std::string text;
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
-        const Bytes needed = report.metrics.devices[device].peak_memory, limit = report.limits[device];
+        const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
         if (needed > limit)
             text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n", report.names[device],
                                 print_bytes(needed), print_bytes(limit), print_bytes(needed - limit));
@@ -169,7 +183,7 @@ Json json_of(const Report& report) {
 std::string print(const Report& report) {
     const Metrics& metrics = report.metrics;
     Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
-                 "parameters", "peak memory"});
+                 "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         table.add(row_of(report.names[device], print_stages(report, device), metrics.devices[device]));
     if (metrics.devices.size() > 1)

@@ -24,8 +24,10 @@ struct Report {
 Report report_of(Trace trace);                        // as read from a file
 Report report_of(Trace trace, const Config& config);  // with the memory and names of its devices
 
+Bytes needed_of(const DeviceMetrics& device);  // what is reserved; of a trace that does not say its peak
 bool fits(const Report& report);
-Bytes largest_peak(const Report& report);  // of all devices
+Bytes largest_peak(const Report& report);      // of all devices
+Bytes largest_reserved(const Report& report);  // of all devices; as needed_of
 // "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one line per device; empty when all fit.
 std::string print_misfits(const Report& report);
 

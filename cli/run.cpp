@@ -6,6 +6,7 @@
 #include "viz/plot.h"
 #include "workloads/error.h"
 #include "workloads/files.h"
+#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -67,7 +68,8 @@ void print_run(const RunArguments& arguments, const Pipeline& pipeline, const Ru
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
     const Pipeline pipeline = load_pipeline(arguments);
-    if (!arguments.reference)  // which is one device, outside the cluster's limits
+    // The reference is one device, outside the cluster's limits; the run refuses by the backend's own sizes.
+    if (!arguments.reference && knows_precision(pipeline.config, pipeline.profile))
         refuse_over_memory(pipeline);
     const Job job = job_of(pipeline);
     Outputs outputs;
@@ -80,7 +82,9 @@ void run_config(const RunArguments& arguments) {
         });
         outputs.attempt([&] {
             if (!arguments.losses.empty())
-                plot_curves({{pipeline.config.pipeline.schedule, result.losses}}, "update", "loss", arguments.losses);
+                plot_curves({{pipeline.config.pipeline.schedule, result.losses,
+                              samples_after(job, result.losses.size())}},
+                            "samples", "loss", arguments.losses);
         });
     };
     outputs.attempt([&] { execute(arguments.reference ? oracle_of(job) : job, options); });
@@ -113,7 +117,25 @@ RunResult execute(const Job& job, RunOptions options) {
     const WorkloadConfig& workload = job.config.workload;
     if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
         print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
-    return run_with_progress(job, std::move(options));
+    RunResult result = run_with_progress(job, std::move(options));
+    for (const std::string& note : result.notes)
+        print_note(note);
+    for (const std::string& warning : result.warnings)
+        print_warning(warning);
+    return result;
+}
+
+std::vector<double> samples_after(const Job& job, std::size_t updates) {
+    const Shape& shape = job.plan.shape;
+    const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
+    std::vector<double> samples;
+    for (std::size_t k = 0; k < updates; ++k) {
+        const auto steps = static_cast<std::int64_t>(k) / shape.updates();
+        const int update = static_cast<int>(static_cast<std::int64_t>(k) % shape.updates());
+        const std::int64_t microbatches = steps * shape.microbatches + shape.last_of(update) + 1;
+        samples.push_back(static_cast<double>(sizes.first_sample(microbatches)));
+    }
+    return samples;
 }
 
 Job job_of(const Pipeline& pipeline) {
@@ -134,6 +156,10 @@ Json json_of(const RunResult& result, const Report& report) {
     json["losses"] = result.losses;
     json["gradient_norms"] = result.gradient_norms;
     json["weights_hash"] = result.weights_hash;
+    if (!result.disturbance.cpu_share.empty()) {
+        json["cpu_share"] = result.disturbance.cpu_share;
+        json["stolen_share"] = result.disturbance.stolen;
+    }
     return json;
 }
 

@@ -72,7 +72,9 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
                                     Config sized = config;
                                     sized.pipeline.micro_batch_size = samples;
                                     sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
-                                    return profile_of(sized, model);
+                                    Profile profile = profile_of(sized, model);
+                                    check_precision(config, profile);
+                                    return profile;
                                 },
                                 executed_mode(config)};
     const auto start = std::chrono::steady_clock::now();
@@ -102,7 +104,12 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     const Config best = config_of(problem, *result.best());
     if (!arguments.json && !arguments.output.empty())
         print_result("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);
-    if (const std::string note = note_on_costs(pipeline_of(best)); !note.empty())
+    const Pipeline pipeline = pipeline_of(best);
+    const std::vector<int>& sizes = config.search.micro_batch_sizes;
+    std::string note = sizes.empty() ? "" : note_on_sizes(pipeline, sizes);
+    if (note.empty())
+        note = note_on_costs(pipeline);
+    if (!note.empty())
         print_note(note);
 }
 

@@ -92,6 +92,7 @@ Answer solve_pipedream(const Config& config, const SearchLimits&) {
                        "name a built-in model, a *.graph.txt or a layer graph *.yaml");
     const Model model = build_model(config);
     const Profile profile = profile_of(config, model);
+    check_precision(config, profile);
     const auto samples = static_cast<int>(config.search.profile_batch);
     Answer answer{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
     for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)

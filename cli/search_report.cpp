@@ -116,6 +116,12 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
 
 namespace {
 
+// The command says once what there is to say about the best plan.
+Pipeline quiet_pipeline_of(Config config) {
+    std::vector<std::string> notices;
+    return pipeline_of(std::move(config), &notices);
+}
+
 std::string print_plans(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
     Table table({"plan", "step", "gap", "bubble", "peak memory", "first layers of the stages"});
     std::size_t shown = 0;
@@ -123,7 +129,7 @@ std::string print_plans(const SearchProblem& problem, const SearchResult& result
         if (shown == most || !plan.fits)
             break;
         ++shown;
-        const Metrics metrics = metrics_of(predict(pipeline_of(config_of(problem, plan))));
+        const Metrics metrics = metrics_of(predict(quiet_pipeline_of(config_of(problem, plan))));
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
             stages += (stages.empty() ? "" : " | ") + problem.model.layers[layers.front()].name;
@@ -135,7 +141,7 @@ std::string print_plans(const SearchProblem& problem, const SearchResult& result
 }
 
 std::string print_stages(const SearchProblem& problem, const FoundPlan& plan) {
-    const Pipeline pipeline = pipeline_of(config_of(problem, plan));
+    const Pipeline pipeline = quiet_pipeline_of(config_of(problem, plan));
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
@@ -175,7 +181,7 @@ Json json_of(const SearchProblem& problem, const SearchResult& result, double se
     Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
     json["every_cut"] = result.every_cut;
     if (const FoundPlan* best = result.best()) {
-        const Pipeline pipeline = pipeline_of(config_of(problem, *best));
+        const Pipeline pipeline = quiet_pipeline_of(config_of(problem, *best));
         Json plan = {{"schedule", best->choice.schedule},
                      {"devices", best->choice.devices.size()},
                      {"micro_batches", best->choice.micro_batches},

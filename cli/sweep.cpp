@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace pw {
 
@@ -39,12 +40,28 @@ void keep(std::vector<std::string>& notes, const std::string& note) {
         notes.push_back(note);
 }
 
-Report simulate_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
-                      const std::vector<std::string>& texts, std::vector<std::string>& notes) {
+// The times of `uniform` are per micro-batch, whatever its size: of unlike sizes the largest would always be the best.
+// `known`: of the points before; 0: none was uniform.
+void refuse_other_size(const Config& config, int size, int& known) {
+    if (known > 0 && size != known)
+        config.fail_at("sweep",
+                       fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: uniform has the same "
+                                   "times for both",
+                                   std::min(size, known), std::max(size, known)),
+                       "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml");
+    known = size;
+}
+
+Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
+                  const std::vector<std::string>& texts) {
     for (std::size_t i = 0; i < axes.size(); ++i)
         arguments.set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
+    return arguments.load();
+}
+
+Report simulate_point(Config config, std::vector<std::string>& notes) {
     std::vector<std::string> notices;
-    const Pipeline pipeline = pipeline_of(arguments.load(), &notices);
+    const Pipeline pipeline = pipeline_of(std::move(config), &notices);
     Report report = report_of(predict(pipeline), pipeline.config);
     report.trace.events = {};
     report.trace.memory = {};
@@ -58,14 +75,20 @@ std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const 
                                         std::vector<std::string>& notes) {
     std::vector<SweepPoint> points(count_points(config));
     ProgressLine progress;
+    int uniform_size = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
         progress.show(fmt::format("point {} of {}", i + 1, points.size()));
         points[i].texts = texts_of(config.sweep, i);
         try {
-            points[i].report = simulate_point(arguments, config.sweep, points[i].texts, notes);
+            Config point = load_point(arguments, config.sweep, points[i].texts);
+            const bool uniform = point.workload.model == "uniform";
+            points[i].report = simulate_point(std::move(point), notes);
+            points[i].uniform = uniform;
         } catch (const Error& error) {
             points[i].error = error;
         }
+        if (points[i].uniform)
+            refuse_other_size(config, points[i].report->trace.micro_batch_size, uniform_size);
     }
     return points;
 }
@@ -124,7 +147,7 @@ std::string verdict_of(const SweepPoint& point) {
 std::vector<std::string> row_of(const SweepPoint& point) {
     std::vector<std::string> row = point.texts;
     if (point.error) {
-        row.insert(row.end(), 4, "-");
+        row.insert(row.end(), 5, "-");
         return row;
     }
     const Metrics& metrics = point.report->metrics;
@@ -132,6 +155,7 @@ std::vector<std::string> row_of(const SweepPoint& point) {
     row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
     row.push_back(print_percent(metrics.bubble_rate));
     row.push_back(print_bytes(largest_peak(*point.report)));
+    row.push_back(print_bytes(largest_reserved(*point.report)));
     return row;
 }
 
@@ -140,7 +164,7 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     for (const SweepPoint& point : points)
         widest = std::max(widest, verdict_of(point).size());
     std::vector<std::string> header = short_names(axes);
-    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
+    for (const char* name : {"step time", "samples/s", "bubble", "peak memory", "reserved"})
         header.emplace_back(name);
     header.push_back(fmt::format("{:<{}}", "fits", widest));
     Table table(header);
@@ -185,6 +209,7 @@ Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
     for (const char* of_the_whole : {"schema_version", "label", "devices"})
         numbers.erase(of_the_whole);
     numbers["peak_memory_bytes"] = largest_peak(*point.report);
+    numbers["reserved_memory_bytes"] = largest_reserved(*point.report);
     json.update(numbers);
     return json;
 }

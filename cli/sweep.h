@@ -15,6 +15,7 @@ struct SweepPoint {
     std::vector<std::string> texts;  // of every axis, in their order
     std::optional<Report> report;    // without events; absent when there is an error
     std::optional<Error> error;
+    bool uniform = false;  // the model of the report
 };
 
 // `config` is what the arguments load. Throws the first error when no point can be simulated.

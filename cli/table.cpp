@@ -56,6 +56,8 @@ void ProgressLine::show(const std::string& text) {
     shown_ = true;
 }
 
+void print_warning(const std::string& text) { say("warning: " + text); }
+
 void print_note(const std::string& text) { say("note: " + text); }
 
 }  // namespace pw

@@ -36,6 +36,7 @@ private:
     bool shown_ = false;
 };
 
-void print_note(const std::string& text);  // "note: ..." on stderr
+void print_note(const std::string& text);     // "note: ..." on stderr
+void print_warning(const std::string& text);  // "warning: ..." on stderr
 
 }  // namespace pw

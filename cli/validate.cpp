@@ -53,16 +53,34 @@ void print_ok_plan(const Plan& plan) {
 
 void print_ok_memory(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
-        const Bytes needed = report.metrics.devices[device].peak_memory, limit = report.limits[device];
+        const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
         if (needed <= limit)
             print_result("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
                        limit == kUnlimited ? "unlimited" : print_bytes(limit));
     }
 }
 
+// Nothing is known of its times and sizes in run.precision.
+void validate_without_costs(const ValidateArguments& arguments, const Pipeline& pipeline) {
+    if (arguments.json) {
+        Json json = json_of_plan(pipeline.plan, "config");
+        json["fits"] = nullptr;
+        print_json(json);
+    } else {
+        print_result("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
+        print_ok_plan(pipeline.plan);
+    }
+    print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
+                           pipeline.config.run.precision));
+}
+
 void validate_config(const ValidateArguments& arguments) {
     const Pipeline pipeline = pipeline_of(ConfigArguments{arguments.path, arguments.set}.load());
     check_link(pipeline.config, pipeline.plan.shape);
+    if (!knows_precision(pipeline.config, pipeline.profile)) {
+        validate_without_costs(arguments, pipeline);
+        return;
+    }
     const Report report = report_of(predict(pipeline), pipeline.config);
     if (arguments.json) {
         Json json = json_of_plan(pipeline.plan, "config");

@@ -1,6 +1,7 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
+#include "exec/disturbance.h"
 #include "exec/kernels.h"
 #include "schedules/buffers.h"
 #include "schedules/lanes.h"
@@ -38,8 +39,10 @@ struct RunResult {
     std::vector<double> gradient_norms;  // L2 over all parameters, one per update
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
-    std::vector<Bytes> arena;     // per device, reserved
-    std::vector<std::string> notes;  // lines about the devices, for people
+    std::vector<Bytes> arena;     // per device, reserved; the system rounds up to whole pages
+    Disturbance disturbance;
+    std::vector<std::string> notes;     // lines about the devices, for people
+    std::vector<std::string> warnings;  // why the times are not comparable, for people
 };
 
 // Everything an execution needs, made once by the caller.

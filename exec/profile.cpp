@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <ctime>
 #include <thread>
 
@@ -144,12 +145,16 @@ public:
         watch_.forget();  // the first was the warm-up
         data_times_.clear();
         const Ns start = clock_now();
+        core_clock_.start();
         for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
             one_mini_batch();
             if (repeat + 1 >= kLeastRepeats && clock_now() - start > kEnough)
                 break;
         }
+        core_clock_.stop();
     }
+
+    double cpu_share() const { return core_clock_.share(); }
 
     void store_busy(Profile& profile) const {
         for (std::size_t layer = 0; layer < bytes_.size(); ++layer)
@@ -246,6 +251,7 @@ private:
     Sample* shown_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
     std::vector<Ns> data_times_;
+    CoreClock core_clock_;
 };
 
 std::string today() {
@@ -304,6 +310,7 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
     profile.input = model.input;
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
+    profile.precision = config.run.precision;
     profile.link = hand_over.link;
     profile.sums = hand_over.sums;
     profile.sent_copies = hand_over.sent_copies;
@@ -327,6 +334,8 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         Bench bench(config, model, data, *kernels, samples[size]);
         bench.run();
         bench.store(profile);
+        if (dynamic_cast<const HostKernels*>(kernels.get()) != nullptr)
+            profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
         if (devices == 1 || cores.shared || !kernels->has_neighbours())
             continue;
         const Neighbours busy(config, model, data, cores, samples[size]);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <map>
 
 namespace pw {
@@ -16,7 +17,9 @@ std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),
                                         std::vector<int>(static_cast<std::size_t>(devices), -1));
     std::vector<int> last_compute(static_cast<std::size_t>(devices), -1);
-    for (int node : graph.topological_order()) {
+    const std::vector<int> order = graph.topological_order(true);
+    assert(static_cast<int>(order.size()) == graph.size());  // a plan that check() has passed runs through
+    for (int node : order) {
         std::vector<int>& own = clock[node];
         const auto join = [&](const std::vector<int>& other) {
             for (std::size_t device = 0; device < own.size(); ++device)
@@ -55,8 +58,9 @@ Bytes workspace_of(const StageBytes& bytes, Op op) {
 
 class Collector {
 public:
-    Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early)
-        : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early) {
+    Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
+              const std::vector<int>& parts)
+        : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early), parts_(parts) {
         if (early)
             clock_ = clocks_of(graph_, plan.shape.devices);
         for (int node = 0; node < graph_.size(); ++node)
@@ -104,7 +108,10 @@ private:
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (has_task(device, Op::Update, stage)) {
-                add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end});
+                const int parts = parts_.empty() ? 1 : parts_[stage];
+                for (int part = 0; part < parts; ++part)
+                    add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end,
+                         part});
                 const int momenta = versions_.predicts(stage) ? versions_.held[stage] : 1;
                 for (int version = 0; version < momenta; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, version, 0,
@@ -218,6 +225,7 @@ private:
     const VersionTable& versions_;
     PlanGraph graph_;
     bool early_;
+    const std::vector<int>& parts_;
     std::vector<std::vector<int>> clock_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     std::vector<Buffer> buffers_;
@@ -225,8 +233,14 @@ private:
 
 }  // namespace
 
-std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early) {
-    return Collector(plan, costs, versions, early).collect();
+std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
+                               const std::vector<int>& gradient_parts) {
+    return Collector(plan, costs, versions, early, gradient_parts).collect();
+}
+
+std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
+                               const TransferMode& mode) {
+    return pack(buffers_of(plan, costs, versions, mode.early_receive), plan.shape.devices).arena;
 }
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
@@ -243,11 +257,9 @@ Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs) {
     return 0;
 }
 
-void refuse_over_memory(const Plan& plan, const std::vector<Buffer>& buffers,
-                        const std::vector<DeviceConfig>& devices) {
-    const auto use = memory_of(plan, buffers);
-    for (std::size_t device = 0; device < std::min(devices.size(), use.size()); ++device)
-        if (const Bytes needed = total(peak_of(use[device])), has = devices[device].memory; needed > has)
+void refuse_over_memory(const std::vector<Bytes>& reserved, const std::vector<DeviceConfig>& devices) {
+    for (std::size_t device = 0; device < std::min(devices.size(), reserved.size()); ++device)
+        if (const Bytes needed = reserved[device], has = devices[device].memory; needed > has)
             fail_with(ExitCode::Infeasible,
                       "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
                       "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
@@ -277,36 +289,6 @@ MemoryUse peak_of(const std::vector<MemoryUse>& positions) {
         if (total(use) > total(peak))
             peak = use;
     return peak;
-}
-
-Packing pack(const std::vector<Buffer>& buffers, int devices) {
-    Packing packing{std::vector<Bytes>(buffers.size(), 0), std::vector<Bytes>(static_cast<std::size_t>(devices), 0)};
-    std::vector<std::size_t> by_birth(buffers.size());
-    for (std::size_t k = 0; k < buffers.size(); ++k)
-        by_birth[k] = k;
-    std::stable_sort(by_birth.begin(), by_birth.end(), [&](std::size_t a, std::size_t b) {
-        return std::pair(buffers[a].first, -buffers[a].last) < std::pair(buffers[b].first, -buffers[b].last);
-    });
-    for (int device = 0; device < devices; ++device) {
-        std::vector<std::size_t> placed;  // alive at the moment, by offset
-        for (std::size_t k : by_birth) {
-            if (buffers[k].device != device)
-                continue;
-            std::erase_if(placed, [&](std::size_t other) { return buffers[other].last < buffers[k].first; });
-            Bytes offset = 0;
-            for (std::size_t other : placed)
-                if (packing.offset[other] < offset + buffers[k].bytes)
-                    offset = std::max(offset, packing.offset[other] + buffers[other].bytes);
-                else
-                    break;
-            packing.offset[k] = offset;
-            packing.arena[device] = std::max(packing.arena[device], offset + buffers[k].bytes);
-            placed.insert(std::find_if(placed.begin(), placed.end(),
-                                       [&](std::size_t other) { return packing.offset[other] > offset; }),
-                          k);
-        }
-    }
-    return packing;
 }
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 // simulator adds them up, the executor allocates them.
 #pragma once
 
+#include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
 #include "schedules/versions.h"
@@ -42,8 +43,10 @@ struct Buffer {
     int part = 0;  // gradients: of a stage whose holders' sums lie on one device
 };
 
-// `early`: receives are posted as soon as their data can arrive.
-std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true);
+// `early`: receives are posted as soon as their data can arrive. `gradient_parts`: by stage, how many blocks of
+// gradients a device keeps apart (Job::gradient_parts); empty: one of each.
+std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
+                               const std::vector<int>& gradient_parts = {});
 
 // Whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when
 // the tensor is made.
@@ -59,16 +62,20 @@ std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vecto
 // The largest total over the positions of a device, by kind.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);
 
-// Throws Error (Infeasible) naming the first device whose peak exceeds its memory, with the bytes
-// needed and available.
-void refuse_over_memory(const Plan& plan, const std::vector<Buffer>& buffers, const std::vector<DeviceConfig>& devices);
-
-// Offsets in one arena per device so that buffers that live together do not overlap; first fit in
-// order of birth. arena[device] is the size.
+// Offsets in one arena per device so that buffers that live together do not overlap. arena[device] is the size: what
+// a run reserves, the peak or more where gaps stay between the buffers.
 struct Packing {
     std::vector<Bytes> offset;  // per buffer
     std::vector<Bytes> arena;   // per device
 };
 Packing pack(const std::vector<Buffer>& buffers, int devices);
+
+// Per device the bytes that a run of the plan reserves before its first step.
+std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
+                               const TransferMode& mode);
+
+// Throws Error (Infeasible) naming the first device that has less than it must reserve, with the bytes needed and
+// available.
+void refuse_over_memory(const std::vector<Bytes>& reserved, const std::vector<DeviceConfig>& devices);
 
 }  // namespace pw

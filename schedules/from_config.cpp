@@ -325,7 +325,11 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     check_even_share(config, schedule, shape, steps);
     const PlanOptions options = options_of(config, schedule);
     try {
-        return make_plan(schedule, shape, options);
+        Plan plan = make_plan(schedule, shape, options);
+        const std::string other = same_orders_as(schedule, plan.shape, options.schedule);
+        if (notices != nullptr && !other.empty())
+            notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
+        return plan;
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;

@@ -97,8 +97,9 @@ public:
     bool has_transfers() const { return has_transfers_; }
 
     // Nodes so that inputs and list predecessors come first; shorter than size() when a cycle
-    // makes that impossible.
-    std::vector<int> topological_order() const;
+    // makes that impossible. `early`: only tasks that compute wait for their list, since a RECV that is posted early
+    // keeps nobody but its reader waiting, wherever it stands.
+    std::vector<int> topological_order(bool early = false) const;
 
 private:
     int slot(const Task& task) const;

@@ -191,17 +191,23 @@ void PlanGraph::connect_meetings(const Plan& plan) {
     }
 }
 
-std::vector<int> PlanGraph::topological_order() const {
+std::vector<int> PlanGraph::topological_order(bool early) const {
     std::vector<int> waits(tasks_.size(), 0);
     std::vector<std::vector<int>> readers(tasks_.size());
+    int before = -1;  // the last one that is bound to the list
     for (int here = 0; here < size(); ++here) {
         for (int input : inputs_[here])
             readers[input].push_back(here);
         waits[here] = static_cast<int>(inputs_[here].size());
-        if (position_of(here) > 0) {
-            readers[here - 1].push_back(here);
+        if (position_of(here) == 0)
+            before = -1;
+        if (early && is_transfer(tasks_[here].op))
+            continue;
+        if (before >= 0) {
+            readers[before].push_back(here);
             ++waits[here];
         }
+        before = here;
     }
     std::vector<int> order;
     for (int here = 0; here < size(); ++here)

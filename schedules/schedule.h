@@ -48,6 +48,7 @@ struct Schedule {
     // stages. `in_flight`: micro-batches of activations that device d holds at most.
     std::string_view bubble, in_flight;
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
+    std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
@@ -77,6 +78,10 @@ int even_share(const Shape& shape);
 // Throws Error (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
+// The name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each device
+// leaves nothing of a looped one; empty elsewhere.
+std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);
+
 // How the stages of a split hang together.
 struct StageLinks {
     std::vector<Edge> edges;  // its boundaries
@@ -86,7 +91,7 @@ struct StageLinks {
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
 // What a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
-// (*.csv) is read and proven instead; `notices` receives what its reader has to say.
+// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one is.
 Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
 
 TransferMode mode_of(const TransferConfig& transfer);

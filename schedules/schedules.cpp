@@ -71,7 +71,8 @@ const Schedule kSchedules[] = {
      {kFlush},
      "(p-1) (F+B) / v",
      "min(m, (2(p-d)-1 + (v-1)N) / v)",
-     interleaved},
+     interleaved,
+     "eager-1f1b"},
     {"bfs",
      "loopedbfs looped-bfs breadth-first",
      "each stage of a device runs all its micro-batches at once",
@@ -82,7 +83,8 @@ const Schedule kSchedules[] = {
      {kFlush},
      "(p-1) (F+B) / v",
      "m",
-     breadth_first},
+     breadth_first,
+     "gpipe"},
     {"zb-h1",
      "zerobubble zero-bubble",
      "1f1b with W in the gaps, at its memory",
@@ -115,7 +117,8 @@ const Schedule kSchedules[] = {
      {kFlush},
      "(p-1) (F+I-W) / v",
      "min(m, (p + (v-1)N) / v) until W",
-     zb1p},
+     zb1p,
+     "zb-h1"},
     {"zb-v",
      "zbv zbvzerobubble zbv-formatted",
      "two stages per device in a V: zero bubble of span when F=I=W",
@@ -285,6 +288,21 @@ int even_share(const Shape& shape) {
     for (const std::vector<int>& holders : shape.placement)
         share = std::min<std::int64_t>(std::lcm(share, std::ssize(holders)), std::numeric_limits<int>::max());
     return static_cast<int>(share);
+}
+
+std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options) {
+    using Drain = ScheduleOptions::Drain;
+    if (schedule.one_stage.empty() || shape.stages != shape.devices)
+        return {};
+    const Schedule& other = schedule_named(schedule.one_stage);
+    for (const Drain drain : {Drain::Own, Drain::Lifo}) {
+        bool same = true;
+        for (int device = 0; device < shape.devices && same; ++device)
+            same = schedule.order(shape, device, options) == other.order(shape, device, {.drain = drain});
+        if (same)
+            return fmt::format("{}{}", other.name, drain == Drain::Lifo ? " with pipeline.drain: lifo" : "");
+    }
+    return {};
 }
 
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {

@@ -97,6 +97,8 @@ private:
                                        {"machine", trace_.machine}};
         if (trace_.mini_batch > 0)
             data["mini_batch"] = trace_.mini_batch;
+        if (!trace_.reserved.empty())
+            data["reserved_memory_bytes"] = trace_.reserved;
         return data;
     }
 

@@ -100,6 +100,19 @@ std::vector<std::vector<int>> read_stages(const Place& place, int devices, int s
     return stages_of;
 }
 
+std::vector<Bytes> read_reserved(const Place& place, int devices) {
+    constexpr const char* kKey = "reserved_memory_bytes";
+    std::vector<Bytes> reserved;
+    if (!place.object.contains(kKey))  // of an older version
+        return reserved;
+    const json& list = place.at(kKey);
+    if (!list.is_array() || list.size() != static_cast<std::size_t>(devices))
+        place.reject(kKey, "expected one number of bytes for each of {} devices", devices);
+    for (const json& bytes : list)
+        reserved.push_back(place.checked(kKey, bytes, 0, std::numeric_limits<Bytes>::max()));
+    return reserved;
+}
+
 void read_header(const Place& place, Trace& trace) {
     if (const int version = place.small("schema_version"); version != Trace::kSchemaVersion)
         place.reject("schema_version", "this version reads {}, the file has {}", Trace::kSchemaVersion, version);
@@ -118,6 +131,7 @@ void read_header(const Place& place, Trace& trace) {
     }
     trace.asynchronous = place.flag("asynchronous");
     trace.stages_of = read_stages(place, trace.devices, trace.stages);
+    trace.reserved = read_reserved(place, trace.devices);
 }
 
 // Takes the events one by one while the file is parsed, so that they never stand in memory as JSON.

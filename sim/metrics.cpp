@@ -294,6 +294,8 @@ Metrics metrics_of(const Trace& trace) {
         busy += static_cast<double>(metrics.devices.back().busy);
     }
     add_peak_memory(metrics.devices, trace, metrics.step);
+    for (std::size_t device = 0; device < std::min(metrics.devices.size(), trace.reserved.size()); ++device)
+        metrics.devices[device].reserved_memory = trace.reserved[device];
 
     const double ideal = ratio(busy, trace.devices), makespan = static_cast<double>(metrics.makespan);
     metrics.ideal = static_cast<Ns>(ideal + 0.5);

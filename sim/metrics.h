@@ -4,6 +4,7 @@
 #include "schedules/trace.h"
 #include "workloads/micro_batch_sizes.h"
 
+#include <optional>
 #include <vector>
 
 namespace pw {
@@ -14,6 +15,7 @@ struct DeviceMetrics {
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;
+    std::optional<Bytes> reserved_memory;  // before the first step; nothing where the trace does not say
     int peak_in_flight = 0;               // (micro-batch, stage) pairs, freed at I or B
     int peak_in_flight_until_weight = 0;  // freed at W or B
     int weight_versions = 1;

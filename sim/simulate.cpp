@@ -215,7 +215,9 @@ Trace Simulation::trace() const {
     trace.stages = plan_.shape.stages;
     trace.micro_batches = plan_.shape.microbatches;
     trace.asynchronous = plan_.asynchronous;
-    const auto memory = memory_of(plan_, buffers_of(plan_, *costs_, versions_, early_receive_));
+    const std::vector<Buffer> buffers = buffers_of(plan_, *costs_, versions_, early_receive_);
+    const auto memory = memory_of(plan_, buffers);
+    trace.reserved = pack(buffers, plan_.shape.devices).arena;
     for (int device = 0; device < plan_.shape.devices; ++device) {
         trace.stages_of.push_back(plan_.shape.stages_of(device));
         if (plan_.order[device].empty())

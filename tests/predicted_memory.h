@@ -21,6 +21,7 @@ inline void expect_predicted_memory(const char* yaml, const std::vector<std::str
     const bool early = job.config.transfer.receive == "early";
     const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
     const RunResult run = pw::run(job, {});
+    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, mode_of(job.config.transfer)));
     for (int device = 0; device < job.plan.shape.devices; ++device)
         EXPECT_EQ(run.peak[device], peak_of(memory[device]))
             << fmt::format("{} device {}", fmt::join(set, " "), device);

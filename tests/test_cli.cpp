@@ -17,7 +17,8 @@ constexpr const char* kResultKeys[] = {"schema_version", "makespan_ns",      "sp
 constexpr const char* kDeviceKeys[] = {"busy_ns",         "idle_ns",
                                        "peak_in_flight",  "exposed_communication_ns",
                                        "memory",          "peak_in_flight_until_weight",
-                                       "weight_versions", "peak_memory_bytes"};
+                                       "weight_versions", "peak_memory_bytes",
+                                       "reserved_memory_bytes"};
 constexpr const char* kMemoryKeys[] = {"weights",     "stashed_weights", "gradients", "optimizer",
                                        "activations", "inputs",          "workspace", "communication"};
 
@@ -389,6 +390,7 @@ TEST_F(Cli, ProfilesAreMeasuredAndUsed) {
     EXPECT_TRUE(contains(said.out, "micro-batches of 1\n"));
     EXPECT_TRUE(contains(said.out, "micro-batches of 2\n"));
     const std::string with = " --set cluster.profile=profile.yaml";
+    write("profile.yaml", of_a_quiet_machine(read("profile.yaml")));
     EXPECT_EQ(run_well("simulate mlp.yaml --json" + with).json()["costs"], "measured");
     EXPECT_EQ(run_well("simulate mlp.yaml" + with).err, "");
     const Said between = run_well("simulate mlp.yaml --json --set pipeline.micro_batch_size=3" + with);

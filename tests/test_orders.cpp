@@ -89,6 +89,25 @@ TEST(Orders, DrainsAreAnOption) {
     EXPECT_EQ(row_of(plan_of("bfs", 1, 2, 2, fifo), 0), "0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1");
 }
 
+// With one stage on each device a looped schedule is one of those for one stage, and says so.
+TEST(Orders, LoopedSchedulesOfOneStageAreOthersTaskByTask) {
+    const std::pair<const char*, const char*> twins[] = {
+        {"interleaved", "eager-1f1b"}, {"bfs", "gpipe with pipeline.drain: lifo"}, {"zb1p", "zb-h1"}};
+    for (const auto& [looped, other] : twins)
+        for (int p = 1; p <= 6; ++p)
+            for (int m = 1; m <= 3 * p; ++m) {
+                if (m > p && m % p != 0)
+                    continue;  // rounds that do not come out even
+                const Plan plan = plan_of(looped, p, m);
+                const std::string said = same_orders_as(schedule_named(looped), plan.shape, {});
+                EXPECT_EQ(said, m == 1 && looped == std::string("bfs") ? "gpipe" : other) << p << ' ' << m;
+            }
+    for (const char* looped : {"interleaved", "bfs", "zb1p"})
+        EXPECT_EQ(same_orders_as(schedule_named(looped), plan_of(looped, 2, 4, 2).shape, {}), "");
+    for (const char* other : {"1f1b", "gpipe", "zb-h1", "naive"})
+        EXPECT_EQ(same_orders_as(schedule_named(other), plan_of(other, 2, 4).shape, {}), "");
+}
+
 TEST(Orders, ZbVPlacesStagesInAV) {
     const Shape shape = plan_of("zb-v", 2, 4, 2).shape;
     EXPECT_EQ(shape.stages_of(0), (std::vector<int>{0, 3}));

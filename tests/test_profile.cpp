@@ -52,6 +52,8 @@ protected:
         profile.input = {3, 32, 31};
         profile.classes = 10;
         profile.threads_per_device = 2;
+        profile.precision = "bf16";
+        profile.cpu_share = 0.875;
         profile.dispatch = {1500, 20};
         profile.link = {12'345, 1e10 / 3};
         profile.sums = {345, 1e9 / 7};
@@ -129,7 +131,7 @@ TEST_F(ProfileFile, RefusesAnotherVersionFirst) {
 }
 
 TEST_F(ProfileFile, NamesUnknownKeysWithTheirPlace) {
-    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":13:", "'sent_copies'"});
+    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":15:", "'sent_copies'"});
     expect_refused(with("        forward:", "        forwrad:"), {"unknown key 'forwrad'", "'forward'", "is missing"});
     expect_refused(with("layers:", "layer:"), {"unknown key 'layer'", "'layers' is missing"});
 }

@@ -115,11 +115,13 @@ Costs some_costs(int stages) {
 
 // No two buffers that live together share a byte, and the arena holds the peak.
 TEST(Buffers, PackWithoutOverlap) {
-    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2"})
+    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2", "interleaved", "zb-v"})
         for (int p : {1, 2, 5})
-            for (int m : {1, 4, 9}) {
-                const Plan plan = make_plan(schedule_named(name), chain(p, m));
-                const auto buffers = buffers_of(plan, some_costs(p), versions_of(plan));
+            for (int m : {1, 4, 10}) {
+                Shape shape = chain(p, m);
+                shape.stages = p * schedule_named(name).chunks;
+                const Plan plan = make_plan(schedule_named(name), shape);
+                const auto buffers = buffers_of(plan, some_costs(plan.shape.stages), versions_of(plan));
                 const Packing packing = pack(buffers, p);
                 for (std::size_t a = 0; a < buffers.size(); ++a)
                     for (std::size_t b = a + 1; b < buffers.size(); ++b) {

@@ -73,6 +73,16 @@ TEST(TraceFile, KeepsWhatIsNotPartOfATasksIdentity) {
     EXPECT_FALSE(back.events[0].task.with_next);
 }
 
+// What a device reserves is in files of this version; an older one does not say it.
+TEST(TraceFile, KeepsWhatIsReserved) {
+    Trace trace = sample_trace({.devices = 2, .microbatches = 2});
+    trace.reserved = {0, Bytes{1} << 40};
+    const std::string path = file_in_temp("reserved.json");
+    write_trace(trace, path);
+    EXPECT_EQ(read_trace(path).reserved, trace.reserved);
+    EXPECT_TRUE(read_trace(path) == trace);
+}
+
 TEST(TraceFile, WritesAnEmptyTrace) {
     const std::string path = file_in_temp("empty.json");
     write_trace(Trace{}, path);
@@ -239,6 +249,12 @@ TEST(MalformedTrace, EveryHeaderKeyIsNeeded) {
     expect_rejected_after([](json& changed) { changed["otherData"]["schema_version"] = 2; }, {"schema_version", "2"});
     expect_rejected_after([](json& changed) { changed["otherData"]["devices"] = 2'000'000'000; }, {"stages_of"});
     expect_rejected_after([](json& changed) { changed["otherData"]["stages_of"][0][0] = 9; }, {"stages_of", "9"});
+}
+
+TEST(MalformedTrace, WhatIsReservedIsANumberOfBytesPerDevice) {
+    for (const json& wrong : {json(7), json{1}, json{1, -1}, json{1, "2"}, json{1, 2, 3}})
+        expect_rejected_after([&](json& changed) { changed["otherData"]["reserved_memory_bytes"] = wrong; },
+                              {"otherData", "reserved_memory_bytes"});
 }
 
 TEST(MalformedTrace, EveryKeyOfAnEventIsNeededAndTyped) {

@@ -166,10 +166,7 @@ Profile profile_of(const Config& config, const Model& model) {
     }
     if (path.empty())
         return analytic_profile_of(config, model);
-    std::error_code error;
-    if (!std::filesystem::exists(path, error))
-        config.fail_at("cluster.profile", fmt::format("there is no file '{}'", path),
-                       "measure one with `pipewright profile CONFIG -o PROFILE.yaml`, or remove the key");
+    check_profile_exists(config);
     return read_profile(path);
 }
 

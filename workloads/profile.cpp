@@ -144,7 +144,7 @@ void check_version(const Yaml& file) {
 
 Profile read_header(const Yaml& map) {
     map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
-               "link", "sums", "sent_copies", "data", "data_bytes"});
+               "precision", "cpu_share", "link", "sums", "sent_copies", "data", "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -153,6 +153,8 @@ Profile read_header(const Yaml& map) {
     profile.input = read_dims(required(map, "input"));
     profile.classes = read_count(required(map, "classes"), kMostExtent);
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
+    profile.precision = map["precision"].choice("", {"fp32", "tf32", "bf16"});
+    profile.cpu_share = map["cpu_share"].number(1, 0, 1);
     profile.dispatch = read_measured(required(map, "dispatch"));
     profile.link = read_link(required(map, "link"));
     profile.sums = map["sums"].present() ? read_link(map["sums"]) : profile.link;
@@ -187,6 +189,10 @@ std::string print_header(const Profile& profile) {
     text += fmt::format("  input: {{channels: {}, height: {}, width: {}}}\n", profile.input.channels,
                         profile.input.height, profile.input.width);
     text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
+    if (!profile.precision.empty())
+        text += fmt::format("  precision: {}\n", profile.precision);
+    if (profile.cpu_share < 1)
+        text += fmt::format("  cpu_share: {}\n", profile.cpu_share);
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
     for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
         text += fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", key, exact_time(link.latency),

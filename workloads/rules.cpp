@@ -1,5 +1,7 @@
 #include "workloads/rules.h"
 
+#include <filesystem>
+
 namespace pw {
 namespace {
 
@@ -98,6 +100,14 @@ void check_normalise(const Config& config, const Model& model) {
             fmt::format("'workload.normalise' has {} values of mean and of std, but images have {} channel{}", given,
                         channels, channels == 1 ? "" : "s"),
             "write one of each per channel, or remove the key");
+}
+
+void check_profile_exists(const Config& config) {
+    const std::string& path = config.cluster.profile;
+    std::error_code error;
+    if (!path.empty() && !std::filesystem::exists(path, error))
+        config.fail_at("cluster.profile", fmt::format("there is no file '{}'", path),
+                       "measure one with `pipewright profile CONFIG -o PROFILE.yaml`, or remove the key");
 }
 
 void check_rules(const Config& config, const Model* model) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace pw {
@@ -99,6 +100,7 @@ private:
     };
     Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
     Ends ends_of(const Task& transfer) const;
+    std::string note_on_short_tasks() const;
 
     std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
     std::vector<Letter> letters_;                      // by node of the SEND

@@ -4,6 +4,8 @@ namespace pw {
 
 namespace {
 
+constexpr Ns kWorthClocking = 20'000;  // a thread's clock is a call of the system; a device's tasks are alike
+
 bool is_on_edge(BufferUse use) {
     return use == BufferUse::LandingForward || use == BufferUse::LandingBackward || use == BufferUse::SentForward ||
            use == BufferUse::SentBackward;
@@ -82,12 +84,20 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
         work_.meet(task, node);
     lend(position);
     Interval& interval = intervals_[position];
+    const bool computes = is_compute(task.op);  // S and U may wait for other devices
+    const bool clocked = computes && last_task_ >= kWorthClocking;
+    if (clocked)
+        core_clock_.start();
     interval.start = clock_now();
     if (is_transfer(task.op))
         mailbox_->post(node);
     else
         work_.run(task, node);
     interval.end = clock_now();
+    if (clocked)
+        core_clock_.stop();
+    if (computes)
+        last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
     return position;
 }

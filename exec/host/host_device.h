@@ -2,6 +2,7 @@
 // by position and hands its transfers to the mailbox.
 #pragma once
 
+#include "exec/disturbance.h"
 #include "exec/host/arena.h"
 #include "exec/host/guards.h"
 #include "exec/host/host_work.h"
@@ -26,6 +27,7 @@ public:
 
     const Arena& arena() const { return *arena_; }
     const std::vector<MemorySample>& samples() const { return samples_; }
+    double cpu_share() const { return core_clock_.share(); }  // of tasks that are worth a look at the clock
 
 private:
     int node_of(int position) const { return plan_.graph.node(device_, position); }
@@ -44,6 +46,8 @@ private:
     std::vector<MemorySample> samples_;
     std::vector<int> sample_of_;  // [position] of this step; -1: nothing changed there
     int step_ = 0;
+    CoreClock core_clock_;
+    Ns last_task_ = 0;  // how long it took
 };
 
 }  // namespace pw

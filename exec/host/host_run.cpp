@@ -113,28 +113,16 @@ private:
         plan_.edges = costs.edges;
         for (int node = 0; node < plan_.graph.size(); ++node)
             plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));
-        plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early);
-        add_gradient_parts();
-        if (job_.within_memory)
-            refuse_over_memory(job_.plan, plan_.buffers, job_.config.cluster.devices);  // by the backend's sizes
+        std::vector<int> parts;
+        for (int stage = 0; stage < job_.plan.shape.stages; ++stage)
+            parts.push_back(plan_.gradient_parts(stage));
         const int devices = job_.plan.shape.devices;
+        plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early, parts);
         plan_.packing = options_.guarded ? Guards::pack(plan_.buffers, devices) : pack(plan_.buffers, devices);
+        if (job_.within_memory)
+            refuse_over_memory(plan_.packing.arena, job_.config.cluster.devices);  // by the backend's sizes
         plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
         plan_transfers(costs, keeps_copies(costs, early));
-    }
-
-    // Each part but the first beside the stage's gradients.
-    void add_gradient_parts() {
-        std::vector<Buffer> parts;
-        for (const Buffer& buffer : plan_.buffers) {
-            if (buffer.use != BufferUse::Gradients)
-                continue;
-            for (int part = 1; part < plan_.gradient_parts(buffer.stage); ++part) {
-                parts.push_back(buffer);
-                parts.back().part = part;
-            }
-        }
-        plan_.buffers.insert(plan_.buffers.end(), parts.begin(), parts.end());
     }
 
     void plan_transfers(const Costs& costs, bool copies) {
@@ -163,14 +151,20 @@ private:
 
     RunResult result() const {
         RunResult result;
-        for (const auto& device : devices_) {
+        for (const auto& device : devices_)
             result.peak.push_back(device->arena().peak());
-            result.arena.push_back(device->arena().size());
-        }
+        result.arena = plan_.packing.arena;
         for (int step = 0; step < job_.steps; ++step)
             for (int update = 0; update < job_.plan.shape.updates(); ++update)
                 result.losses.push_back(loss_of(step, update));
         result.trace = trace();
+        if (work_->uses_cores()) {
+            for (const auto& device : devices_)
+                result.disturbance.cpu_share.push_back(device->cpu_share());
+            result.disturbance.stolen = stolen_.share();
+            result.disturbance.shared_cores = cores_.shared;
+            result.warnings = warnings_of(result.disturbance);
+        }
         work_->finish(result);
         return result;
     }
@@ -188,6 +182,7 @@ private:
         trace.micro_batch_size = plan_.sizes.full;
         trace.mini_batch = plan_.sizes.mini_batch;
         trace.asynchronous = job_.plan.asynchronous;
+        trace.reserved = plan_.packing.arena;
         Ns origin = std::numeric_limits<Ns>::max();
         for (const auto& events : events_)
             for (const TraceEvent& event : events)
@@ -212,6 +207,7 @@ private:
     HostPlan plan_;
     std::unique_ptr<HostWork> work_;
     const CorePlan cores_;
+    const StolenTime stolen_;
     Gate gate_;
     std::vector<std::unique_ptr<HostDevice>> devices_;
     std::unique_ptr<Mailbox> mailbox_;             // its thread ends before the devices' memory does

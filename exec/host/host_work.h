@@ -94,6 +94,7 @@ public:
     virtual Costs costs() = 0;
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
+    virtual bool uses_cores() const { return false; }  // run() computes, on the core of the device's thread
     virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
     virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
 

@@ -34,6 +34,10 @@ void KernelWork::add_devices() {
         devices_.push_back(std::make_unique<KernelDevice>(*this, device));
 }
 
+bool KernelWork::uses_cores() const {
+    return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr;
+}
+
 std::int64_t KernelWork::first_sample(int step, int microbatch) const {
     return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
 }

@@ -126,6 +126,7 @@ public:
     DeviceWork& device(int number) override { return *devices_[number]; }
     Costs costs() override;
     bool computes() const override { return true; }
+    bool uses_cores() const override;
     std::string machine() const override { return devices_.front()->kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}

@@ -1,0 +1,182 @@
+// Where the buffers of a device lie in its arena.
+#include "schedules/buffers.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using Order = std::vector<std::size_t>;  // of the buffers of a device
+
+// Beyond so many pairs of buffers of one device, over all devices, only the order of birth is tried: the time of the
+// others grows with the pairs.
+constexpr double kMostPairs = 5e7;
+
+bool live_together(const Buffer& a, const Buffer& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Bytes that live together at most: no arena is smaller.
+Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
+    std::map<int, Bytes> change;  // by position
+    for (const std::size_t k : order) {
+        change[buffers[k].first] += buffers[k].bytes;
+        change[buffers[k].last + 1] -= buffers[k].bytes;
+    }
+    Bytes now = 0, peak = 0;
+    for (const auto& [position, bytes] : change)
+        peak = std::max(peak, now += bytes);
+    return peak;
+}
+
+// What is free at one moment: gaps between buffers, and all above them.
+class FreeSpace {
+public:
+    // In the smallest gap that takes them, else on top.
+    Bytes take(Bytes bytes) {
+        const auto found = by_size_.lower_bound({bytes, 0});
+        if (found == by_size_.end()) {
+            top_ += bytes;
+            return top_ - bytes;
+        }
+        const auto [size, offset] = *found;
+        remove(offset, size);
+        if (size > bytes)
+            add(offset + bytes, size - bytes);
+        return offset;
+    }
+
+    void give_back(Bytes offset, Bytes bytes) {
+        const auto above = gaps_.find(offset + bytes);
+        if (above != gaps_.end()) {
+            bytes += above->second;
+            remove(above->first, above->second);
+        }
+        if (const auto next = gaps_.lower_bound(offset); next != gaps_.begin()) {
+            const auto [below, size] = *std::prev(next);
+            if (below + size == offset) {
+                remove(below, size);
+                offset = below;
+                bytes += size;
+            }
+        }
+        if (offset + bytes == top_)
+            top_ = offset;
+        else
+            add(offset, bytes);
+    }
+
+    Bytes top() const { return top_; }
+
+private:
+    void add(Bytes offset, Bytes size) {
+        gaps_[offset] = size;
+        by_size_.insert({size, offset});
+    }
+    void remove(Bytes offset, Bytes size) {
+        gaps_.erase(offset);
+        by_size_.erase({size, offset});
+    }
+
+    std::map<Bytes, Bytes> gaps_;                // offset -> size
+    std::set<std::pair<Bytes, Bytes>> by_size_;  // (size, offset)
+    Bytes top_ = 0;
+};
+
+// As an allocator would: in the order of birth, what has died is free. Returns the size of the arena.
+Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
+    using Death = std::pair<int, std::size_t>;  // position, buffer
+    std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
+    FreeSpace space;
+    Bytes arena = 0;
+    for (const std::size_t k : order) {
+        for (; !deaths.empty() && deaths.top().first < buffers[k].first; deaths.pop()) {
+            const std::size_t dead = deaths.top().second;
+            space.give_back(offset[dead], buffers[dead].bytes);
+        }
+        offset[k] = space.take(buffers[k].bytes);
+        arena = std::max(arena, space.top());
+        deaths.push({buffers[k].last, k});
+    }
+    return arena;
+}
+
+// In any order, each in the smallest gap that is free all its life, else on top. Returns the size of the arena.
+Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
+    Order placed;  // by offset
+    Bytes arena = 0;
+    for (const std::size_t k : order) {
+        const Buffer& buffer = buffers[k];
+        Bytes top = 0, best = -1, smallest = 0;
+        for (const std::size_t other : placed) {
+            if (!live_together(buffers[other], buffer))
+                continue;
+            const Bytes gap = offset[other] - top;
+            if (gap >= buffer.bytes && (best < 0 || gap < smallest)) {
+                best = top;
+                smallest = gap;
+            }
+            top = std::max(top, offset[other] + buffers[other].bytes);
+        }
+        offset[k] = best < 0 ? top : best;
+        arena = std::max(arena, offset[k] + buffer.bytes);
+        placed.insert(std::upper_bound(placed.begin(), placed.end(), offset[k],
+                                       [&](Bytes at, std::size_t other) { return at < offset[other]; }),
+                      k);
+    }
+    return arena;
+}
+
+// Large ones first, long-lived ones first, or both in one; the first come first among equals.
+using Key = std::pair<double, double>;
+double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
+double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }
+Key by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.first}; }
+Key by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
+Key by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
+
+// No order is the best for all plans: the one that leaves the smallest arena counts.
+Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough, std::vector<Bytes>& offset) {
+    const auto birth = [&](std::size_t k) { return std::tuple(buffers[k].first, -buffers[k].last, k); };
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return birth(a) < birth(b); });
+    Bytes arena = place_by_birth(buffers, order, offset);
+    const Bytes least = thorough ? most_alive(buffers, order) : arena;
+    if (arena == least)
+        return arena;
+    std::vector<Bytes> other = offset;
+    for (const auto& key : {by_size, by_area, by_life}) {
+        if (arena == least)
+            break;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return key(buffers[a]) < key(buffers[b]); });
+        if (const Bytes size = place(buffers, order, other); size < arena) {
+            arena = size;
+            for (const std::size_t k : order)
+                offset[k] = other[k];
+        }
+    }
+    return arena;
+}
+
+}  // namespace
+
+Packing pack(const std::vector<Buffer>& buffers, int devices) {
+    Packing packing{std::vector<Bytes>(buffers.size(), 0), std::vector<Bytes>(static_cast<std::size_t>(devices), 0)};
+    std::vector<Order> of_device(static_cast<std::size_t>(devices));
+    for (std::size_t k = 0; k < buffers.size(); ++k)
+        of_device[buffers[k].device].push_back(k);
+    double pairs = 0;
+    for (const Order& order : of_device)
+        pairs += static_cast<double>(order.size()) * static_cast<double>(order.size());
+    for (int device = 0; device < devices; ++device)
+        packing.arena[device] = pack_device(buffers, std::move(of_device[device]), pairs <= kMostPairs, packing.offset);
+    return packing;
+}
+
+}  // namespace pw
