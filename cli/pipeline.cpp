@@ -55,9 +55,9 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     check_rules(pipeline.config, &model);
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
     pipeline.plan = plan_of(pipeline.config, links_of(model.layers, pipeline.split), notices);
-    pipeline.costs = costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline));
-    add_cluster(pipeline.costs, pipeline.config, pipeline.profile);
-    add_gradient_sums(pipeline.costs, pipeline.plan.shape, ties_of(model.layers, pipeline.split));
+    pipeline.costs = executed_costs(costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline)),
+                                    pipeline.config, pipeline.profile, model.layers, pipeline.split,
+                                    pipeline.plan.shape);
     pipeline.model = std::move(model);
     return pipeline;
 }

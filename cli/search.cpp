@@ -2,6 +2,7 @@
 #include "cli/search.h"
 
 #include "cli/command.h"
+#include "cli/memory_cap.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
@@ -17,6 +18,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
+#include <optional>
 #include <thread>
 
 namespace pw {
@@ -27,7 +30,8 @@ struct SearchArguments {
     ConfigArguments config;
     bool json = false;
     std::string output, plot;
-    double time_limit = 0;  // seconds; 0: none
+    double time_limit = 0;     // seconds; 0: none
+    std::string memory_limit;  // empty: a quarter of the machine's
     int threads = 0;        // 0: one per core
     int top = 10;
 };
@@ -36,13 +40,40 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-MakespanLimits limits_of(const SearchArguments& arguments) {
+MakespanLimits limits_of(const SearchArguments& arguments, double seconds_gone) {
     MakespanLimits limits;
     if (arguments.time_limit > 0)
-        limits.seconds = arguments.time_limit;
+        limits.seconds = std::max(0.0, arguments.time_limit - seconds_gone);
     limits.threads =
         arguments.threads > 0 ? arguments.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     return limits;
+}
+
+Bytes memory_limit_of(const SearchArguments& arguments) {
+    if (arguments.memory_limit.empty())
+        return memory_of_machine() / 4;
+    const std::optional<Bytes> limit = parse_bytes(arguments.memory_limit);
+    if (!limit || *limit < 1)
+        fail("--memory-limit is '{}', which is no size\n  help: write a number and a unit, as in 4 GB or 512 MiB",
+             arguments.memory_limit);
+    return *limit;
+}
+
+[[noreturn]] void fail_without_memory(Bytes limit) {
+    fail_with(ExitCode::RunFailed,
+              "out of memory: no plan was tried within {} of memory\n  help: raise --memory-limit, lower --threads, or "
+              "search fewer stages (search.stages), devices or micro-batches (larger search.micro_batch_sizes)",
+              print_bytes(limit));
+}
+
+// Before a plan was simulated.
+[[noreturn]] void fail_without_a_try(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
+    if (result.stop == SearchStop::Memory)
+        fail_without_memory(memory);
+    fail_with(ExitCode::RunFailed,
+              "the time limit of {:g} s had passed before a plan was tried\n  help: raise --time-limit, or search fewer "
+              "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
+              arguments.time_limit);
 }
 
 [[noreturn]] void fail_infeasible(const SearchResult& result) {
@@ -59,13 +90,56 @@ MakespanLimits limits_of(const SearchArguments& arguments) {
               print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
 }
 
-// Else it can only be simulated.
-bool can_run(const Config& config) {
+// A machine that the config describes by its rates is not this one, and what has no kernels runs nowhere.
+const char* next_command(const Config& config) {
+    if (is_emulated(config))
+        return "run";
     const bool has_kernels = model_file(config.workload.model) == ModelFile::None;
-    return !is_replicated(config.pipeline) && (has_kernels || is_emulated(config));
+    const bool is_here = config.run.backend == "cuda" || !config.cluster.profile.empty() ||
+                         (config.cluster.rates.flops == DeviceRates{}.flops &&
+                          config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
+    return has_kernels && is_here ? "run" : "simulate";
+}
+
+void print_notes(const SearchResult& result, Bytes memory) {
+    for (const std::string& note : result.notes)
+        print_note(note);
+    if (result.left_out > 0 && !result.plans.empty())
+        print_note(fmt::format("{} of {} choices needed more than {} of memory and were left out: raise "
+                               "--memory-limit or lower --threads",
+                               result.left_out, result.choices, print_bytes(memory)));
+}
+
+SearchResult search_within(const SearchProblem& problem, const MakespanLimits& limits, Bytes memory) {
+    ProgressLine progress;
+    bool enough = true;
+    SearchResult result;
+    {
+        const MemoryCap cap(memory);
+        try {
+            result = search_plans(problem, limits, [&](const std::string& state) { progress.show(state); });
+        } catch (const std::bad_alloc&) {
+            enough = false;
+        }
+    }
+    if (!enough)
+        fail_without_memory(memory);
+    return result;
+}
+
+void refuse_uniform(const Config& config) {
+    if (config.workload.model == "uniform")
+        config.fail_at("workload.model",
+                       "model: uniform has the times of stages: there is nothing to split and search",
+                       "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
+                       "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
+                       "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
 }
 
 void search_makespan(const Config& config, const SearchArguments& arguments) {
+    const auto start = std::chrono::steady_clock::now();
+    const Bytes memory = memory_limit_of(arguments);
+    refuse_uniform(config);
     const Model model = build_model(config);
     const SearchProblem problem{config, model,
                                 [&](int samples) {
@@ -77,20 +151,22 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
                                     return profile;
                                 },
                                 executed_mode(config)};
-    const auto start = std::chrono::steady_clock::now();
-    SearchResult result;
-    {
-        ProgressLine progress;
-        result = search_plans(problem, limits_of(arguments), [&](const std::string& state) { progress.show(state); });
-    }
+    const SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
+    print_notes(result, memory);
+    std::optional<Pipeline> best;
+    if (result.best() != nullptr)
+        best = pipeline_of(config_of(problem, *result.best()));
+    const SearchReport report{problem, result, best};
     if (arguments.json)
-        print_json(json_of(problem, result, seconds_since(start)));
-    if (result.best() == nullptr)
+        print_json(json_of(report, seconds_since(start)));
+    if (result.plans.empty() && result.stop != SearchStop::None)
+        fail_without_a_try(result, arguments, memory);
+    if (!best)
         fail_infeasible(result);
     Outputs outputs;
     outputs.attempt([&] {
         if (!arguments.json)
-            print_result("{}", print(problem, result, static_cast<std::size_t>(arguments.top)));
+            print_result("{}", print(report, static_cast<std::size_t>(arguments.top)));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -101,14 +177,12 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
             write_file(arguments.output, print_yaml(problem, result, arguments.output));
     });
     outputs.done();
-    const Config best = config_of(problem, *result.best());
     if (!arguments.json && !arguments.output.empty())
-        print_result("pipewright {} {}\n", can_run(best) ? "run" : "simulate", arguments.output);
-    const Pipeline pipeline = pipeline_of(best);
+        print_result("next: pipewright {} {}\n", next_command(best->config), arguments.output);
     const std::vector<int>& sizes = config.search.micro_batch_sizes;
-    std::string note = sizes.empty() ? "" : note_on_sizes(pipeline, sizes);
+    std::string note = sizes.empty() ? "" : note_on_sizes(*best, sizes);
     if (note.empty())
-        note = note_on_costs(pipeline);
+        note = note_on_costs(*best);
     if (!note.empty())
         print_note(note);
 }
@@ -132,9 +206,11 @@ Action add_search(CLI::App& command) {
     command.add_flag("--json", arguments->json, "print one JSON object");
     command.add_option("--plot", arguments->plot, "draw peak memory against step time: svg, png, pdf, html, txt, json")
         ->type_name("FILE");
-    command.add_option("--time-limit", arguments->time_limit, "seconds; the best so far and its gap")
+    command.add_option("--time-limit", arguments->time_limit, "seconds; then the best so far and its gap")
         ->check(CLI::PositiveNumber.description(""))
         ->type_name("SECONDS");
+    command.add_option("--memory-limit", arguments->memory_limit, "as in 4 GB; default: a quarter of the machine's memory")
+        ->type_name("SIZE");
     command.add_option("--threads", arguments->threads, "default: one per core; they never change the answer")
         ->type_name("N")
         ->check(CLI::Range(1, 1024).description(""));

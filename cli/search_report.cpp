@@ -14,16 +14,6 @@ namespace pw {
 
 namespace {
 
-char letter_of(const Layer& layer) {
-    if (is_loss(layer.kind))
-        return 'L';
-    return layer.name.starts_with("embed") ? 'E' : 't';
-}
-
-std::string run_of(char letter, int length) {
-    return length < 3 ? std::string(static_cast<std::size_t>(length), letter) : fmt::format("{}*{}", letter, length);
-}
-
 Ns time_of(const StageCost& cost, bool split_backward) {
     return cost.forward + (split_backward ? cost.backward_input + cost.backward_weight : cost.backward);
 }
@@ -50,7 +40,9 @@ std::string proof_of(const SearchResult& result) {
     const FoundPlan& best = *result.best();
     if (result.lower_bound >= best.step_time)
         return "no plan of this search is faster";
-    const std::string where = result.every_cut ? "" : "; only cuts of the forward order were tried";
+    std::string where = result.every_cut ? "" : "; only cuts of the forward order were tried";
+    if (!result.every_choice)
+        where += "; not every order of the devices or way to share them out was tried";
     return fmt::format("no plan of this search is faster than {} (gap {}){}", print_time(result.lower_bound),
                        print_percent(result.gap()), where);
 }
@@ -74,35 +66,6 @@ std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
 
 }  // namespace
 
-std::string megatron_layout(const LayerGraph& graph, const StageSplit& split) {
-    if (!starts_of_ranges(split))
-        return {};
-    std::string layout;
-    for (const std::vector<int>& layers : split.layers) {
-        layout += layout.empty() ? "" : "|";
-        int length = 0;
-        for (std::size_t at = 0; at < layers.size(); ++at) {
-            ++length;
-            const char letter = letter_of(graph[layers[at]]);
-            if (at + 1 < layers.size() && letter_of(graph[layers[at + 1]]) == letter)
-                continue;
-            layout += run_of(letter, length);
-            length = 0;
-        }
-    }
-    return layout;
-}
-
-std::string pytorch_split_spec(const LayerGraph& graph, const StageSplit& split) {
-    const auto starts = starts_of_ranges(split);
-    if (!starts)
-        return {};
-    std::string spec;
-    for (const int cut : *starts)
-        spec += fmt::format("{}\"{}\": SplitPoint.BEGINNING", spec.empty() ? "" : ", ", graph[cut].name);
-    return "{" + spec + "}";
-}
-
 Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
     Config config = config_of(problem.config, plan.choice);
     set_split(config.pipeline, problem.model.layers, plan.split);
@@ -122,30 +85,56 @@ Pipeline quiet_pipeline_of(Config config) {
     return pipeline_of(std::move(config), &notices);
 }
 
-std::string print_plans(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
+const char* name_of(SearchStop stop) {
+    return stop == SearchStop::Time ? "time limit" : stop == SearchStop::Memory ? "memory limit" : "";
+}
+
+// When the time is up, what is not known stays so.
+std::string bubble_of(const SearchReport& report, const FoundPlan& plan) {
+    if (plan.bubble_rate)
+        return print_percent(*plan.bubble_rate);
+    if (report.result.stop == SearchStop::Time && &plan != report.result.best())
+        return "-";
+    return print_percent(metrics_of(predict(quiet_pipeline_of(config_of(report.problem, plan)))).bubble_rate);
+}
+
+std::string print_plans(const SearchReport& report, std::size_t most) {
     Table table({"plan", "step", "gap", "bubble", "peak memory", "first layers of the stages"});
     std::size_t shown = 0;
-    for (const FoundPlan& plan : result.plans) {
+    for (const FoundPlan& plan : report.result.plans) {
         if (shown == most || !plan.fits)
             break;
         ++shown;
-        const Metrics metrics = metrics_of(predict(quiet_pipeline_of(config_of(problem, plan))));
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
-            stages += (stages.empty() ? "" : " | ") + problem.model.layers[layers.front()].name;
-        table.add({print(plan.choice), print_time(metrics.step_time),
-                   print_percent(gap_of(plan.step_time, plan.lower_bound)), print_percent(metrics.bubble_rate),
+            stages += (stages.empty() ? "" : " | ") + report.problem.model.layers[layers.front()].name;
+        table.add({print(plan.choice), print_time(plan.step_time),
+                   print_percent(gap_of(plan.step_time, plan.lower_bound)), bubble_of(report, plan),
                    print_bytes(plan.peak()), stages});
     }
     return table.print();
 }
 
-std::string print_stages(const SearchProblem& problem, const FoundPlan& plan) {
-    const Pipeline pipeline = quiet_pipeline_of(config_of(problem, plan));
+// "0-7, 16": neighbours in one.
+std::string print_numbers(const std::vector<int>& numbers) {
+    std::string text;
+    for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1)
+            ++last;
+        text += fmt::format("{}{}", text.empty() ? "" : " ", numbers[first]);
+        if (last > first)
+            text += fmt::format("{}{}", last > first + 1 ? "-" : " ", numbers[last]);
+    }
+    return text;
+}
+
+std::string print_stages(const SearchReport& report) {
+    const FoundPlan& plan = *report.result.best();
+    const Pipeline& pipeline = *report.best;
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
-        const LayerGraph& graph = problem.model.layers;
+        const LayerGraph& graph = report.problem.model.layers;
         std::vector<int> devices;
         Bytes memory = 0;
         for (const int device : pipeline.plan.shape.devices_of(stage)) {
@@ -153,8 +142,8 @@ std::string print_stages(const SearchProblem& problem, const FoundPlan& plan) {
             memory = std::max(memory, plan.peaks[device]);
         }
         table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
-                   fmt::format("{}", fmt::join(devices, " ")), std::to_string(layers.size()),
-                   graph[layers.front()].name, graph[layers.back()].name,
+                   print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
+                   graph[layers.back()].name,
                    print_time(time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))),
                    print_bytes(memory)});
     }
@@ -163,36 +152,58 @@ std::string print_stages(const SearchProblem& problem, const FoundPlan& plan) {
 
 }  // namespace
 
-std::string print(const SearchProblem& problem, const SearchResult& result, std::size_t most) {
-    const auto fitting =
-        std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) { return plan.fits; });
+std::string print(const SearchReport& report, std::size_t most) {
+    const SearchResult& result = report.result;
     const FoundPlan& best = *result.best();
-    std::string text = print_plans(problem, result, most);
-    text += fmt::format("{} of {} choices fit, {} plans simulated\n\n", fitting, result.choices, result.candidates);
+    std::string text = print_plans(report, most);
+    text += fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(),
+                        result.choices, result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
+                        result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
-                        print_stages(problem, best));
-    if (const std::string layout = megatron_layout(problem.model.layers, best.split); !layout.empty())
-        text += fmt::format("Megatron layout: {}\nPyTorch split_spec: {}\n", layout,
-                            pytorch_split_spec(problem.model.layers, best.split));
+                        print_stages(report));
+    const WorkloadConfig& workload = report.problem.config.workload;
+    if (const std::string layout = megatron_layout(workload, report.problem.model.layers, best.split); !layout.empty())
+        text += fmt::format("Megatron layout: {}\n", layout);
+    if (const std::string spec = pytorch_split_spec(workload, report.problem.model.layers, best.split); !spec.empty())
+        text += fmt::format("PyTorch split_spec: {}\n", spec);
     return text;
 }
 
-Json json_of(const SearchProblem& problem, const SearchResult& result, double seconds) {
+namespace {
+
+Json json_of_best(const SearchReport& report) {
+    const FoundPlan& best = *report.result.best();
+    const WorkloadConfig& workload = report.problem.config.workload;
+    const LayerGraph& graph = report.problem.model.layers;
+    return {{"schedule", best.choice.schedule},
+            {"devices", best.choice.devices.size()},
+            {"micro_batches", best.choice.micro_batches},
+            {"micro_batch_size", best.choice.micro_batch_size},
+            {"step_time_ns", best.step_time},
+            {"bubble_rate", metrics_of(predict(*report.best)).bubble_rate},
+            {"peak_memory_bytes", best.peak()},
+            {"stages", stages_json(*report.best, best)},
+            {"megatron_layout", megatron_layout(workload, graph, best.split)},
+            {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
+}
+
+Json json_of(const FoundPlan& plan) {
+    return {{"plan", print(plan.choice)},
+            {"step_time_ns", plan.step_time},
+            {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
+            {"peak_memory_bytes", plan.peak()},
+            {"fits", plan.fits}};
+}
+
+}  // namespace
+
+Json json_of(const SearchReport& report, double seconds) {
+    const SearchResult& result = report.result;
     Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
     json["every_cut"] = result.every_cut;
+    json["every_choice"] = result.every_choice;
     if (const FoundPlan* best = result.best()) {
-        const Pipeline pipeline = quiet_pipeline_of(config_of(problem, *best));
-        Json plan = {{"schedule", best->choice.schedule},
-                     {"devices", best->choice.devices.size()},
-                     {"micro_batches", best->choice.micro_batches},
-                     {"micro_batch_size", best->choice.micro_batch_size},
-                     {"step_time_ns", best->step_time},
-                     {"bubble_rate", metrics_of(predict(pipeline)).bubble_rate},
-                     {"peak_memory_bytes", best->peak()},
-                     {"stages", stages_json(pipeline, *best)},
-                     {"megatron_layout", megatron_layout(problem.model.layers, best->split)},
-                     {"pytorch_split_spec", pytorch_split_spec(problem.model.layers, best->split)}};
-        json["best"] = std::move(plan);
+        json["best"] = json_of_best(report);
         json["objective"] = static_cast<double>(best->step_time) / 1e9;
         json["objective_ns"] = best->step_time;
         json["lower_bound_ns"] = result.lower_bound;
@@ -206,17 +217,40 @@ Json json_of(const SearchProblem& problem, const SearchResult& result, double se
                               {"proven", result.none_fits}};
     }
     json["choices"] = result.choices;
+    json["tried"] = result.plans.size();
+    json["fitting"] = result.fitting;
+    json["left_out"] = result.left_out;
+    json["stopped_by"] = result.stop == SearchStop::None ? Json(nullptr) : Json(name_of(result.stop));
     json["candidates"] = result.candidates;
     json["seconds"] = seconds;
+    json["notes"] = result.notes;
     json["plans"] = Json::array();
     for (const FoundPlan& plan : result.plans)
-        json["plans"].push_back({{"plan", print(plan.choice)},
-                                 {"step_time_ns", plan.step_time},
-                                 {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
-                                 {"peak_memory_bytes", plan.peak()},
-                                 {"fits", plan.fits}});
+        json["plans"].push_back(json_of(plan));
     return json;
 }
+
+namespace {
+
+// Blocks that say what is said without them are left out.
+std::string without_defaults(const std::string& yaml) {
+    std::string text = yaml;
+    const std::string plain = print_config(Config{});
+    for (const char* block : {"training:\n", "run:\n", "transfer:\n"}) {
+        const auto block_of = [&](const std::string& all) {
+            const std::size_t begin = all.find(std::string("\n") + block) + 1;
+            std::size_t end = all.find('\n', begin) + 1;
+            while (end < all.size() && all[end] == ' ')
+                end = all.find('\n', end) + 1;
+            return all.substr(begin, end - begin);
+        };
+        if (const std::string own = block_of(text); own == block_of(plain))
+            text.erase(text.find(std::string("\n") + block) + 1, own.size());
+    }
+    return text;
+}
+
+}  // namespace
 
 std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file) {
     const FoundPlan& best = *result.best();
@@ -230,13 +264,14 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
     from_folder(config.workload.path);
     if (model_file(config.workload.model) != ModelFile::None)
         from_folder(config.workload.model);
+    config.yaml = print_config(config);
     const SearchConfig& search = problem.config.search;
     const std::string batch = search.profile_batch == search.mini_batch
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, peak memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time), print_bytes(best.peak()), proof_of(result),
-                       print_config(config), batch);
+                       without_defaults(config.yaml), batch);
 }
 
 void plot_search(const SearchResult& result, const std::string& file) {

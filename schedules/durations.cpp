@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace pw {
 
@@ -94,6 +95,14 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;
     }
+}
+
+Costs executed_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
+                     const StageSplit& split, const Shape& shape) {
+    Costs costs = std::move(of_stages);
+    add_cluster(costs, config, profile);
+    add_gradient_sums(costs, shape, ties_of(graph, split));
+    return costs;
 }
 
 Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs) {

@@ -12,6 +12,9 @@ struct SearchLimits {
     std::size_t downsets = 1'000'000;  // of an exact search; beyond it only one order of the graph is tried
 };
 
+// Thrown where the time is up in the middle of something that is of no use by half.
+struct TimeIsUp {};
+
 class Deadline {
 public:
     // `rarely`: looks at the clock every so many questions.
@@ -24,6 +27,10 @@ public:
         if (!passed_ && ++asked_ % rarely_ == 0)
             passed_ = std::chrono::steady_clock::now() >= end_;
         return passed_;
+    }
+    void check() {
+        if (passed())
+            throw TimeIsUp{};
     }
 
 private:

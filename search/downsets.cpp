@@ -138,14 +138,14 @@ Successors reversed(const Successors& graph) {
     return predecessors;
 }
 
-std::vector<int> topological_order(const Successors& graph, Tie tie) {
+std::vector<int> topological_order(const Successors& graph, Ready tie) {
     std::vector<int> degrees = in_degrees(graph), ready, order;
     for (std::size_t vertex = graph.size(); vertex-- > 0;)
         if (degrees[vertex] == 0)
             ready.push_back(static_cast<int>(vertex));
     while (!ready.empty()) {
-        if (tie != Tie::LatestFirst)
-            std::iter_swap(ready.end() - 1, tie == Tie::SmallestFirst ? std::min_element(ready.begin(), ready.end())
+        if (tie != Ready::LatestFirst)
+            std::iter_swap(ready.end() - 1, tie == Ready::SmallestFirst ? std::min_element(ready.begin(), ready.end())
                                                                       : std::max_element(ready.begin(), ready.end()));
         const int vertex = ready.back();
         ready.pop_back();

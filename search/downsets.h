@@ -42,8 +42,8 @@ Downsets prefixes_of(const std::vector<int>& order);
 
 Successors reversed(const Successors& graph);
 
-enum class Tie { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
+enum class Ready { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
 // A topological order. Shorter than the graph where that has a cycle.
-std::vector<int> topological_order(const Successors& graph, Tie tie);
+std::vector<int> topological_order(const Successors& graph, Ready tie);
 
 }  // namespace pw

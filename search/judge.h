@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/schedule.h"
+#include "search/partition.h"
 #include "search/plan_choice.h"
 #include "sim/simulate.h"
 
@@ -30,8 +31,11 @@ public:
 
     // Of the simulated plan, as `simulate` reports it; nothing when the schedule refuses the edges of the split.
     std::optional<Ns> step_time(const StageSplit& split);
-    std::vector<Bytes> peaks(const StageSplit& split);      // bytes, per device
-    Bytes shortage(const std::vector<Bytes>& peaks) const;  // of the device that lacks most; 0: all fit
+    std::optional<double> bubble_rate(const StageSplit& split);
+    // Bytes that every device needs, and what the device lacks that lacks most; nothing: the plan fits. These two
+    // alone decide whether a plan that was simulated fits.
+    std::vector<Bytes> peaks(const StageSplit& split);
+    std::optional<Shortage> shortage(const std::vector<Bytes>& peaks) const;
 
 private:
     struct Candidate {
@@ -40,6 +44,7 @@ private:
         Candidate(Plan made, TransferMode mode) : plan(std::move(made)), simulator(plan, mode) {}
     };
     Candidate* candidate_for(const StageSplit& split);
+    Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;
 
     const SearchProblem& problem_;
     const Profile& profile_;
@@ -48,6 +53,7 @@ private:
     TransferMode mode_;
     Plan chain_;
     std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
+    std::int64_t kept_tasks_ = 0;  // of the plans in it
 };
 
 }  // namespace pw

@@ -1,37 +1,26 @@
 #include "search/makespan.h"
 
+#include "search/threads.h"
 #include "search/trial.h"
 #include "workloads/error.h"
-#include "workloads/first_failure.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cassert>
+#include <iterator>
+#include <new>
 #include <numeric>
-#include <thread>
+#include <tuple>
 
 namespace pw {
 
 namespace {
 
-// Threads share the indices below `count`; what is done for one must not depend on another.
-template <class Work>
-void for_each_index(std::size_t count, int threads, Work work) {
-    std::atomic<std::size_t> next = 0;
-    FirstFailure failure;
-    const auto act = [&] {
-        for (std::size_t index = next++; index < count; index = next++)
-            work(index);
-    };
-    const auto serve = [&] { failure.guard(act, [&] { next = count; }); };
-    std::vector<std::thread> helpers;
-    for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread)
-        helpers.emplace_back(serve);
-    serve();
-    for (std::thread& helper : helpers)
-        helper.join();
-    failure.rethrow();
+// Of the same schedule, sizes and stages.
+bool are_akin(const PlanChoice& a, const PlanChoice& b) {
+    return a.schedule == b.schedule && a.micro_batch_size == b.micro_batch_size && a.stages == b.stages &&
+           a.recomputed == b.recomputed;
 }
 
 class Search {
@@ -41,16 +30,22 @@ public:
           limits_(limits),
           progress_(progress),
           deadline_(limits.seconds, 1),
+          hurried_(limits.seconds < std::numeric_limits<double>::infinity()),
           space_(problem.model.layers, limits.cuts) {
-        if (limits.seconds < std::numeric_limits<double>::infinity())
+        if (hurried_)
             limits_.tasks = std::numeric_limits<std::int64_t>::max() / 8;
     }
 
     SearchResult run() {
-        open();
-        propose();
-        climb();
-        prove();
+        try {
+            list();
+            propose();
+            climb();
+            prove();
+        } catch (const std::bad_alloc&) {  // what was found stays
+            out_of_memory_ = true;
+            sized_.clear();  // room for the answer
+        }
         return result();
     }
 
@@ -58,31 +53,34 @@ private:
     // Fixed, so that what a batch knows of the others does not depend on the number of threads.
     static constexpr std::size_t kBatch = 8;
 
-    void open() {
+    // Not every way to run with this schedule, these sizes and stages is listed.
+    struct Family {
+        Choices::Partial partial;
+        Ns bound = 0;  // of every way
+    };
+
+    void list() {
         const Choices choices = choices_of(problem_.config, space_.layers());
-        every_order_ = choices.complete;
+        notes_ = choices.notes;
+        for (const Choices::Partial& partial : choices.partial)
+            families_.push_back({partial});
         for (const PlanChoice& choice : choices.all)
-            if (!sized_.contains(choice.micro_batch_size))
-                sized_.emplace(choice.micro_batch_size,
-                               std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size));
-        std::vector<std::unique_ptr<Trial>> trials(choices.all.size());
-        std::vector<std::string> refusals(trials.size());
-        for_each_index(trials.size(), limits_.threads, [&](std::size_t i) {
-            const PlanChoice& choice = choices.all[i];
-            auto trial = std::make_unique<Trial>(problem_, space_, *sized_.at(choice.micro_batch_size), choice);
+            add(choice);
+    }
+
+    void add(const PlanChoice& choice) {
+        const auto [sized, is_new] = sized_.try_emplace(choice.micro_batch_size);
+        if (is_new)
             try {
-                trial->open();
-                trial->close();
-                trials[i] = std::move(trial);
-            } catch (const Error& error) {  // the schedule is not defined for this choice
-                refusals[i] = error.what();
+                sized->second = std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size);
+            } catch (const std::bad_alloc&) {  // nothing is known of this size
             }
-        });
-        for (std::unique_ptr<Trial>& trial : trials)
-            if (trial)
-                trials_.push_back(std::move(trial));
-        if (trials_.empty())
-            problem_.config.fail_at("search", refusals.front(), "widen search.schedules or search.micro_batch_sizes");
+        if (!sized->second) {
+            ++unknown_;
+            return;
+        }
+        trials_.push_back(std::make_unique<Trial>(problem_, space_, *sized->second, choice));
+        no_memory_.push_back(false);
     }
 
     // The best plan that fits so far; kNever: none.
@@ -92,10 +90,6 @@ private:
             if (trial->fits())
                 best = std::min(best, trial->step_time());
         return best;
-    }
-
-    bool any_plan() const {
-        return std::any_of(trials_.begin(), trials_.end(), [](const auto& trial) { return trial->has_plan(); });
     }
 
     void show(const std::string& doing, std::size_t done, std::size_t all) const {
@@ -109,19 +103,39 @@ private:
         progress_(fmt::format("{} {}/{}: {}, {} plans simulated", doing, done, all, found, candidates));
     }
 
+    // False: there was not enough memory. What was found stays.
+    template <class Work>
+    bool attempt(std::size_t index, Ns limit, Work work) {
+        Trial& trial = *trials_[index];
+        Deadline deadline = deadline_;
+        bool enough = true;
+        try {
+            work(trial, index, limit, deadline);
+            if (hurried_ && trial.step_time() <= limit && !deadline.passed())
+                trial.finish();
+        } catch (const TimeIsUp&) {
+        } catch (const std::bad_alloc&) {
+            enough = false;
+        }
+        trial.close();
+        return enough;
+    }
+
+    // A choice that found no memory beside others is tried again by itself.
     template <class Work>
     void in_batches(const std::string& doing, const std::vector<std::size_t>& order, Work work) {
-        for (std::size_t begin = 0; begin < order.size(); begin += kBatch) {
-            if (deadline_.passed() && any_plan())
-                return;
+        for (std::size_t begin = 0; begin < order.size() && !deadline_.passed(); begin += kBatch) {
             const std::size_t count = std::min(kBatch, order.size() - begin);
             const Ns limit = best();
-            for_each_index(count, limits_.threads, [&](std::size_t i) {
-                Trial& trial = *trials_[order[begin + i]];
-                Deadline deadline = deadline_;
-                work(trial, order[begin + i], limit, deadline);
-                trial.close();
-            });
+            std::vector<std::size_t> batch;
+            std::copy_if(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                         order.begin() + static_cast<std::ptrdiff_t>(begin + count), std::back_inserter(batch),
+                         [&](std::size_t index) { return !no_memory_[index]; });
+            for_each_index(batch.size(), limits_.threads,
+                           [&](std::size_t i) { no_memory_[batch[i]] = !attempt(batch[i], limit, work); });
+            if (limits_.threads > 1)
+                for (const std::size_t index : batch)
+                    no_memory_[index] = no_memory_[index] && !attempt(index, limit, work);
             show(doing, begin + count, order.size());
         }
     }
@@ -135,9 +149,73 @@ private:
         return order;
     }
 
+    // When the clock decides, what cannot be the best is left out.
     void propose() {
-        in_batches("proposing", ordered_by([](const Trial& trial) { return trial.bound(); }),
-                   [](Trial& trial, std::size_t, Ns, Deadline&) { trial.propose(); });
+        const auto propose_one = [this](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
+            const auto is_hopeless = [&] { return hurried_ && limit < Trial::kNever && trial.bound() >= limit; };
+            if (is_hopeless())
+                return;
+            trial.open(deadline);
+            if (trial.refused().empty() && !is_hopeless())
+                trial.propose(deadline);
+        };
+        in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
+        if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
+                                            [](const auto& trial) { return !trial->refused().empty(); }))
+            problem_.config.fail_at("search", trials_.front()->refused(),
+                                    "widen search.schedules or search.micro_batch_sizes");
+        in_batches("balancing", balanced(), propose_one);
+    }
+
+    // One that is open, if there is one.
+    const Trial* member_of(const Family& family) const {
+        const Trial* member = nullptr;
+        for (const auto& trial : trials_)
+            if (are_akin(trial->found().choice, family.partial.like) && trial->refused().empty() &&
+                (member == nullptr || (trial->is_open() && !member->is_open())))
+                member = trial.get();
+        return member;
+    }
+
+    // Bounds the families of which some member is open, and adds to those that share out devices a choice that shares
+    // them by work.
+    std::vector<std::size_t> balanced() {
+        double speeds = 0;
+        for (const DeviceConfig& device : problem_.config.cluster.devices)
+            speeds += device.speed;
+        std::vector<Balance> balances(families_.size());
+        const Ns limit = best();
+        for_each_index(families_.size(), limits_.threads, [&](std::size_t i) {
+            Deadline deadline = deadline_;
+            const Trial* member = member_of(families_[i]);
+            if (member == nullptr)
+                return;
+            families_[i].bound = member->bound_of_any_devices(speeds);
+            if (member->is_open() && families_[i].partial.shares && families_[i].bound < limit)
+                try {
+                    balances[i] = member->balance(deadline);
+                } catch (const TimeIsUp&) {
+                } catch (const std::bad_alloc&) {
+                }
+        });
+        std::vector<std::size_t> added;
+        for (std::size_t i = 0; i < families_.size(); ++i) {
+            families_[i].bound = std::max(families_[i].bound, balances[i].bound);
+            if (!balances[i].replicas.empty() && add_shared(families_[i].partial.like, balances[i].replicas))
+                added.push_back(trials_.size() - 1);
+        }
+        return added;
+    }
+
+    // False: it is there.
+    bool add_shared(PlanChoice choice, const std::vector<int>& replicas) {
+        choice.replicas = replicas;
+        choice.devices.resize(static_cast<std::size_t>(std::accumulate(replicas.begin(), replicas.end(), 0)));
+        const bool is_new = std::none_of(trials_.begin(), trials_.end(),
+                                         [&](const auto& trial) { return trial->found().choice == choice; });
+        if (is_new)
+            add(choice);
+        return is_new;
     }
 
     // Half of what may be simulated; the most promising choices first.
@@ -161,19 +239,24 @@ private:
             const std::int64_t each = left / static_cast<std::int64_t>(open), before = spent();
             const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
             in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
-                if (!proven_[index])
-                    proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+                if (proven_[index])
+                    return;
+                trial.open(deadline);
+                proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
             });
             left -= spent() - before;
         }
     }
 
-    // Closes the choices whose bound is not below the best; returns how many are left.
+    // Closes the choices whose bound is not below the best; returns how many are left that can be proven.
     std::size_t prune() {
         const Ns limit = best();
-        for (std::size_t index = 0; index < trials_.size(); ++index)
+        std::size_t open = 0;
+        for (std::size_t index = 0; index < trials_.size(); ++index) {
             proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
-        return static_cast<std::size_t>(std::count(proven_.begin(), proven_.end(), false));
+            open += !proven_[index] && !no_memory_[index];
+        }
+        return open;
     }
 
     std::int64_t spent() const {
@@ -186,46 +269,52 @@ private:
     SearchResult result() {
         SearchResult result;
         result.every_cut = space_.complete();
-        result.choices = static_cast<int>(trials_.size());
-        const Ns found = best();
-        result.lower_bound = found;
-        double speeds = 0;
-        for (const DeviceConfig& device : problem_.config.cluster.devices)
-            speeds += device.speed;
-        for (std::size_t index = 0; index < trials_.size(); ++index) {
-            Trial& trial = *trials_[index];
-            result.candidates += trial.candidates();
-            if (!proven_[index] || !space_.complete())
-                result.lower_bound = std::min(result.lower_bound, trial.bound());
-            if (!every_order_)
-                result.lower_bound = std::min(result.lower_bound, trial.bound_of_any_order(speeds));
+        result.every_choice = families_.empty();
+        result.notes = notes_;
+        result.lower_bound = lower_bound();
+        result.left_out = unknown_ + static_cast<int>(std::count(no_memory_.begin(), no_memory_.end(), true));
+        result.choices = unknown_;
+        for (const auto& trial : trials_) {
+            result.candidates += trial->candidates();
+            result.choices += trial->refused().empty();
+            result.fitting += trial->fits();
+            if (!trial->has_plan())
+                continue;
+            FoundPlan& plan = result.plans.emplace_back(trial->found());
+            assert(!plan.fits || plan.lower_bound <= plan.step_time);
+            plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
         }
-        if (found == Trial::kNever) {
+        if (deadline_.passed())
+            result.stop = SearchStop::Time;
+        else if (out_of_memory_ || result.left_out > 0)
+            result.stop = SearchStop::Memory;
+        if (result.fitting == 0) {
             result.shortage = least_shortage();
             result.none_fits = result.lower_bound == Trial::kNever;
         }
-        for_each_index(trials_.size(), limits_.threads, [&](std::size_t i) {
-            trials_[i]->fill_peaks();
-            trials_[i]->close();
-        });
-        for (const auto& trial : trials_)
-            if (trial->has_plan())
-                result.plans.push_back(trial->found());
         std::stable_sort(result.plans.begin(), result.plans.end(), [](const FoundPlan& a, const FoundPlan& b) {
             return std::tuple(!a.fits, a.step_time, a.peak()) < std::tuple(!b.fits, b.step_time, b.peak());
         });
         return result;
     }
 
-    std::optional<Shortage> least_shortage() {
+    // Never above the best plan.
+    Ns lower_bound() const {
+        Ns least = unknown_ > 0 || out_of_memory_ ? 0 : best();
+        for (std::size_t index = 0; index < trials_.size(); ++index)
+            if (index >= proven_.size() || !proven_[index] || !space_.complete())
+                least = std::min(least, trials_[index]->bound());
+        for (const Family& family : families_)
+            least = std::min(least, family.bound);
+        return least;
+    }
+
+    std::optional<Shortage> least_shortage() const {
         std::optional<Shortage> least;
-        for (const auto& trial : trials_) {
-            if (!trial->has_plan())
-                continue;
-            const Shortage shortage = trial->shortage();
-            if (!least || shortage.needs - shortage.has < least->needs - least->has)
-                least = shortage;
-        }
+        for (const auto& trial : trials_)
+            if (const std::optional<Shortage>& lacks = trial->found().shortage;
+                lacks && (!least || lacks->needs - lacks->has < least->needs - least->has))
+                least = lacks;
         return least;
     }
 
@@ -233,11 +322,15 @@ private:
     MakespanLimits limits_;
     const SearchProgress& progress_;
     Deadline deadline_;
+    bool hurried_;  // a clock ends the search
     StageSpace space_;
-    bool every_order_ = true;
-    std::map<int, std::unique_ptr<SizedModel>> sized_;  // by micro-batch size
+    std::vector<Family> families_;
+    std::vector<std::string> notes_;
+    std::map<int, std::unique_ptr<SizedModel>> sized_;  // by micro-batch size; none: there was no memory for it
     std::vector<std::unique_ptr<Trial>> trials_;
-    std::vector<char> proven_;  // by trial
+    std::vector<char> no_memory_, proven_;  // by trial
+    int unknown_ = 0;                       // choices of sizes for which there was no memory
+    bool out_of_memory_ = false;            // beside the choices
 };
 
 }  // namespace

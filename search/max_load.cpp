@@ -34,7 +34,7 @@ void keep_better(Found& found, std::optional<Placement> placement) {
 // Quick enough to need no deadline.
 void search_orders(const PlacementGroups& graph, const Devices& devices, Found& found) {
     Deadline none(1e9);
-    for (const Tie tie : {Tie::LatestFirst, Tie::SmallestFirst, Tie::LargestFirst}) {
+    for (const Ready tie : {Ready::LatestFirst, Ready::SmallestFirst, Ready::LargestFirst}) {
         const Downsets prefixes = prefixes_of(topological_order(graph.successors, tie));
         MaxLoadSearch search(graph, devices, prefixes, none);
         keep_better(found, search.below(found.load));

@@ -64,7 +64,7 @@ std::optional<PiperSplit> first_below(PiperSearch& search, double most, PiperGoa
 // Quick enough to need no deadline.
 void search_orders(const PiperInstance& instance, bool data_parallel, PiperGoal goal, Found& found) {
     Deadline none(1e9);
-    for (const Tie tie : {Tie::LatestFirst, Tie::SmallestFirst, Tie::LargestFirst}) {
+    for (const Ready tie : {Ready::LatestFirst, Ready::SmallestFirst, Ready::LargestFirst}) {
         const Downsets suffixes = prefixes_of(topological_order(against_data(instance), tie));
         PiperSearch search(instance, data_parallel, suffixes, none);
         const auto split = first_below(search, found.most, goal);

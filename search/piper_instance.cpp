@@ -67,7 +67,7 @@ private:
         Successors graph(ids_.size());
         for (const PiperEdge& edge : instance_.edges)
             graph[edge.from].push_back(edge.to);
-        if (topological_order(graph, Tie::LatestFirst).size() < graph.size())
+        if (topological_order(graph, Ready::LatestFirst).size() < graph.size())
             fail("{}.edges close a cycle: a pipeline has none", file_.place);
     }
 

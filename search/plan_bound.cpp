@@ -33,6 +33,23 @@ int in_flight_of(const std::vector<Task>& tasks) {
 bool never(int) { return false; }
 bool always(int) { return true; }
 
+bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || hands_gradients_on(op); }
+
+// Tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
+double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices) {
+    double rounded = 0, speeds = 0;
+    for (std::size_t device = 0; device < devices.size(); ++device) {
+        const double speed = devices[device].speed;
+        speeds += speed;
+        const std::vector<Task>& order = plan.order[device];
+        if (speed != 1)
+            rounded += speed * static_cast<double>(std::count_if(order.begin(), order.end(), [](const Task& task) {
+                           return is_pass(task.op);
+                       }));
+    }
+    return rounded / speeds;
+}
+
 std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch) {
     const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
         return hands_gradients_on(task.op) && task.microbatch == microbatch;
@@ -41,6 +58,11 @@ std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch)
 }
 
 }  // namespace
+
+Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded) {
+    const double time = static_cast<double>(work) * micro_batches / speeds - rounded / 2;
+    return std::max<Ns>(0, static_cast<Ns>(time));
+}
 
 Ns PlanBound::Scale::operator()(Ns time) const {
     return (speed == 1 ? time : std::llround(static_cast<double>(time) / speed)) + dispatch;
@@ -91,7 +113,10 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConf
     for (const DeviceConfig& device : devices) {
         fastest_ = std::max(fastest_, device.speed);
         all_speeds_ += device.speed;
+        one_speed_ = one_speed_ && device.speed == 1;
+        most_memory_ = std::max(most_memory_, device.memory);
     }
+    rounded_ = rounded_tasks(plan, devices);
     for (int number = 0; number < plan.shape.stages; ++number) {
         const int device = plan.shape.devices_of(number).front();
         const std::vector<Task> tasks = tasks_of(plan, device, number);
@@ -171,6 +196,42 @@ Ns PlanBound::whole_time(int number, const Piece& piece) const {
     return time_of(stage.all, piece, stage, 0) + (stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0);
 }
 
+// A time that is rounded in every part may be shorter than the rounded whole.
+Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
+    const Way& all = stage.all;
+    return stage.speed == 1 ? 0 : (parts + 1) * (all.forwards + all.backwards + all.weights + all.recomputes + 1) / 2 + 1;
+}
+
+// Which weight gradients come before the last backward depends on the stage: none are counted.
+Ns PlanBound::until_last_backwards_in_parts(int number, const Piece& piece, int parts) const {
+    const Stage& stage = stages_[number];
+    const Scale scale{stage.speed, dispatch_};
+    const Way& all = stage.all;
+    return all.forwards * scale(piece.forward) + all.backwards * scale(piece.backward) +
+           all.recomputes * scale(piece.recompute) - rounding_of(stage, parts);
+}
+
+Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) const {
+    return whole_time(number, piece) - rounding_of(stages_[number], parts);
+}
+
+// Of the holder that serves most micro-batches, as if it were the fastest device with the most memory.
+Ns PlanBound::time_on(int replicas, const Piece& piece) const {
+    const Stage& any = stages_.front();
+    const Ns served = (micro_batches_ + replicas - 1) / replicas;
+    const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
+    const Bytes held = trains ? piece.activations : 0;
+    if ((1 + (any.updates ? 2 : 0)) * piece.weights + piece.statistics + held > most_memory_)
+        return std::numeric_limits<Ns>::max();
+    const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
+    const Ns update = any.updates ? piece.update : 0;
+    const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
+    const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
+    const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
+    const Ns rounding = 3 * served + static_cast<Ns>(stages_.size()) + 2;
+    return one_speed_ ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / fastest_) - rounding);
+}
+
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
     const int copies = stage.versions + (stage.updates ? 2 : 0);  // gradients and momentum
@@ -178,17 +239,16 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
     return copies * piece.weights + piece.statistics + held * piece.activations;
 }
 
-Ns PlanBound::of_work(const Pieces& pieces) const {
+Ns PlanBound::work_of(const Piece& model) const {
     if (asynchronous_)
         return 0;
     // every stage has the same kinds of tasks
-    const Piece& model = pieces.model();
     const Way& way = stages_.front().all;
-    Ns work = model.forward;
-    work += way.backwards > 0 ? model.backward : 0;
-    work += way.weights > 0 ? model.weight : 0;
-    const Ns rounding = fastest_ == 1 ? 0 : 3 * micro_batches_;
-    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(work * micro_batches_) / all_speeds_) - rounding);
+    return model.forward + (way.backwards > 0 ? model.backward : 0) + (way.weights > 0 ? model.weight : 0);
+}
+
+Ns PlanBound::of_work(const Pieces& pieces) const {
+    return time_of_shared_work(work_of(pieces.model()), micro_batches_, all_speeds_, rounded_);
 }
 
 Ns PlanBound::of_path(const Pieces& pieces) const {

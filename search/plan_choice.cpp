@@ -8,13 +8,16 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
+#include <utility>
 
 namespace pw {
 
 namespace {
 
-constexpr std::size_t kMostOrders = 720;  // of unequal devices
+constexpr std::size_t kMostOrders = 720;           // of unequal devices
+constexpr std::int64_t kMostShares = 512;          // of devices among stages, for one schedule, size and number of stages
+constexpr std::size_t kMostNumbers = 4'000'000;    // of devices in all choices together
+constexpr std::size_t kMostUnequal = 4096;         // devices of which orders are tried at all
 
 std::vector<std::string> schedules_of(const Config& config) {
     const std::vector<std::string>& asked = config.search.schedules;
@@ -24,7 +27,7 @@ std::vector<std::string> schedules_of(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (!schedule.asynchronous() && schedule.name != "forward-only")  // others learn something else, or nothing
+        if (!schedule.asynchronous() && trains(std::string(schedule.name)))  // others learn something else, or nothing
             names.emplace_back(schedule.name);
     return names;
 }
@@ -55,10 +58,24 @@ std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
 
 bool are_alike(const DeviceConfig& a, const DeviceConfig& b) { return a.speed == b.speed && a.memory == b.memory; }
 
-// Every choice of `count` devices in every order, devices that are alike taken in the order of the config.
+bool all_alike(const std::vector<DeviceConfig>& devices) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const DeviceConfig& device) { return are_alike(device, devices.front()); });
+}
+
+// Every choice of `count` devices in every order, devices that are alike taken in the order of the config; at most so
+// many.
 class Orders {
 public:
-    Orders(const std::vector<DeviceConfig>& devices, int count) : devices_(devices), count_(count) {
+    Orders(const std::vector<DeviceConfig>& devices, int count, std::size_t most)
+        : devices_(devices), count_(count), most_(most) {
+        const bool alike = all_alike(devices);
+        if (alike || devices.size() > kMostUnequal) {
+            all.emplace_back(static_cast<std::size_t>(count));
+            std::iota(all.back().begin(), all.back().end(), 0);
+            complete = alike;
+            return;
+        }
         used_.assign(devices.size(), false);
         extend();
     }
@@ -68,7 +85,7 @@ public:
 private:
     void extend() {
         if (static_cast<int>(chosen_.size()) == count_) {
-            complete = complete && all.size() < kMostOrders;
+            complete = complete && all.size() < most_;
             if (complete)
                 all.push_back(chosen_);
             return;
@@ -89,6 +106,7 @@ private:
 
     const std::vector<DeviceConfig>& devices_;
     int count_;
+    std::size_t most_;
     std::vector<bool> used_;
     std::vector<int> chosen_;
 };
@@ -123,26 +141,29 @@ bool tries_replicas(const Config& config, const Schedule& schedule) {
     return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
 }
 
-std::vector<std::vector<int>> replicas_of(const Config& config, const Schedule& schedule, int stages, int devices) {
-    if (!tries_replicas(config, schedule) || devices == stages)
-        return {{}};
+// Ways to share out up to `devices` among `stages`, at most kMostShares + 1: C(devices, stages).
+std::int64_t count_of_shares(int devices, int stages) {
+    std::int64_t count = 1;
+    for (int taken = 1; taken <= std::min(stages, devices - stages) && count <= kMostShares; ++taken)
+        count = count * (devices - taken + 1) / taken;
+    return std::min(count, kMostShares + 1);
+}
+
+// The number of stages first, which needs no replicas.
+std::vector<std::vector<int>> all_shares(int devices, int stages) {
+    std::vector<std::vector<int>> all = {{}};
     std::vector<int> shares;
-    std::vector<std::vector<int>> all;
-    share_out(devices, stages, shares, all);
+    for (int count = stages + 1; count <= devices; ++count)
+        share_out(count, stages, shares, all);
     return all;
 }
 
-// Numbers of devices to try with so many stages: with replicas any that is not smaller.
-std::vector<int> device_counts(const Config& config, const Schedule& schedule, int stages) {
-    const int most = static_cast<int>(config.cluster.devices.size());
-    const int plain = devices_for(schedule, stages, most);
-    std::vector<int> counts;
-    if (plain > 0)
-        counts.push_back(plain);
-    if (tries_replicas(config, schedule) && plain == stages)
-        for (int devices = stages + 1; devices <= most; ++devices)
-            counts.push_back(devices);
-    return counts;
+std::vector<std::vector<int>> equal_shares(int devices, int stages) {
+    std::vector<std::vector<int>> all;
+    for (int share = devices / stages; share > 1; share /= 2)
+        all.emplace_back(static_cast<std::size_t>(stages), share);
+    all.emplace_back();
+    return all;
 }
 
 std::vector<int> sizes_of(const Config& config) {
@@ -161,21 +182,63 @@ std::vector<int> sizes_of(const Config& config) {
 
 namespace {
 
-// All choices with this schedule, micro-batch size and number of stages.
-void add_choices(const Config& config, const Schedule& schedule, PlanChoice choice, Choices& choices) {
-    for (const int devices : device_counts(config, schedule, choice.stages)) {
-        const Orders orders(config.cluster.devices, devices);
-        choices.complete = choices.complete && orders.complete;
-        for (const std::vector<int>& order : orders.all)
-            for (const int recomputed : recomputed_counts(config, choice.stages))
-                for (const std::vector<int>& replicas : replicas_of(config, schedule, choice.stages, devices)) {
-                    choice.devices = order;
-                    choice.recomputed = recomputed;
-                    choice.replicas = replicas;
-                    choices.all.push_back(choice);
-                }
+class ChoiceList {
+public:
+    explicit ChoiceList(const Config& config) : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
+
+    // All choices with this schedule, micro-batch size and number of stages.
+    void add(const Schedule& schedule, PlanChoice choice) {
+        const int plain = devices_for(schedule, choice.stages, devices_);
+        const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
+        if (plain == 0 && !shared)
+            return;
+        const bool all = !shared || count_of_shares(devices_, choice.stages) <= kMostShares;
+        std::vector<std::vector<int>> shares = {{}};
+        if (shared)
+            shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
+        bool complete = all;
+        for (const std::vector<int>& replicas : shares) {
+            choice.replicas = replicas;
+            complete = add_orders(choice, replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0),
+                                  all ? kMostOrders : 1) &&
+                       complete;
+        }
+        if (!complete)
+            add_partial(std::move(choice), !all);
     }
-}
+
+    Choices choices;
+
+private:
+    // False: not every order of unequal devices is there.
+    bool add_orders(PlanChoice choice, int devices, std::size_t most) {
+        if (numbers_ > kMostNumbers)
+            return false;
+        const Orders orders(config_.cluster.devices, devices, most);
+        for (const std::vector<int>& order : orders.all)
+            for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+                numbers_ += order.size() + choice.replicas.size();
+                choice.devices = order;
+                choice.recomputed = recomputed;
+                choices.all.push_back(choice);
+            }
+        return orders.complete;
+    }
+
+    void add_partial(PlanChoice choice, bool shares) {
+        choice.devices.resize(config_.cluster.devices.size());
+        std::iota(choice.devices.begin(), choice.devices.end(), 0);
+        choice.replicas.clear();
+        for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+            choice.recomputed = recomputed;
+            choices.partial.push_back({choice, shares});
+        }
+    }
+
+    const Config& config_;
+    int devices_;
+    std::size_t numbers_ = 0;
+};
 
 const Schedule& schedule_of(const Config& config, const std::string& name) {
     try {
@@ -188,10 +251,15 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 
 }  // namespace
 
+bool trains(const std::string& schedule) { return schedule != "forward-only"; }
+
 Choices choices_of(const Config& config, int layers) {
-    Choices choices;
+    ChoiceList list(config);
+    std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {
         const Schedule& schedule = schedule_of(config, name);
+        if (config.search.replicas && !tries_replicas(config, schedule))
+            without.push_back(name);
         for (const int size : sizes_of(config)) {
             const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
             // an update after every micro-batch: it must be the whole mini-batch
@@ -199,13 +267,17 @@ Choices choices_of(const Config& config, int layers) {
                 continue;
             for (const int stages : stages_of(config, schedule))
                 if (stages <= layers)
-                    add_choices(config, schedule, {name, {}, stages, micro_batches, size}, choices);
+                    list.add(schedule, {name, {}, stages, micro_batches, size});
         }
     }
-    if (choices.all.empty())
+    if (list.choices.all.empty())
         config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
                        "widen search.schedules, search.stages or search.micro_batch_sizes");
-    return choices;
+    if (!without.empty())
+        list.choices.notes.push_back(
+            fmt::format("search.replicas: not with {}, which {} one device per stage here", fmt::join(without, ", "),
+                        without.size() == 1 ? "takes" : "take"));
+    return std::move(list.choices);
 }
 
 Config config_of(const Config& config, const PlanChoice& choice) {

@@ -32,10 +32,20 @@ std::string print(const PlanChoice& choice);
 
 // All that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of unequal
 // devices, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try.
+// Where there are too many ways to give every stage its devices, some stand in: first orders of unequal devices; equal
+// shares of all devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
-    bool complete = true;  // every order of unequal devices is there
+    struct Partial {
+        PlanChoice like;      // schedule, sizes and stages of which some ways are missing; on all devices
+        bool shares = false;  // some of the missing ones have replicas
+    };
+    std::vector<Partial> partial;
+    std::vector<std::string> notes;  // for people
+    bool complete() const { return partial.empty(); }
 };
 Choices choices_of(const Config& config, int layers);
+
+bool trains(const std::string& schedule);  // else there are forwards only
 
 }  // namespace pw

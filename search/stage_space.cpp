@@ -163,7 +163,8 @@ std::vector<Piece> shares_of(const LayerGraph& graph, const CostTable& costs, bo
 
 }  // namespace
 
-Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward)
+Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward,
+               Deadline& deadline)
     : pieces_(static_cast<std::size_t>(space.cuts())) {
     const std::vector<Piece> shares = shares_of(graph, costs, split_backward);
     std::vector<Ns> forward, backward;
@@ -178,7 +179,8 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
     const int cuts = space.cuts();
     std::vector<Piece> before(static_cast<std::size_t>(cuts));  // sums over the layers before a cut
     std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed one behind it
-    for (int cut = 0; cut < cuts; ++cut)
+    for (int cut = 0; cut < cuts; ++cut) {
+        deadline.check();
         for (int layer = 0; layer < space.layers(); ++layer) {
             if (!space.contains(cut, layer))
                 continue;
@@ -187,7 +189,9 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
             if (std::any_of(readers.begin(), readers.end(), [&](int reader) { return !space.contains(cut, reader); }))
                 boundary[cut].push_back(layer);
         }
-    for (int from = 0; from < cuts; ++from)
+    }
+    for (int from = 0; from < cuts; ++from) {
+        deadline.check();
         for (int to = from + 1; to < cuts; ++to) {
             if (!space.precedes(from, to))
                 continue;
@@ -208,6 +212,7 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
                             piece.mid = std::max(piece.mid, paths.behind[reader]);
             pieces_[from].push_back(piece);
         }
+    }
     least_head_.assign(static_cast<std::size_t>(cuts), std::numeric_limits<Ns>::max());
     least_tail_ = least_head_;
     for (int cut = cuts - 1; cut >= 0; --cut)

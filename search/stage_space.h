@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/plan.h"
+#include "search/deadline.h"
 #include "search/downsets.h"
 #include "workloads/costs.h"
 
@@ -55,9 +56,11 @@ struct Piece {
 
 class Pieces {
 public:
-    // Time and memory grow with the square of the cuts.
-    Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward);
+    // Time and memory grow with the square of the cuts. Throws TimeIsUp.
+    Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward,
+           Deadline& deadline);
 
+    int cuts() const { return static_cast<int>(pieces_.size()); }
     const std::vector<Piece>& from(int cut) const { return pieces_[cut]; }  // ascending `to`
     const Piece& model() const { return pieces_.front().back(); }
     // Of all stages that begin at the cut or behind it.

@@ -1,5 +1,8 @@
 #include "search/trial.h"
 
+#include "schedules/schedule.h"
+#include "workloads/error.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -8,12 +11,65 @@ namespace pw {
 SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples)
     : profile(problem.profile_at(samples)),
       costs(problem.model, profile, samples),
-      fused(problem.model.layers, space, costs, false),
-      split(problem.model.layers, space, costs, true) {}
+      problem_(problem),
+      space_(space) {
+    const auto backward_of = [](const StageCost& cost) {
+        return std::min(cost.backward, cost.backward_input + cost.backward_weight);
+    };
+    for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
+        const StageCost& alone = costs.alone()[layer];
+        const StageCost& busy = costs.busy().empty() ? alone : costs.busy()[layer];
+        forward += std::min(alone.forward, busy.forward);
+        backward += std::min(backward_of(alone), backward_of(busy));
+        weights += costs.bytes()[layer].weights;
+    }
+}
+
+const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const {
+    const std::lock_guard lock(mutex_);
+    std::optional<Pieces>& pieces = split_backward ? split_ : fused_;
+    if (!pieces)
+        pieces.emplace(problem_.model.layers, space_, costs, split_backward, deadline);
+    return *pieces;
+}
 
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
     : problem_(problem), space_(space), model_(model) {
     found_.choice = std::move(choice);
+    if (!schedule_named(found_.choice.schedule).asynchronous())
+        work_ = model.forward + (trains(found_.choice.schedule) ? model.backward : 0);
+    double speeds = 0;
+    for (const int device : found_.choice.devices)
+        speeds += problem.config.cluster.devices[device].speed;
+    found_.lower_bound = time_of_shared_work(work_, found_.choice.micro_batches, speeds, rounded_tasks());
+    expect();
+}
+
+// Of any plan of the choice with any number of devices: see time_of_shared_work().
+double Trial::rounded_tasks() const {
+    const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
+    if (std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; }))
+        return 0;
+    return 3.0 * found_.choice.micro_batches * found_.choice.stages;
+}
+
+// Equal stages on equal devices: work, then bubble, then sums of gradients.
+void Trial::expect() {
+    const PlanChoice& choice = found_.choice;
+    const auto devices = static_cast<int>(choice.devices.size());
+    const int pipelines = std::max(1, devices / choice.stages), depth = devices / pipelines;
+    Bytes most = 0;
+    for (const int device : choice.devices)
+        most = std::max(most, problem_.config.cluster.devices[device].memory);
+    if (trains(choice.schedule) && 3 * (model_.weights / std::min(choice.stages, depth)) > most) {
+        expected_ = kNever;
+        return;
+    }
+    Costs costs;
+    add_cluster(costs, problem_.config, model_.profile);
+    const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
+    expected_ = static_cast<Ns>(static_cast<double>(found_.lower_bound) * (1 + filling)) +
+                ring_sum(pipelines, model_.weights / choice.stages, costs.sums);
 }
 
 Judge& Trial::judge() {
@@ -22,29 +78,50 @@ Judge& Trial::judge() {
     return *judge_;
 }
 
-void Trial::open() {
+void Trial::open(Deadline& deadline) {
+    if (open_ || !refused_.empty())
+        return;
+    deadline.check();
+    try {
+        judge();
+    } catch (const Error& error) {  // the schedule is not defined for this choice
+        refused_ = error.what();
+        found_.lower_bound = kNever;
+        found_.may_fit = false;
+        return;
+    }
     const Plan& plan = judge().plan();
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
-    pieces_ = &model_.pieces(splits_backward(plan));
+    pieces_ = &model_.pieces(splits_backward(plan), deadline);
     plan_bound_.emplace(plan, model_.profile.dispatch.median, devices);
     limited_ = std::any_of(devices.begin(), devices.end(),
                            [](const DeviceConfig& device) { return device.memory != kUnlimited; });
     same_speed_ = std::all_of(devices.begin(), devices.end(),
                               [&](const DeviceConfig& device) { return device.speed == devices.front().speed; });
+    tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order);
-    bounds_ = least_bottleneck([this](int stage, const Piece& piece) { return bound_of(stage, piece); });
+    bounds_ = least_bottleneck([this](int stage, const Piece& piece) { return bound_of(stage, piece); }, deadline);
+    work_ = plan_bound_->work_of(pieces_->model());
     found_.lower_bound = std::max(plan_bound_->of_work(*pieces_), plan_bound_->of_path(*pieces_));
     if (space_.complete())
         found_.lower_bound = std::max(found_.lower_bound, bounds_[0][0]);
     found_.may_fit = found_.lower_bound < kNever;
+    open_ = true;
 }
 
-Ns Trial::bound_of_any_order(double speeds) const {
-    double own = 0;
-    for (const int device : found_.choice.devices)
-        own += problem_.config.cluster.devices[device].speed;
-    return static_cast<Ns>(static_cast<double>(plan_bound_->of_work(*pieces_)) * own / speeds);
+Ns Trial::bound_of_any_devices(double speeds) const {
+    return time_of_shared_work(work_, found_.choice.micro_batches, speeds, rounded_tasks());
+}
+
+Balance Trial::balance(Deadline& deadline) const {
+    const auto time_on = [this](int replicas, const Piece& piece) { return plan_bound_->time_on(replicas, piece); };
+    const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
+    double speeds = 0;
+    for (const DeviceConfig& device : devices)
+        speeds += device.speed;
+    return balance_of(*pieces_, found_.choice.stages, static_cast<int>(devices.size()), time_on,
+                      bound_of_any_devices(speeds), found_.lower_bound, deadline);
 }
 
 Bytes Trial::shortage_of(int stage, const Piece& piece) const {
@@ -59,12 +136,13 @@ Ns Trial::bound_of(int stage, const Piece& piece) const {
 }
 
 template <class Cost>
-Trial::Table Trial::least_bottleneck(Cost cost) const {
+Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
     const int stages = found_.choice.stages;
     Table table(static_cast<std::size_t>(stages) + 1, std::vector<Ns>(static_cast<std::size_t>(space_.cuts()), kNever));
     table[stages][space_.whole()] = 0;
     for (int stage = stages - 1; stage >= 0; --stage)
         for (int cut = 0; cut < space_.cuts(); ++cut) {
+            deadline.check();
             if (space_.size_of(cut) < stage || (stage == 0 && cut != 0))
                 continue;
             Ns& least = table[stage][cut];
@@ -79,6 +157,8 @@ Trial::Table Trial::least_bottleneck(Cost cost) const {
 template <class Cost>
 Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
     Cuts cuts = {0};
+    if (table[0][0] >= kNever)
+        return {};  // no path is left that reaches the end
     for (int stage = 0; stage < found_.choice.stages; ++stage) {
         int next = -1;
         Ns least = kNever;
@@ -98,8 +178,9 @@ Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
     return cuts;
 }
 
-void Trial::propose() {
-    const auto propose_by = [this](const Table& table, auto cost) {
+void Trial::propose(Deadline& deadline) {
+    const auto propose_by = [&](const Table& table, auto cost) {
+        deadline.check();
         if (const Cuts cuts = cuts_of(table, cost); !cuts.empty())
             try_cuts(cuts);
     };
@@ -111,10 +192,37 @@ void Trial::propose() {
         return static_cast<Ns>(time / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
     };
     propose_by(bounds_, bound);
-    propose_by(least_bottleneck(work), work);
+    propose_by(least_bottleneck(work, deadline), work);
     if (limited_) {
+        propose_what_fits(deadline);
         const auto shortage = [this](int stage, const Piece& piece) { return shortage_of(stage, piece); };
-        propose_by(least_bottleneck(shortage), shortage);
+        propose_by(least_bottleneck(shortage, deadline), shortage);
+    }
+}
+
+// What a plan needs beyond the bound on its memory shows when it is simulated: then the next proposal leaves room for it.
+void Trial::propose_what_fits(Deadline& deadline) {
+    constexpr int kRounds = 4;
+    std::vector<Bytes> beyond(static_cast<std::size_t>(found_.choice.stages), 0);
+    const auto bound = [&](int stage, const Piece& piece) {
+        const bool fits = plan_bound_->memory(stage, piece) + beyond[stage] <= plan_bound_->available(stage);
+        return fits ? plan_bound_->time(stage, piece) : kNever;
+    };
+    Cuts cuts = cuts_of(bounds_, bound);
+    for (int round = 0; round < kRounds && !cuts.empty(); ++round) {
+        deadline.check();
+        const std::vector<Bytes> peaks = judge().peaks(space_.split_of(cuts));
+        spent_ += 3 * tasks_of_plan_;
+        if (peaks.empty() || !judge().shortage(peaks))
+            return;
+        for (int stage = 0; stage < found_.choice.stages; ++stage)
+            for (const Piece& piece : pieces_->from(cuts[stage]))
+                if (piece.to == cuts[stage + 1])
+                    beyond[stage] = std::max(beyond[stage], peaks[plan_bound_->device_of(stage)] -
+                                                                plan_bound_->memory(stage, piece));
+        cuts = cuts_of(least_bottleneck(bound, deadline), bound);
+        if (!cuts.empty())
+            try_cuts(cuts);
     }
 }
 
@@ -125,18 +233,20 @@ bool Trial::try_cuts(const Cuts& cuts) {
     spent_ += tasks_of_plan_;
     if (!time || (best_.shortage == 0 && *time >= best_.time))
         return false;
-    Value value{0, *time};
-    if (limited_) {
-        value.shortage = judge().shortage(judge().peaks(split));
-        spent_ += 3 * tasks_of_plan_;
-    }
+    std::vector<Bytes> peaks = judge().peaks(split);
+    spent_ += limited_ ? 3 * tasks_of_plan_ : 0;
+    const std::optional<Shortage> shortage = judge().shortage(peaks);
+    const Value value{shortage ? shortage->needs - shortage->has : 0, *time};
     if (value >= best_)
         return false;
     best_ = value;
     cuts_ = cuts;
     found_.split = split;
     found_.step_time = value.time;
-    found_.fits = value.shortage == 0;
+    found_.fits = !shortage;
+    found_.peaks = std::move(peaks);
+    found_.shortage = shortage;
+    found_.bubble_rate.reset();
     return true;
 }
 
@@ -191,14 +301,20 @@ bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) c
     const Ns limit = found_.fits ? std::min(descent.limit, found_.step_time) : descent.limit;
     const int device = plan_bound_->device_of(stage);
     const Load load = with(descent.loads[device], stage, piece);
-    if (load.time() >= limit)
+    if (std::max(load.in_all(), load.with_way_back()) >= limit)
         return false;
-    Ns room = 0;
-    for (int other = 0; other < std::ssize(descent.loads); ++other)
-        room += limit - 1 - (other == device ? load : descent.loads[other]).time();
     const std::vector<Piece>& rest = pieces_->from(piece.to);
-    const int last = found_.choice.stages - 1;  // it runs R only where all stages do
-    return rest.empty() || !same_speed_ || plan_bound_->whole_time(last, rest.back()) <= room;
+    if (rest.empty() || !same_speed_)
+        return true;
+    Ns room = 0, room_on_the_way = 0;  // of all devices
+    for (int other = 0; other < std::ssize(descent.loads); ++other) {
+        const Load& has = other == device ? load : descent.loads[other];
+        room += limit - 1 - has.in_all();
+        room_on_the_way += limit - 1 - has.with_way_back();
+    }
+    const int last = found_.choice.stages - 1, parts = last - stage;  // the last one runs R only where all stages do
+    return plan_bound_->whole_time_in_parts(last, rest.back(), parts) <= room &&
+           plan_bound_->until_last_backwards_in_parts(last, rest.back(), parts) <= room_on_the_way;
 }
 
 bool Trial::descend(Descent& descent, Ns so_far) {
@@ -238,21 +354,9 @@ bool Trial::descend(Descent& descent, Ns so_far) {
     return true;
 }
 
-void Trial::fill_peaks() {
-    if (has_plan())
-        found_.peaks = judge().peaks(found_.split);
-}
-
-Shortage Trial::shortage() {
-    const std::vector<Bytes> peaks = judge().peaks(found_.split);
-    const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
-    Shortage worst{-1, 0, kUnlimited};
-    for (int device = 0; device < std::ssize(devices); ++device) {
-        const Bytes needs = peaks[device], has = devices[device].memory;
-        if (has != kUnlimited && needs - has > worst.needs - worst.has)
-            worst = {judge().plan().shape.stages_of(device).front(), needs, has};
-    }
-    return worst;
+void Trial::finish() {
+    if (fits() && !found_.bubble_rate)
+        found_.bubble_rate = judge().bubble_rate(found_.split);
 }
 
 }  // namespace pw

@@ -1,34 +1,51 @@
 // One choice under search: its bounds, and the best split so far.
 #pragma once
 
+#include "search/balance.h"
 #include "search/deadline.h"
 #include "search/makespan.h"
 #include "search/plan_bound.h"
 
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 
 namespace pw {
 
 // A micro-batch size worked out.
-struct SizedModel {
+class SizedModel {
+public:
     SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
+    // Made when first asked for, by any thread. Throws TimeIsUp.
+    const Pieces& pieces(bool split_backward, Deadline& deadline) const;
+
     Profile profile;
     CostTable costs;
-    const Pieces& pieces(bool split_backward) const { return split_backward ? split : fused; }
-    Pieces fused, split;
+    Ns forward = 0, backward = 0;  // of all layers at speed 1; no device is faster, whatever runs beside it
+    Bytes weights = 0;
+
+private:
+    const SearchProblem& problem_;
+    const StageSpace& space_;
+    mutable std::mutex mutex_;
+    mutable std::optional<Pieces> fused_, split_;
 };
 
 class Trial {
 public:
+    // Knows of the choice what costs no more than a look: a bound, and what to expect.
     Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
 
-    // Works out the bounds. Throws Error when the schedule is not defined for the choice.
-    void open();
+    // Works out the bounds, once; refused() when the schedule is not defined for the choice. Throws TimeIsUp, as
+    // what follows may.
+    void open(Deadline& deadline);
+    bool is_open() const { return open_; }
+    const std::string& refused() const { return refused_; }  // why; empty: it is not
     void close() { judge_.reset(); }  // gives the simulators back until they are needed again
 
     // Simulates the splits that the bounds propose.
-    void propose();
+    void propose(Deadline& deadline);
     // Moves one cut at a time while that helps, for about `tasks` simulated tasks.
     void climb(std::int64_t tasks, Deadline& deadline);
     // Tries every split whose bound is below `limit`. True when none is left.
@@ -36,14 +53,17 @@ public:
 
     // Step time that no split of this choice undercuts; kNever when none fits.
     Ns bound() const { return found_.lower_bound; }
-    // Whatever the order of devices, of which there are more with speeds that add up to this.
-    Ns bound_of_any_order(double speeds) const;
+    // About what even stages would take, or kNever when they could not fit: what to try first.
+    Ns expected() const { return expected_; }
+    // Step time that no sharing out of all devices among as many stages undercuts, and shares that come near it.
+    Balance balance(Deadline& deadline) const;
+    // The same whatever the order and number of the devices, of which there are more, with speeds that add up to this.
+    Ns bound_of_any_devices(double speeds) const;
     const FoundPlan& found() const { return found_; }
     bool has_plan() const { return found_.split.stages() > 0; }
     bool fits() const { return found_.fits; }
     Ns step_time() const { return found_.step_time; }
-    void fill_peaks();    // of the plan found
-    Shortage shortage();  // of a plan that does not fit: the device that lacks most
+    void finish();  // fills in what is only reported
     std::int64_t candidates() const { return candidates_; }
     std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
 
@@ -58,9 +78,11 @@ private:
         auto operator<=>(const Value&) const = default;
     };
     template <class Cost>
-    Table least_bottleneck(Cost cost) const;
+    Table least_bottleneck(Cost cost, Deadline& deadline) const;
     template <class Cost>
     Cuts cuts_of(const Table& table, Cost cost) const;
+    void expect();
+    double rounded_tasks() const;
     Ns bound_of(int stage, const Piece& piece) const;
     Bytes shortage_of(int stage, const Piece& piece) const;
 
@@ -68,7 +90,9 @@ private:
     struct Load {
         Ns head = -1, tail = 0;  // of its first stage; -1: it has none
         Ns until_last_backward = 0, whole = 0;
-        Ns time() const { return std::max(head, Ns{0}) + std::max(whole, until_last_backward + tail); }
+        // Two conditions: all of it, and the way from its last backward to the first layers.
+        Ns in_all() const { return std::max(head, Ns{0}) + whole; }
+        Ns with_way_back() const { return std::max(head, Ns{0}) + until_last_backward + tail; }
     };
     struct Descent {
         Cuts cuts = {0};
@@ -81,6 +105,7 @@ private:
     bool leaves_room(const Descent& descent, int stage, const Piece& piece) const;
 
     Judge& judge();
+    void propose_what_fits(Deadline& deadline);
     bool try_cuts(const Cuts& cuts);  // true: better than the best so far
     bool move_cut(std::size_t which, int steps);
     bool descend(Descent& descent, Ns so_far);
@@ -93,6 +118,10 @@ private:
     std::unique_ptr<Judge> judge_;
     std::optional<PlanBound> plan_bound_;
     std::int64_t tasks_of_plan_ = 0;
+    bool open_ = false;
+    std::string refused_;
+    Ns work_ = 0;      // of a micro-batch, at least
+    Ns expected_ = 0;
     bool limited_ = false;     // some device's memory is
     bool same_speed_ = false;  // all devices have
     Table bounds_;

@@ -114,7 +114,7 @@ TEST(TopologicalOrder, PutsEveryVertexBehindItsPredecessors) {
     std::mt19937 random(3);
     for (int round = 0; round < 100; ++round) {
         const Successors graph = random_graph(random, 1 + round % 12);
-        for (const Tie tie : {Tie::SmallestFirst, Tie::LargestFirst, Tie::LatestFirst}) {
+        for (const Ready tie : {Ready::SmallestFirst, Ready::LargestFirst, Ready::LatestFirst}) {
             const std::vector<int> order = topological_order(graph, tie);
             ASSERT_EQ(order.size(), graph.size());
             std::vector<int> place(graph.size());
@@ -125,5 +125,5 @@ TEST(TopologicalOrder, PutsEveryVertexBehindItsPredecessors) {
                     EXPECT_LT(place[vertex], place[successor]);
         }
     }
-    EXPECT_LT(topological_order({{1}, {0}}, Tie::SmallestFirst).size(), 2u);
+    EXPECT_LT(topological_order({{1}, {0}}, Ready::SmallestFirst).size(), 2u);
 }

@@ -103,7 +103,7 @@ TEST(Reserved, IsPredictedFromAProfileOfTheBackend) {
         TemporaryFolder folder;
         const Config alone = load_config(folder.write("config.yaml", kMlp), {"cluster.devices=1"});
         const Profile profile = measure_profile(alone, build_model(alone), {3}, {});
-        const Costs costs = costs_of(*job.model, job.split, profile, 3, splits_backward(job.plan));
+        const Costs costs = costs_of(*job.model, job.split, profile, 3);
         expect_reserved(job, costs, schedule);
     }
 }

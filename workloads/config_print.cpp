@@ -57,11 +57,28 @@ void print_workload(const WorkloadConfig& workload, std::string& out) {
     out += fmt::format("  weights: {}\n", list(uniform.weights, exact_bytes));
 }
 
-void print_cluster(const ClusterConfig& cluster, std::string& out) {
-    out += "cluster:\n  devices:\n";
-    for (const DeviceConfig& device : cluster.devices)
+bool is_plain(const DeviceConfig& device, Bytes memory) {
+    return device.name.empty() && device.host.empty() && device.speed == 1 && device.memory == memory;
+}
+
+// A number where that says it all.
+void print_devices(const std::vector<DeviceConfig>& devices, std::string& out) {
+    const Bytes memory = devices.empty() ? kUnlimited : devices.front().memory;
+    if (std::all_of(devices.begin(), devices.end(),
+                    [&](const DeviceConfig& device) { return is_plain(device, memory); })) {
+        out += fmt::format("  devices: {}\n", devices.size());
+        out += memory == kUnlimited ? "" : fmt::format("  memory: {}\n", exact_bytes(memory));
+        return;
+    }
+    out += "  devices:\n";
+    for (const DeviceConfig& device : devices)
         out += fmt::format("    - {{name: {}, speed: {}, memory: {}, host: {}}}\n", quoted(device.name), device.speed,
                            exact_bytes(device.memory), quoted(device.host));
+}
+
+void print_cluster(const ClusterConfig& cluster, std::string& out) {
+    out += "cluster:\n";
+    print_devices(cluster.devices, out);
     if (cluster.link_given)
         out += fmt::format("  link: {{bandwidth: {}, latency: {}}}\n", exact_bandwidth(cluster.link_bandwidth),
                            exact_time(cluster.link_latency));

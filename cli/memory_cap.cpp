@@ -1,0 +1,48 @@
+#include "cli/memory_cap.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Pages of data and stack (proc(5)): what RLIMIT_DATA counts, and a little more. 0: the system does not say.
+Bytes data_of_process() {
+    std::ifstream file("/proc/self/statm");
+    Bytes pages = 0;
+    for (int field = 0; field < 6; ++field)
+        if (!(file >> pages))
+            return 0;
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+Bytes memory_of_machine() { return Bytes{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+MemoryCap::MemoryCap(Bytes bytes) {
+    const Bytes now = data_of_process();
+    if (kSanitized || now == 0 || getrlimit(RLIMIT_DATA, &before_) != 0)
+        return;
+    rlimit limit = before_;
+    const Bytes most = now > std::numeric_limits<Bytes>::max() - bytes ? std::numeric_limits<Bytes>::max() : now + bytes;
+    limit.rlim_cur = std::min({static_cast<rlim_t>(most), before_.rlim_cur, before_.rlim_max});
+    is_set_ = setrlimit(RLIMIT_DATA, &limit) == 0;
+}
+
+MemoryCap::~MemoryCap() {
+    if (is_set_)
+        setrlimit(RLIMIT_DATA, &before_);
+}
+
+}  // namespace pw

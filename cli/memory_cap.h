@@ -1,0 +1,26 @@
+// A limit on the memory of this process.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <sys/resource.h>
+
+namespace pw {
+
+Bytes memory_of_machine();
+
+// While it lives, allocations beyond `bytes` more than now fail (std::bad_alloc), so that the system need not end the
+// process. Without effect under a sanitizer, which would end it.
+class MemoryCap {
+public:
+    explicit MemoryCap(Bytes bytes);
+    ~MemoryCap();
+    MemoryCap(const MemoryCap&) = delete;
+    MemoryCap& operator=(const MemoryCap&) = delete;
+
+private:
+    rlimit before_{};
+    bool is_set_ = false;
+};
+
+}  // namespace pw
