@@ -75,7 +75,7 @@ pipewright("profile", str(config), "--sizes", "1,2,4,8", "-o", str(out / "profil
 SEARCH += ["--set", "cluster.profile=profile.yaml"]
 
 free = search("free.yaml")
-cap = int(free["best"]["peak_memory_bytes"] * CAP)
+cap = int(free["best"]["reserved_memory_bytes"] * CAP)
 best = search("best.yaml", "--set", f"cluster.memory={cap} B")
 
 # FLOPs alone: analytic costs of a machine whose memory is never the limit
@@ -97,7 +97,7 @@ for _ in range(rounds):
         run = pipewright("run", str(out / plan), *more, *lifted, "--steps", "6", "--json").splitlines()
         rows[name]["measured_ns"].append(json.loads("\n".join(run))["step_time_ns"])
 
-runs = {"cap_bytes": cap, "free_peak_bytes": free["best"]["peak_memory_bytes"], "free": describe(free),
+runs = {"cap_bytes": cap, "free_peak_bytes": free["best"]["reserved_memory_bytes"], "free": describe(free),
         "best": describe(best), "rows": rows}
 (out / "runs.json").write_text(json.dumps(runs, indent=1) + "\n")
 (out / "table.txt").write_text(table_of(runs))

@@ -27,7 +27,7 @@ Json stages_json(const Pipeline& pipeline, const FoundPlan& plan) {
         const std::vector<int> devices = pipeline.plan.shape.devices_of(stage);
         stages.push_back({{"layers", std::move(names)},
                           {"time_ns", time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))},
-                          {"memory_bytes", plan.peaks[devices.front()]},
+                          {"memory_bytes", plan.reserved[devices.front()]},
                           {"device", plan.choice.devices[devices.front()]},
                           {"replicas", devices.size()},
                           {"recompute", stage < plan.choice.recomputed}});
@@ -53,7 +53,7 @@ std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
         if (plan.fits)
             front.push_back(&plan);
     std::stable_sort(front.begin(), front.end(), [](const FoundPlan* a, const FoundPlan* b) {
-        return std::pair(a->peak(), a->step_time) < std::pair(b->peak(), b->step_time);
+        return std::pair(a->most_reserved(), a->step_time) < std::pair(b->most_reserved(), b->step_time);
     });
     Ns least = std::numeric_limits<Ns>::max();
     std::erase_if(front, [&](const FoundPlan* plan) {
@@ -99,7 +99,7 @@ std::string bubble_of(const SearchReport& report, const FoundPlan& plan) {
 }
 
 std::string print_plans(const SearchReport& report, std::size_t most) {
-    Table table({"plan", "step", "gap", "bubble", "peak memory", "first layers of the stages"});
+    Table table({"plan", "step", "gap", "bubble", "memory", "first layers of the stages"});
     std::size_t shown = 0;
     for (const FoundPlan& plan : report.result.plans) {
         if (shown == most || !plan.fits)
@@ -110,7 +110,7 @@ std::string print_plans(const SearchReport& report, std::size_t most) {
             stages += (stages.empty() ? "" : " | ") + report.problem.model.layers[layers.front()].name;
         table.add({print(plan.choice), print_time(plan.step_time),
                    print_percent(gap_of(plan.step_time, plan.lower_bound)), bubble_of(report, plan),
-                   print_bytes(plan.peak()), stages});
+                   print_bytes(plan.most_reserved()), stages});
     }
     return table.print();
 }
@@ -139,7 +139,7 @@ std::string print_stages(const SearchReport& report) {
         Bytes memory = 0;
         for (const int device : pipeline.plan.shape.devices_of(stage)) {
             devices.push_back(plan.choice.devices[device]);
-            memory = std::max(memory, plan.peaks[device]);
+            memory = std::max(memory, plan.reserved[device]);
         }
         table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
                    print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
@@ -181,7 +181,7 @@ Json json_of_best(const SearchReport& report) {
             {"micro_batch_size", best.choice.micro_batch_size},
             {"step_time_ns", best.step_time},
             {"bubble_rate", metrics_of(predict(*report.best)).bubble_rate},
-            {"peak_memory_bytes", best.peak()},
+            {"reserved_memory_bytes", best.most_reserved()},
             {"stages", stages_json(*report.best, best)},
             {"megatron_layout", megatron_layout(workload, graph, best.split)},
             {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
@@ -191,7 +191,7 @@ Json json_of(const FoundPlan& plan) {
     return {{"plan", print(plan.choice)},
             {"step_time_ns", plan.step_time},
             {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
-            {"peak_memory_bytes", plan.peak()},
+            {"reserved_memory_bytes", plan.most_reserved()},
             {"fits", plan.fits}};
 }
 
@@ -269,8 +269,8 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
     const std::string batch = search.profile_batch == search.mini_batch
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
-    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, peak memory {}; {}.\n{}{}",
-                       print(best.choice), print_time(best.step_time), print_bytes(best.peak()), proof_of(result),
+    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
+                       print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()), proof_of(result),
                        without_defaults(config.yaml), batch);
 }
 
@@ -279,17 +279,17 @@ void plot_search(const SearchResult& result, const std::string& file) {
     Curve misfits{"too large", {}, {}, Curve::Style::Crosses};
     for (const FoundPlan& plan : result.plans) {
         Curve& curve = plan.fits ? all : misfits;
-        curve.x.push_back(static_cast<double>(plan.peak()));
+        curve.x.push_back(static_cast<double>(plan.most_reserved()));
         curve.values.push_back(static_cast<double>(plan.step_time));
     }
     Curve front{"none is both faster and smaller", {}, {}, Curve::Style::Steps};
     for (const FoundPlan* plan : pareto_front(result)) {
-        front.x.push_back(static_cast<double>(plan->peak()));
+        front.x.push_back(static_cast<double>(plan->most_reserved()));
         front.values.push_back(static_cast<double>(plan->step_time));
         front.labels.push_back(fmt::format("{} {}, {} x {}", plan->choice.schedule, plan->choice.stages,
                                            plan->choice.micro_batches, plan->choice.micro_batch_size));
     }
-    Chart chart{{}, {"peak memory", Quantity::Size}, {"step time", Quantity::Time}};
+    Chart chart{{}, {"reserved memory", Quantity::Size}, {"step time", Quantity::Time}};
     for (Curve* curve : {&all, &misfits, &front})
         if (!curve->values.empty())
             chart.curves.push_back(std::move(*curve));

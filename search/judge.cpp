@@ -74,21 +74,18 @@ std::optional<double> Judge::bubble_rate(const StageSplit& split) {
     return metrics_of(candidate->simulator.trace(executed(costs, split, candidate->plan))).bubble_rate;
 }
 
-std::vector<Bytes> Judge::peaks(const StageSplit& split) {
-    std::vector<Bytes> peaks;
-    if (const Candidate* candidate = candidate_for(split)) {
-        const Costs costs = executed(costs_.costs_of(split), split, candidate->plan);
-        const auto buffers = buffers_of(candidate->plan, costs, versions_of(candidate->plan), mode_.early_receive);
-        for (const std::vector<MemoryUse>& device : memory_of(candidate->plan, buffers))
-            peaks.push_back(total(peak_of(device)));
-    }
-    return peaks;
+std::vector<Bytes> Judge::reserved(const StageSplit& split) {
+    const Candidate* candidate = candidate_for(split);
+    if (candidate == nullptr)
+        return {};
+    const Costs costs = executed(costs_.costs_of(split), split, candidate->plan);
+    return reserved_of(candidate->plan, costs, versions_of(candidate->plan), mode_);
 }
 
-std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& peaks) const {
+std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& reserved) const {
     std::optional<Shortage> worst;
-    for (std::size_t device = 0; device < peaks.size(); ++device) {
-        const Bytes needs = peaks[device], has = config_.cluster.devices[device].memory;
+    for (std::size_t device = 0; device < reserved.size(); ++device) {
+        const Bytes needs = reserved[device], has = config_.cluster.devices[device].memory;
         if (needs > has && (!worst || needs - has > worst->needs - worst->has))
             worst = {chain_.shape.stages_of(static_cast<int>(device)).front(), needs, has};
     }

@@ -32,10 +32,10 @@ public:
     // Of the simulated plan, as `simulate` reports it; nothing when the schedule refuses the edges of the split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
-    // Bytes that every device needs, and what the device lacks that lacks most; nothing: the plan fits. These two
-    // alone decide whether a plan that was simulated fits.
-    std::vector<Bytes> peaks(const StageSplit& split);
-    std::optional<Shortage> shortage(const std::vector<Bytes>& peaks) const;
+    // Bytes that a run reserves on every device, and what the device lacks that lacks most; nothing: the plan fits.
+    // These two alone decide whether a plan that was simulated fits.
+    std::vector<Bytes> reserved(const StageSplit& split);
+    std::optional<Shortage> shortage(const std::vector<Bytes>& reserved) const;
 
 private:
     struct Candidate {

@@ -293,7 +293,7 @@ private:
             result.none_fits = result.lower_bound == Trial::kNever;
         }
         std::stable_sort(result.plans.begin(), result.plans.end(), [](const FoundPlan& a, const FoundPlan& b) {
-            return std::tuple(!a.fits, a.step_time, a.peak()) < std::tuple(!b.fits, b.step_time, b.peak());
+            return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
         return result;
     }
@@ -335,7 +335,7 @@ private:
 
 }  // namespace
 
-Bytes FoundPlan::peak() const { return peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end()); }
+Bytes FoundPlan::most_reserved() const { return reserved.empty() ? 0 : *std::max_element(reserved.begin(), reserved.end()); }
 
 const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
 

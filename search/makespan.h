@@ -28,11 +28,11 @@ struct FoundPlan {
     Ns step_time = 0;
     Ns lower_bound = 0;        // of every split under this choice
     bool may_fit = true;       // false: no split can
-    std::vector<Bytes> peaks;  // per device
+    std::vector<Bytes> reserved;  // per device, what a run takes before its first step
     bool fits = false;
     std::optional<Shortage> shortage = {};    // why it does not fit
     std::optional<double> bubble_rate = {};   // of one that fits; not known when the time was up
-    Bytes peak() const;
+    Bytes most_reserved() const;  // on any device
 };
 
 // (time - bound) / time: by how much a shorter time is not excluded.

@@ -211,14 +211,14 @@ void Trial::propose_what_fits(Deadline& deadline) {
     Cuts cuts = cuts_of(bounds_, bound);
     for (int round = 0; round < kRounds && !cuts.empty(); ++round) {
         deadline.check();
-        const std::vector<Bytes> peaks = judge().peaks(space_.split_of(cuts));
+        const std::vector<Bytes> reserved = judge().reserved(space_.split_of(cuts));
         spent_ += 3 * tasks_of_plan_;
-        if (peaks.empty() || !judge().shortage(peaks))
+        if (reserved.empty() || !judge().shortage(reserved))
             return;
         for (int stage = 0; stage < found_.choice.stages; ++stage)
             for (const Piece& piece : pieces_->from(cuts[stage]))
                 if (piece.to == cuts[stage + 1])
-                    beyond[stage] = std::max(beyond[stage], peaks[plan_bound_->device_of(stage)] -
+                    beyond[stage] = std::max(beyond[stage], reserved[plan_bound_->device_of(stage)] -
                                                                 plan_bound_->memory(stage, piece));
         cuts = cuts_of(least_bottleneck(bound, deadline), bound);
         if (!cuts.empty())
@@ -233,9 +233,9 @@ bool Trial::try_cuts(const Cuts& cuts) {
     spent_ += tasks_of_plan_;
     if (!time || (best_.shortage == 0 && *time >= best_.time))
         return false;
-    std::vector<Bytes> peaks = judge().peaks(split);
+    std::vector<Bytes> reserved = judge().reserved(split);
     spent_ += limited_ ? 3 * tasks_of_plan_ : 0;
-    const std::optional<Shortage> shortage = judge().shortage(peaks);
+    const std::optional<Shortage> shortage = judge().shortage(reserved);
     const Value value{shortage ? shortage->needs - shortage->has : 0, *time};
     if (value >= best_)
         return false;
@@ -244,7 +244,7 @@ bool Trial::try_cuts(const Cuts& cuts) {
     found_.split = split;
     found_.step_time = value.time;
     found_.fits = !shortage;
-    found_.peaks = std::move(peaks);
+    found_.reserved = std::move(reserved);
     found_.shortage = shortage;
     found_.bubble_rate.reset();
     return true;

@@ -146,7 +146,7 @@ void judge(const SearchProblem& problem, const Config& config, const Profile& pr
     add_gradient_sums(costs, plan.shape);
     const Metrics metrics = metrics_of(simulate(plan, costs, problem.mode));
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
-        if (metrics.devices[device].peak_memory > config.cluster.devices[device].memory)
+        if (*metrics.devices[device].reserved_memory > config.cluster.devices[device].memory)
             return;
     best.time = std::min(best.time.value_or(metrics.step_time), metrics.step_time);
 }

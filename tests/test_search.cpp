@@ -61,7 +61,7 @@ TEST_F(Search, WhatItWritesIsSimulatedAndRunAsItIs) {
     const Json found = run_well("search config.yaml --json -o best.yaml").json();
     const Json simulated = run_well("simulate best.yaml --json").json();
     EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]);
-    EXPECT_EQ(simulated["devices"][0]["peak_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]);
+    EXPECT_EQ(simulated["devices"][0]["reserved_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]);
     EXPECT_EQ(simulated["schedule"], found["best"]["schedule"]);
     run_well("run best.yaml --steps 2");
     // paths start at the file that is written
@@ -78,7 +78,7 @@ TEST_F(Search, SaysWhatIsBestAndHowToRunIt) {
     EXPECT_TRUE(contains(out, "4 of 4 choices tried, 4 fit, ")) << out;
     EXPECT_TRUE(contains(out, "Megatron layout: Et|tt\n")) << out;
     run_well("search config.yaml --plot plans.html");
-    EXPECT_TRUE(contains(read("plans.html"), "peak memory"));
+    EXPECT_TRUE(contains(read("plans.html"), "reserved memory"));
 }
 
 TEST_F(Search, ThreadsDoNotChangeTheAnswer) {
@@ -150,7 +150,7 @@ search: {stages: [2]}
     const Json simulated = run_well("simulate best.yaml --json").json();
     EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]);
     for (const int stage : {0, 1})
-        EXPECT_EQ(simulated["devices"][stage]["peak_memory_bytes"], found["best"]["stages"][stage]["memory_bytes"]);
+        EXPECT_EQ(simulated["devices"][stage]["reserved_memory_bytes"], found["best"]["stages"][stage]["memory_bytes"]);
     const Json copied = simulated["devices"][0]["memory"]["communication"];
     EXPECT_GT(copied, 0);
     const std::string plain = "simulate best.yaml --json --set run.transport=threads";
