@@ -72,9 +72,10 @@ std::string note_on_uniform(const Config& config) {
     if (!config.cluster.profile.empty())
         return "model: uniform has its own times: cluster.profile is not used";
     if (config.pipeline.micro_batch_size != 1)
-        return fmt::format("the times and sizes of model: uniform are those of a micro-batch, whatever its size: "
-                           "pipeline.micro_batch_size {} counts in samples/s only",
-                           config.pipeline.micro_batch_size);
+        return fmt::format(
+            "the times and sizes of model: uniform are those of a micro-batch, whatever its size: "
+            "pipeline.micro_batch_size {} counts in samples/s only",
+            config.pipeline.micro_batch_size);
     return {};
 }
 
@@ -164,19 +165,21 @@ std::string note_on_sizes(const Pipeline& pipeline, const std::vector<int>& used
         return fmt::format("{} has no times for micro-batches of {}: scaled from {}", pipeline.model->name,
                            fmt::join(missing, ", "),
                            known.empty() ? "other sizes" : fmt::to_string(fmt::join(known, ", ")));
-    return fmt::format("the profile has no times for micro-batches of {}: {} from {}; add --sizes {} to "
-                       "`pipewright profile`",
-                       fmt::join(missing, ", "), known.size() == 1 ? "scaled" : "interpolated",
-                       fmt::join(known, ", "), fmt::join(missing, ","));
+    return fmt::format(
+        "the profile has no times for micro-batches of {}: {} from {}; add --sizes {} to "
+        "`pipewright profile`",
+        fmt::join(missing, ", "), known.size() == 1 ? "scaled" : "interpolated", fmt::join(known, ", "),
+        fmt::join(missing, ","));
 }
 
 namespace {
 
 std::string note_on_share(const Profile& profile) {
     return profile.cpu_share < kQuietShare
-               ? fmt::format("the profile was measured with {:.0f} % of its cores, beside other programs: measure it "
-                             "again on a quiet machine",
-                             100 * profile.cpu_share)
+               ? fmt::format(
+                     "the profile was measured with {:.0f} % of its cores, beside other programs: measure it "
+                     "again on a quiet machine",
+                     100 * profile.cpu_share)
                : "";
 }
 
@@ -205,9 +208,9 @@ std::string note_on_costs(const Pipeline& pipeline) {
 }
 
 void refuse_over_memory(const Pipeline& pipeline) {
-    refuse_over_memory(reserved_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
-                                   mode_of(pipeline.config.transfer)),
-                       pipeline.config.cluster.devices);
+    refuse_over_memory(
+        reserved_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan), mode_of(pipeline.config.transfer)),
+        pipeline.config.cluster.devices);
 }
 
 void require_layers(const Config& config, const std::string& command) {

@@ -44,11 +44,12 @@ void keep(std::vector<std::string>& notes, const std::string& note) {
 // `known`: of the points before; 0: none was uniform.
 void refuse_other_size(const Config& config, int size, int& known) {
     if (known > 0 && size != known)
-        config.fail_at("sweep",
-                       fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: uniform has the same "
-                                   "times for both",
-                                   std::min(size, known), std::max(size, known)),
-                       "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml");
+        config.fail_at(
+            "sweep",
+            fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: uniform has the same "
+                        "times for both",
+                        std::min(size, known), std::max(size, known)),
+            "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml");
     known = size;
 }
 

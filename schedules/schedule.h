@@ -91,7 +91,8 @@ struct StageLinks {
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
 // What a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
-// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one is.
+// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one
+// is.
 Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
 
 TransferMode mode_of(const TransferConfig& transfer);

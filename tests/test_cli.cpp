@@ -14,10 +14,14 @@ constexpr const char* kResultKeys[] = {"schema_version", "makespan_ns",      "sp
                                        "ideal_ns",       "bubble_rate",      "bubble_ratio",  "tasks",
                                        "plan_hash",      "span_bubble_rate", "fits",          "samples_per_second",
                                        "schedule",       "stages",           "micro_batches", "devices"};
-constexpr const char* kDeviceKeys[] = {"busy_ns",         "idle_ns",
-                                       "peak_in_flight",  "exposed_communication_ns",
-                                       "memory",          "peak_in_flight_until_weight",
-                                       "weight_versions", "peak_memory_bytes",
+constexpr const char* kDeviceKeys[] = {"busy_ns",
+                                       "idle_ns",
+                                       "peak_in_flight",
+                                       "exposed_communication_ns",
+                                       "memory",
+                                       "peak_in_flight_until_weight",
+                                       "weight_versions",
+                                       "peak_memory_bytes",
                                        "reserved_memory_bytes"};
 constexpr const char* kMemoryKeys[] = {"weights",     "stashed_weights", "gradients", "optimizer",
                                        "activations", "inputs",          "workspace", "communication"};

@@ -62,7 +62,8 @@ TEST_F(Sweep, ATableAndItsBestLine) {
         said.out.starts_with("micro_batches  schedule  step time  samples/s  bubble  peak memory   reserved  fits\n"
                              "2                 gpipe   15.00 us"))
         << said.out;
-    EXPECT_TRUE(contains(said.out, "16                gpipe   57.00 us  2.807e+05  15.8 %    15.26 MiB  15.26 MiB   no\n"));
+    EXPECT_TRUE(
+        contains(said.out, "16                gpipe   57.00 us  2.807e+05  15.8 %    15.26 MiB  15.26 MiB   no\n"));
     EXPECT_TRUE(contains(said.out, "\nbest: micro_batches 16, schedule 1f1b: 2.807e+05 samples/s, step time 57.00 us"));
     EXPECT_EQ(said.err, "");
     EXPECT_TRUE(contains(run_well("simulate sweep.yaml --set 'cluster.memory=1 kB'").out, "\nbest: none fits\n"));

@@ -51,8 +51,8 @@ struct Profile {
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
-    std::string precision;  // as run.precision; empty: not known
-    double cpu_share = 1;   // of its cores that the measurement had; less: other programs were running
+    std::string precision;             // as run.precision; empty: not known
+    double cpu_share = 1;              // of its cores that the measurement had; less: other programs were running
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;

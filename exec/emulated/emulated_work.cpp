@@ -311,14 +311,16 @@ std::string EmulatedWork::note_on_short_tasks() const {
     }
     if (few == 0)
         return {};
-    return fmt::format("{} of {} tasks last less than {}, the shortest {}: handing over between threads takes as long, so "
-                       "that the step time says more about this machine than about the plan",
-                       few, tasks, print_time(kResolution), print_time(shortest));
+    return fmt::format(
+        "{} of {} tasks last less than {}, the shortest {}: handing over between threads takes as long, so "
+        "that the step time says more about this machine than about the plan",
+        few, tasks, print_time(kResolution), print_time(shortest));
 }
 
 void EmulatedWork::finish(RunResult& result) {
-    result.notes.emplace_back("emulated devices learn nothing: losses, norms and weights are checksums of what ran "
-                              "in which order");
+    result.notes.emplace_back(
+        "emulated devices learn nothing: losses, norms and weights are checksums of what ran "
+        "in which order");
     if (const std::string note = note_on_short_tasks(); !note.empty())
         result.notes.push_back(note);
     const Shape& shape = job.plan.shape;
