@@ -1,8 +1,6 @@
 #include "search/balance.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 namespace pw {
 
@@ -18,7 +16,7 @@ public:
             fewest_.emplace_back(pieces.from(cut).size());
     }
 
-    // Whether the devices are enough to keep every stage within `time`; `needs_` then says which.
+    // Whether the devices are enough to keep every stage within `time`.
     bool reaches(Ns time) {
         const int whole = pieces_.cuts() - 1;
         needs_.assign(static_cast<std::size_t>(stages_) + 1, std::vector<int>(fewest_.size(), devices_ + 1));
@@ -31,28 +29,9 @@ public:
         for (int stage = stages_ - 1; stage >= 0; --stage) {
             deadline_.check();
             for (int cut = 0; cut < (stage == 0 ? 1 : whole); ++cut)
-                needs_[stage][cut] = least_needs(stage, cut).first;
+                needs_[stage][cut] = least_needs(stage, cut);
         }
         return needs_[0][0] <= devices_;
-    }
-
-    // Of the time that was last reached. What is left over goes to the slowest stages.
-    std::vector<int> replicas() const {
-        std::vector<int> replicas;
-        std::vector<const Piece*> stage_pieces;
-        for (int stage = 0, cut = 0; stage < stages_; ++stage) {
-            const std::size_t next = least_needs(stage, cut).second;
-            replicas.push_back(fewest_[cut][next]);
-            stage_pieces.push_back(&pieces_.from(cut)[next]);
-            cut = stage_pieces.back()->to;
-        }
-        for (int left = devices_ - std::accumulate(replicas.begin(), replicas.end(), 0); left > 0; --left) {
-            std::vector<Ns> times;
-            for (int stage = 0; stage < stages_; ++stage)
-                times.push_back(time_on_(replicas[stage], *stage_pieces[stage]));
-            ++replicas[std::max_element(times.begin(), times.end()) - times.begin()];
-        }
-        return replicas;
     }
 
 private:
@@ -69,13 +48,12 @@ private:
         return low;
     }
 
-    // For this stage and all later ones from `cut` on; and the number of the first piece with so few.
-    std::pair<int, std::size_t> least_needs(int stage, int cut) const {
-        std::pair<int, std::size_t> least{devices_ + 1, 0};
+    // For this stage and all later ones from `cut` on.
+    int least_needs(int stage, int cut) const {
+        int least = devices_ + 1;
         const std::vector<Piece>& pieces = pieces_.from(cut);
         for (std::size_t i = 0; i < pieces.size(); ++i)
-            if (const int needs = needs_[stage + 1][pieces[i].to] + fewest_[cut][i]; needs < least.first)
-                least = {needs, i};
+            least = std::min(least, needs_[stage + 1][pieces[i].to] + fewest_[cut][i]);
         return least;
     }
 
@@ -89,28 +67,36 @@ private:
 
 }  // namespace
 
-Balance balance_of(const Pieces& pieces, int stages, int devices, const TimeOn& time_on, Ns below, Ns above,
-                   Deadline& deadline) {
-    constexpr Ns kNever = std::numeric_limits<Ns>::max() / 4;
+Ns bound_of_sharing(const Pieces& pieces, int stages, int devices, const TimeOn& time_on, Ns below, Ns above,
+                    Deadline& deadline) {
     Balancer balancer(pieces, stages, devices, time_on, deadline);
     Ns reached = std::max(above, below);
     while (!balancer.reaches(reached)) {
-        if (reached > kNever)
-            return {kNever, {}};
+        if (reached >= kNeverShared)
+            return kNeverShared;
         below = reached + 1;
-        reached = std::max<Ns>(1, 2 * reached);
+        reached = std::min(kNeverShared, 2 * reached + 1);
     }
-    std::vector<int> replicas = balancer.replicas();
     for (int halving = 0; halving < kHalvings && below < reached; ++halving) {
         const Ns middle = below + (reached - below) / 2;
-        if (balancer.reaches(middle)) {
+        if (balancer.reaches(middle))
             reached = middle;
-            replicas = balancer.replicas();
-        } else {
+        else
             below = middle + 1;
-        }
     }
-    return {below, replicas};
+    return below;
+}
+
+std::vector<int> shares_by_time(const std::vector<const Piece*>& stages, int devices, const TimeOn& time_on) {
+    std::vector<int> shares(stages.size(), 1);
+    std::vector<Ns> times;
+    for (const Piece* piece : stages)
+        times.push_back(time_on(1, *piece));
+    for (auto left = devices - static_cast<int>(stages.size()); left > 0; --left) {
+        const auto slowest = std::max_element(times.begin(), times.end()) - times.begin();
+        times[slowest] = time_on(++shares[slowest], *stages[slowest]);
+    }
+    return shares;
 }
 
 }  // namespace pw

@@ -111,7 +111,7 @@ private:
         bool enough = true;
         try {
             work(trial, index, limit, deadline);
-            if (hurried_ && trial.step_time() <= limit && !deadline.passed())
+            if (hurried_ && !deadline.passed())
                 trial.finish();
         } catch (const TimeIsUp&) {
         } catch (const std::bad_alloc&) {
@@ -183,27 +183,28 @@ private:
         double speeds = 0;
         for (const DeviceConfig& device : problem_.config.cluster.devices)
             speeds += device.speed;
-        std::vector<Balance> balances(families_.size());
+        std::vector<std::vector<int>> shares(families_.size());
         const Ns limit = best();
         for_each_index(families_.size(), limits_.threads, [&](std::size_t i) {
             Deadline deadline = deadline_;
-            const Trial* member = member_of(families_[i]);
+            Family& family = families_[i];
+            const Trial* member = member_of(family);
             if (member == nullptr)
                 return;
-            families_[i].bound = member->bound_of_any_devices(speeds);
-            if (member->is_open() && families_[i].partial.shares && families_[i].bound < limit)
-                try {
-                    balances[i] = member->balance(deadline);
-                } catch (const TimeIsUp&) {
-                } catch (const std::bad_alloc&) {
-                }
+            family.bound = member->bound_of_any_devices(speeds);
+            if (!member->is_open() || !family.partial.shares || family.bound >= limit)
+                return;
+            try {
+                shares[i] = member->shares_by_work(deadline);
+                family.bound = std::max(family.bound, member->bound_of_any_shares(deadline));
+            } catch (const TimeIsUp&) {
+            } catch (const std::bad_alloc&) {
+            }
         });
         std::vector<std::size_t> added;
-        for (std::size_t i = 0; i < families_.size(); ++i) {
-            families_[i].bound = std::max(families_[i].bound, balances[i].bound);
-            if (!balances[i].replicas.empty() && add_shared(families_[i].partial.like, balances[i].replicas))
+        for (std::size_t i = 0; i < families_.size(); ++i)
+            if (!shares[i].empty() && add_shared(families_[i].partial.like, shares[i]))
                 added.push_back(trials_.size() - 1);
-        }
         return added;
     }
 

@@ -114,14 +114,31 @@ Ns Trial::bound_of_any_devices(double speeds) const {
     return time_of_shared_work(work_, found_.choice.micro_batches, speeds, rounded_tasks());
 }
 
-Balance Trial::balance(Deadline& deadline) const {
-    const auto time_on = [this](int replicas, const Piece& piece) { return plan_bound_->time_on(replicas, piece); };
+TimeOn Trial::time_on() const {
+    return [this](int replicas, const Piece& piece) { return plan_bound_->time_on(replicas, piece); };
+}
+
+Ns Trial::bound_of_any_shares(Deadline& deadline) const {
     const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
     double speeds = 0;
     for (const DeviceConfig& device : devices)
         speeds += device.speed;
-    return balance_of(*pieces_, found_.choice.stages, static_cast<int>(devices.size()), time_on,
-                      bound_of_any_devices(speeds), found_.lower_bound, deadline);
+    const Ns below = bound_of_any_devices(speeds), above = std::min(found_.lower_bound, kNever / 4);
+    return bound_of_sharing(*pieces_, found_.choice.stages, static_cast<int>(devices.size()), time_on(), below, above,
+                            deadline);
+}
+
+std::vector<int> Trial::shares_by_work(Deadline& deadline) const {
+    const auto work = [this](int stage, const Piece& piece) { return work_of(stage, piece); };
+    const Cuts cuts = cuts_of(least_bottleneck(work, deadline), work);
+    std::vector<const Piece*> stages;
+    for (std::size_t stage = 0; stage + 1 < cuts.size(); ++stage)
+        for (const Piece& piece : pieces_->from(cuts[stage]))
+            if (piece.to == cuts[stage + 1])
+                stages.push_back(&piece);
+    if (stages.empty())
+        return {};
+    return pw::shares_by_time(stages, static_cast<int>(problem_.config.cluster.devices.size()), time_on());
 }
 
 Bytes Trial::shortage_of(int stage, const Piece& piece) const {
@@ -133,6 +150,14 @@ Bytes Trial::shortage_of(int stage, const Piece& piece) const {
 
 Ns Trial::bound_of(int stage, const Piece& piece) const {
     return shortage_of(stage, piece) > 0 ? kNever : plan_bound_->time(stage, piece);
+}
+
+Ns Trial::work_of(int stage, const Piece& piece) const {
+    if (shortage_of(stage, piece) > 0)
+        return kNever;
+    const int device = found_.choice.devices[plan_bound_->device_of(stage)];
+    const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
+    return static_cast<Ns>(time / problem_.config.cluster.devices[device].speed);
 }
 
 template <class Cost>
@@ -185,12 +210,7 @@ void Trial::propose(Deadline& deadline) {
             try_cuts(cuts);
     };
     const auto bound = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
-    const auto work = [this](int stage, const Piece& piece) {
-        if (shortage_of(stage, piece) > 0)
-            return kNever;
-        const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
-        return static_cast<Ns>(time / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
-    };
+    const auto work = [this](int stage, const Piece& piece) { return work_of(stage, piece); };
     propose_by(bounds_, bound);
     propose_by(least_bottleneck(work, deadline), work);
     if (limited_) {

@@ -55,8 +55,10 @@ public:
     Ns bound() const { return found_.lower_bound; }
     // About what even stages would take, or kNever when they could not fit: what to try first.
     Ns expected() const { return expected_; }
-    // Step time that no sharing out of all devices among as many stages undercuts, and shares that come near it.
-    Balance balance(Deadline& deadline) const;
+    // Step time that no sharing out of all devices among as many stages undercuts.
+    Ns bound_of_any_shares(Deadline& deadline) const;
+    // All devices shared out among stages of equal work; none where stages do not fit.
+    std::vector<int> shares_by_work(Deadline& deadline) const;
     // The same whatever the order and number of the devices, of which there are more, with speeds that add up to this.
     Ns bound_of_any_devices(double speeds) const;
     const FoundPlan& found() const { return found_; }
@@ -84,6 +86,8 @@ private:
     void expect();
     double rounded_tasks() const;
     Ns bound_of(int stage, const Piece& piece) const;
+    Ns work_of(int stage, const Piece& piece) const;  // on its device; kNever: the piece does not fit
+    TimeOn time_on() const;
     Bytes shortage_of(int stage, const Piece& piece) const;
 
     // A split under way: cuts so far, and what they have given to every device.
