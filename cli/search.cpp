@@ -5,7 +5,7 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "viz/plot.h"
-#include "workloads/error.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
@@ -100,10 +100,12 @@ void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
     if (!arguments.plot.empty())
         check_plot_file(arguments.plot);
-    if (config.search.objective == "makespan")
-        search_makespan(config, arguments);
-    else
-        search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+    at_its_place(config, [&] {
+        if (config.search.objective == "makespan")
+            search_makespan(config, arguments);
+        else
+            search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+    });
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "schedules/csv.h"
 
 #include "schedules/csv_cells.h"
+#include "schedules/limits.h"
 #include "schedules/passes.h"
-#include "workloads/error.h"
+#include "workloads/beyond_limit.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -184,6 +185,11 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     read.notices = notices_of(file, name);
     check_cells(read, file.dialect);
     place_stages(plan);
+    try {
+        refuse_large(plan.shape);
+    } catch (const BeyondLimit& limit) {
+        fail("{}\n --> {}\n  help: {}", limit.fact, name, limit.help);
+    }
     check_rows(read, file.dialect);
     const bool complete = has_transfers(plan);
     add_updates(plan);

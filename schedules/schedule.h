@@ -77,8 +77,8 @@ int even_share(const Shape& shape);
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 // How the stages of a split hang together.
 struct StageLinks {
-    std::vector<Edge> edges;  // its boundaries
-    std::vector<Edge> ties;   // stages that share parameters
+    std::optional<std::vector<Edge>> edges;  // its boundaries; absent: the chain
+    std::vector<Edge> ties;                  // stages that share parameters
     auto operator<=>(const StageLinks&) const = default;
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);

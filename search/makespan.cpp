@@ -1,7 +1,7 @@
 #include "search/makespan.h"
 
 #include "search/trial.h"
-#include "workloads/error.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/first_failure.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 namespace pw {
@@ -67,6 +68,7 @@ private:
                                std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size));
         std::vector<std::unique_ptr<Trial>> trials(choices.all.size());
         std::vector<std::string> refusals(trials.size());
+        std::vector<std::optional<BeyondLimit>> beyond(trials.size());
         for_each_index(trials.size(), limits_.threads, [&](std::size_t i) {
             const PlanChoice& choice = choices.all[i];
             auto trial = std::make_unique<Trial>(problem_, space_, *sized_.at(choice.micro_batch_size), choice);
@@ -74,6 +76,8 @@ private:
                 trial->open();
                 trial->close();
                 trials[i] = std::move(trial);
+            } catch (const BeyondLimit& limit) {
+                beyond[i] = limit;
             } catch (const Error& error) {  // the schedule is not defined for this choice
                 refusals[i] = error.what();
             }
@@ -81,6 +85,8 @@ private:
         for (std::unique_ptr<Trial>& trial : trials)
             if (trial)
                 trials_.push_back(std::move(trial));
+        if (trials_.empty() && beyond.front())
+            throw *beyond.front();
         if (trials_.empty())
             problem_.config.fail_at("search", refusals.front(), "widen search.schedules or search.micro_batch_sizes");
     }

@@ -1,6 +1,7 @@
 #include "search/plan_bound.h"
 
 #include "schedules/versions.h"
+#include "workloads/bounded.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +44,7 @@ std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch)
 }  // namespace
 
 Ns PlanBound::Scale::operator()(Ns time) const {
-    return (speed == 1 ? time : std::llround(static_cast<double>(time) / speed)) + dispatch;
+    return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
 // Jumps at the micro-batches for which `jumps_at` says so.

@@ -1,5 +1,8 @@
 #include "search/trial.h"
 
+#include "search/longest_time.h"
+#include "workloads/bounded.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -25,6 +28,7 @@ Judge& Trial::judge() {
 void Trial::open() {
     const Plan& plan = judge().plan();
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
+    refuse_long_splits(plan, model_.costs, problem_.model.layers, judge().config(), model_.profile);
     pieces_ = &model_.pieces(splits_backward(plan));
     plan_bound_.emplace(plan, model_.profile.dispatch.median, devices);
     limited_ = std::any_of(devices.begin(), devices.end(),
@@ -108,7 +112,7 @@ void Trial::propose() {
         if (shortage_of(stage, piece) > 0)
             return kNever;
         const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
-        return static_cast<Ns>(time / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
+        return bounded(time / judge().config().cluster.devices[plan_bound_->device_of(stage)].speed);
     };
     propose_by(bounds_, bound);
     propose_by(least_bottleneck(work), work);
