@@ -6,7 +6,7 @@
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
-#include "workloads/error.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/micro_batch_sizes.h"
 #include "workloads/profiled_model.h"
 #include "workloads/rules.h"
@@ -100,17 +100,18 @@ std::string first_layers(const Pipeline& pipeline) {
 }  // namespace
 
 Pipeline pipeline_of(Config config, std::vector<std::string>* notices) {
-    if (is_uniform(config))
-        return uniform_pipeline(std::move(config), notices);
-    Model model = build_model(config);
-    Profile profile = profile_of(config, model);
-    const bool measured = !config.cluster.profile.empty();
-    return layered_pipeline(std::move(config), std::move(model), std::move(profile), measured, notices);
+    return at_its_place(config, [&] {
+        if (is_uniform(config))
+            return uniform_pipeline(config, notices);
+        Model model = build_model(config);
+        Profile profile = profile_of(config, model);
+        return layered_pipeline(config, std::move(model), std::move(profile), !config.cluster.profile.empty(), notices);
+    });
 }
 
 Pipeline pipeline_of(Config config, Profile profile) {
-    Model model = build_model(config);
-    return layered_pipeline(std::move(config), std::move(model), std::move(profile), true, nullptr);
+    return at_its_place(
+        config, [&] { return layered_pipeline(config, build_model(config), std::move(profile), true, nullptr); });
 }
 
 bool knows_precision(const Config& config, const Profile& profile) {
@@ -137,7 +138,7 @@ Trace predict(const Pipeline& pipeline) {
     check_precision(pipeline.config, pipeline.profile);
     // a model can be run: predict what its backend does
     const TransferMode mode = pipeline.model ? executed_mode(pipeline.config) : mode_of(pipeline.config.transfer);
-    Trace trace = simulate(pipeline.plan, pipeline.costs, mode);
+    Trace trace = at_its_place(pipeline.config, [&] { return simulate(pipeline.plan, pipeline.costs, mode); });
     trace.label = "predicted";
     trace.config = pipeline.config.yaml;
     trace.micro_batches = pipeline.config.pipeline.micro_batches;
@@ -208,9 +209,12 @@ std::string note_on_costs(const Pipeline& pipeline) {
 }
 
 void refuse_over_memory(const Pipeline& pipeline) {
-    refuse_over_memory(
-        reserved_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan), mode_of(pipeline.config.transfer)),
-        pipeline.config.cluster.devices);
+    refuse_over_memory(at_its_place(pipeline.config,
+                                    [&] {
+                                        return reserved_of(pipeline.plan, pipeline.costs, versions_of(pipeline.plan),
+                                                           mode_of(pipeline.config.transfer));
+                                    }),
+                       pipeline.config.cluster.devices);
 }
 
 void require_layers(const Config& config, const std::string& command) {

@@ -7,6 +7,7 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "viz/plot.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/files.h"
 #include "workloads/profiled_model.h"
@@ -191,10 +192,12 @@ void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
     check_plot_file(arguments.plot);
     check_target_file(arguments.output);
-    if (config.search.objective == "makespan")
-        search_makespan(config, arguments);
-    else
-        search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+    at_its_place(config, [&] {
+        if (config.search.objective == "makespan")
+            search_makespan(config, arguments);
+        else
+            search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+    });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "cli/search.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "schedules/limits.h"
 #include "search/max_load.h"
 #include "search/pipedream.h"
 #include "search/piper.h"
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace pw {
 
@@ -93,11 +95,27 @@ Answer solve_pipedream(const Config& config, const SearchLimits&) {
     const Model model = build_model(config);
     const Profile profile = profile_of(config, model);
     check_precision(config, profile);
+    if (config.search.profile_batch > std::numeric_limits<int>::max())
+        config.fail_at("search.profile_batch",
+                       fmt::format("{} samples of one profile are too many", config.search.profile_batch),
+                       "write the samples of one mini-batch as search.profile_batch, or a smaller search.mini_batch");
     const auto samples = static_cast<int>(config.search.profile_batch);
     Answer answer{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
     for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
         answer.names.push_back(model.layers[layer].name);
     return answer;
+}
+
+// Bandwidths may be so small that no time is counted that far.
+void refuse_long(const Config& config, const Answer& answer) {
+    double longest = answer.partition.objective;
+    for (const PlannedStage& stage : answer.partition.stages)
+        longest = std::max(longest, stage.time);
+    if (answer.seconds && !(longest * 1e9 <= static_cast<double>(kLongestPlan)))
+        config.fail_at(config.search.levels.empty() ? "cluster.link.bandwidth" : "search.levels",
+                       fmt::format("the best partition takes {:.4g} s per mini-batch, and times are counted up to {}",
+                                   longest, print_time(kLongestPlan)),
+                       "raise the bandwidth: bytes per second, such as 10 GB/s");
 }
 
 struct Objective {
@@ -197,6 +215,7 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
     const auto start = std::chrono::steady_clock::now();
     const Answer answer = row->solve(config, limits);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    refuse_long(config, answer);
     if (arguments.json)
         print_json(json_of(answer, row->name, seconds));
     if (answer.partition.stages.empty()) {

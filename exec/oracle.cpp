@@ -127,7 +127,7 @@ Job oracle_of(const Job& job) {
     if (!tells_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
         oracle.split = one_stage(*job.model);
         oracle.plan.shape.stages = 1;
-        oracle.plan.shape.edges.clear();
+        oracle.plan.shape.edges.reset();
         oracle.plan.shape.ties.clear();
         const std::vector<int> sums = microbatches_of(backwards_of(job.plan, 0), Op::BackwardInput);
         oracle.plan.order = {whole_model_order(job.plan.shape.microbatches, sums)};

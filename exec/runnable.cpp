@@ -3,7 +3,10 @@
 #include "exec/parameter_files.h"
 #include "schedules/sum_groups.h"
 #include "workloads/error.h"
+#include "workloads/machine_memory.h"
 #include "workloads/profiled_model.h"
+
+#include <limits>
 
 namespace pw {
 
@@ -19,7 +22,28 @@ void check_link(const Config& config, const Shape& shape) {
                            "write transport: threads, or take a plan without replicas and shared parameters");
 }
 
+namespace {
+
+// Every task of every step leaves an event in the trace, which is copied once.
+void check_length(const Job& job) {
+    double tasks = 0;
+    for (const std::vector<Task>& order : job.plan.order)
+        tasks += static_cast<double>(order.size());
+    const double events = tasks * job.steps;
+    const Bytes limit = memory_for_plans();
+    if (events <= std::numeric_limits<int>::max() && events * 2 * sizeof(TraceEvent) <= static_cast<double>(limit))
+        return;
+    job.config.fail_at("training.steps",
+                       fmt::format("{} steps of {:.0f} tasks make a trace of {:.4g} GiB, and half of what this process "
+                                   "may have is {}",
+                                   job.steps, tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
+                       "run fewer training.steps (--steps)");
+}
+
+}  // namespace
+
 void check_runnable(const Job& job) {
+    check_length(job);
     if (is_emulated(job.config))
         return;
     if (job.model == nullptr)

@@ -1,5 +1,6 @@
 #include "schedules/buffers.h"
 
+#include "schedules/limits.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -61,8 +62,10 @@ public:
     Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
               const std::vector<int>& parts)
         : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early), parts_(parts) {
-        if (early)
+        if (early) {
+            refuse_large_table(sizeof(int) * static_cast<double>(graph_.size()) * plan.shape.devices, plan.shape);
             clock_ = clocks_of(graph_, plan.shape.devices);
+        }
         for (int node = 0; node < graph_.size(); ++node)
             if (const Task& task = graph_.task(node); task.op == Op::Update)
                 update_at_[{graph_.device_of(node), task.stage, plan.shape.mini_batch_of(task.microbatch)}] =
@@ -235,7 +238,9 @@ private:
 
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
                                const std::vector<int>& gradient_parts) {
-    return Collector(plan, costs, versions, early, gradient_parts).collect();
+    std::vector<Buffer> buffers = Collector(plan, costs, versions, early, gradient_parts).collect();
+    refuse_heavy(buffers);
+    return buffers;
 }
 
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,

@@ -1,7 +1,9 @@
 #include "schedules/csv.h"
 
 #include "schedules/csv_cells.h"
+#include "schedules/limits.h"
 #include "schedules/passes.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/files.h"
 
@@ -276,6 +278,11 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     check_cells(read, file.dialect);
     place_stages(plan);
     update_where_alone(plan);
+    try {
+        refuse_large(plan.shape);
+    } catch (const BeyondLimit& limit) {
+        fail("{}\n --> {}\n  help: {}", limit.fact, name, limit.help);
+    }
     check_rows(read, file.dialect);
     const bool complete = has_transfers(plan);
     add_updates(plan);

@@ -1,8 +1,8 @@
 #include "schedules/durations.h"
 
 #include "schedules/buffers.h"
+#include "workloads/bounded.h"
 
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -56,8 +56,8 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
             }
             const bool computes = task.op != Op::SumGradients;
             if (computes && !costs.speed.empty() && costs.speed[device] != 1)
-                time = std::llround(static_cast<double>(time) / costs.speed[device]);
-            all[graph.node(device, position)] = time + costs.dispatch;
+                time = bounded(static_cast<double>(time) / costs.speed[device]);
+            all[graph.node(device, position)] = bounded_sum(time, costs.dispatch);
         }
     }
     return all;
@@ -90,7 +90,7 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.sums);
         for (const StageTie& tie : ties)
             if (tie.from == stage || tie.to == stage)
-                time += ring_sum(count_of_devices(shape, tie), tie.bytes, costs.sums);
+                time = bounded_sum(time, ring_sum(count_of_devices(shape, tie), tie.bytes, costs.sums));
         costs.stage[stage].sum_gradients = time;
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;
@@ -106,7 +106,7 @@ Costs executed_costs(Costs of_stages, const Config& config, const Profile& profi
 }
 
 Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs) {
-    return std::llround(static_cast<double>(bytes_moved(transfer, shape, costs)) / costs.link.bandwidth * 1e9);
+    return bounded(static_cast<double>(bytes_moved(transfer, shape, costs)) / costs.link.bandwidth * 1e9);
 }
 
 }  // namespace pw

@@ -1,7 +1,9 @@
 #include "schedules/csv.h"
+#include "schedules/limits.h"
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "schedules/sum_groups.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/micro_batch_sizes.h"
 #include "workloads/ties.h"
@@ -221,9 +223,14 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
         config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
                        "leave pipeline.replicas out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
-    if (!std::all_of(links.edges.begin(), links.edges.end(), is_chained))
+    if (links.edges && !std::all_of(links.edges->begin(), links.edges->end(), is_chained))
         config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
                        "cut where one stage feeds only the next");
+    if (links.edges && std::ssize(*links.edges) + 1 < csv.plan.shape.stages)
+        config.fail_at(
+            "pipeline.split",
+            "in a plan from a file every stage waits for the one before, in this split some read nothing of it",
+            "cut where every stage feeds the next, or choose a schedule by its name");
     add_recomputes(csv.plan, config.pipeline.recompute);
     csv.plan.shape.ties = links.ties;
     csv.plan.shape.global_norm = wants_clipping(config);
@@ -298,9 +305,9 @@ PlanDefaults defaults_of(const std::string& schedule) {
 }
 
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
-    StageLinks links;
+    StageLinks links{.edges = std::vector<Edge>{}, .ties = {}};
     for (const Boundary& boundary : boundaries_of(graph, split))
-        links.edges.push_back({boundary.from, boundary.to});
+        links.edges->push_back({boundary.from, boundary.to});
     for (const StageTie& tie : ties_of(graph, split))
         links.ties.push_back({tie.from, tie.to});
     return links;
@@ -313,7 +320,9 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
-    shape.microbatches = config.pipeline.micro_batches * (schedule.asynchronous() ? steps : 1);
+    const int mini_batches = schedule.asynchronous() ? steps : 1;
+    shape.microbatches =
+        at_its_place(config, [&] { return microbatches_of_plan(config.pipeline.micro_batches, mini_batches); });
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
     shape.edges = links.edges;
     shape.ties = links.ties;
@@ -330,6 +339,8 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
         return plan;
+    } catch (const BeyondLimit& limit) {
+        config.fail_at(limit.key, limit.fact, limit.help);
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;

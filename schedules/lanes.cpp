@@ -97,6 +97,7 @@ void Lanes::post(int node) {
 void Lanes::leave(int send) {
     state_[send].left = true;
     pass_head(lane_of_[send]);
+    serve(lane_of_[send]);
 }
 
 void Lanes::arrive(int recv) {
@@ -129,32 +130,39 @@ bool Lanes::may_start(int send) const {
 void Lanes::pass_head(int lane) {
     ++lanes_[lane].head;
     lanes_[lane].busy = false;
-    serve(lane);
 }
 
-// Starts or completes the head of a lane as far as the protocol allows.
+// A loop, since a lane may hold as many messages that have come in as the plan has tasks. It serves the other end's
+// lane from within, which goes no deeper: a RECV there that could be passed has been.
 void Lanes::serve(int number) {
+    while (serve_head(number)) {
+    }
+}
+
+// Starts or completes the head of a lane as far as the protocol allows; true when another one heads it now.
+bool Lanes::serve_head(int number) {
     Lane& lane = lanes_[number];
     if (lane.busy || lane.head == lane.nodes.size())
-        return;
+        return false;
     const int node = lane.nodes[lane.head];
     State& state = state_[node];
     if (is_send(graph_.task(node).op)) {
         if (!may_start(node))
-            return;
+            return false;
         lane.busy = true;
         lane.last_sent = node;
         starting.push_back(node);
-        return;
+        return false;
     }
     if (!state.posted)
-        return;
+        return false;
     if (!std::exchange(state.active, true))
         serve(lane_of_[partner_[node]]);
-    if (state.arrived && !std::exchange(state.received, true)) {
-        received.push_back(node);
-        pass_head(number);
-    }
+    if (!state.arrived || std::exchange(state.received, true))
+        return false;
+    received.push_back(node);
+    pass_head(number);
+    return true;
 }
 
 int Lanes::waits_for(int node) const {

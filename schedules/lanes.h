@@ -76,6 +76,7 @@ private:
     void add(int node);
     bool may_start(int send) const;
     void serve(int lane);
+    bool serve_head(int lane);
     void pass_head(int lane);
 
     const PlanGraph& graph_;

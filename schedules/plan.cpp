@@ -60,10 +60,10 @@ int Shape::devices_before(int stage) const {
 }
 
 std::vector<int> Shape::before(int stage) const {
-    if (edges.empty())
+    if (!edges)
         return stage > 0 ? std::vector<int>{stage - 1} : std::vector<int>{};
     std::vector<int> found;
-    for (const Edge& edge : edges)
+    for (const Edge& edge : *edges)
         if (edge.to == stage)
             found.push_back(edge.from);
     std::sort(found.begin(), found.end());
@@ -71,24 +71,26 @@ std::vector<int> Shape::before(int stage) const {
 }
 
 std::vector<int> Shape::after(int stage) const {
-    if (edges.empty())
+    if (!edges)
         return stage + 1 < stages ? std::vector<int>{stage + 1} : std::vector<int>{};
     std::vector<int> found;
-    for (const Edge& edge : edges)
+    for (const Edge& edge : *edges)
         if (edge.from == stage)
             found.push_back(edge.to);
     std::sort(found.begin(), found.end());
     return found;
 }
 
-int Shape::updates() const { return per_update == 0 ? 1 : (microbatches + per_update - 1) / per_update; }
+int Shape::updates() const { return per_update == 0 ? 1 : (microbatches - 1) / per_update + 1; }
 
 int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }
 
 int Shape::first_of(int mini_batch) const { return mini_batch * per_update; }
 
 int Shape::last_of(int mini_batch) const {
-    return per_update == 0 ? microbatches - 1 : std::min((mini_batch + 1) * per_update, microbatches) - 1;
+    if (per_update == 0)
+        return microbatches - 1;
+    return static_cast<int>(std::min<std::int64_t>((std::int64_t{mini_batch} + 1) * per_update, microbatches)) - 1;
 }
 
 bool Shape::ends_mini_batch(int microbatch) const { return last_of(mini_batch_of(microbatch)) == microbatch; }
@@ -134,7 +136,9 @@ std::string hash_of(const Plan& plan) {
                     plan.shape.slices, plan.shape.per_update, name_of(plan.weights));
     if (plan.prediction != Prediction::None)
         text += fmt::format("{}\n", name_of(plan.prediction));
-    for (const Edge& edge : plan.shape.edges)
+    if (plan.shape.edges && plan.shape.edges->empty() && plan.shape.stages > 1)
+        text += "apart ";
+    for (const Edge& edge : plan.shape.edges.value_or(std::vector<Edge>{}))
         text += fmt::format("{}>{} ", edge.from, edge.to);
     for (const Edge& tie : plan.shape.ties)
         text += fmt::format("{}={} ", tie.from, tie.to);

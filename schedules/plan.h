@@ -3,6 +3,8 @@
 
 #include "schedules/task.h"
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,7 @@ struct Shape {
     int microbatches = 1;  // of the whole plan
     int slices = 1;
     std::vector<std::vector<int>> placement;  // stage -> its devices; empty: stage s on device s mod devices
-    std::vector<Edge> edges;                  // between which tensors flow; empty: the chain
+    std::optional<std::vector<Edge>> edges;   // between which tensors flow; absent: the chain
     int per_update = 0;                       // micro-batches of a mini-batch; 0: all
     std::vector<Edge> ties;                   // stages that share parameters, from < to: their S sums both gradients
     bool global_norm = false;                 // every U waits for the gradients of all stages
@@ -102,14 +104,14 @@ public:
     std::vector<int> topological_order(bool early = false) const;
 
 private:
-    int slot(const Task& task) const;
+    std::size_t slot(const Task& task) const;
     void add_nodes(const Plan& plan);
     void connect(const Plan& plan);
     void connect_gradients(const Plan& plan);
     void connect_meetings(const Plan& plan);
     std::vector<Task> inputs_by_rule(const Plan& plan, const Task& task, int device) const;
 
-    int stages_ = 0, microbatches_ = 0, peers_ = 0;
+    int stages_ = 0, microbatches_ = 0;
     bool has_transfers_ = false;
     std::vector<Task> tasks_;
     std::vector<int> device_, first_;

@@ -1,3 +1,4 @@
+#include "schedules/limits.h"
 #include "schedules/plan.h"
 #include "schedules/sum_groups.h"
 #include "workloads/error.h"
@@ -8,8 +9,8 @@ namespace pw {
 
 namespace {
 
-constexpr int kPlainOps = 7;  // F B I W R U S
-constexpr int kTransferOps = 4;
+constexpr std::size_t kPlainOps = 7;  // F B I W R U S
+constexpr std::size_t kTransferOps = 4;
 
 bool in_shape(const Task& task, const Shape& shape, int device) {
     if (task.stage < 0 || task.stage >= shape.stages || task.microbatch < 0 || task.microbatch >= shape.microbatches)
@@ -23,7 +24,7 @@ bool in_shape(const Task& task, const Shape& shape, int device) {
 }  // namespace
 
 PlanGraph::PlanGraph(const Plan& plan) {
-    stages_ = peers_ = plan.shape.stages;
+    stages_ = plan.shape.stages;
     microbatches_ = plan.shape.microbatches;
     add_nodes(plan);
     connect(plan);
@@ -31,17 +32,19 @@ PlanGraph::PlanGraph(const Plan& plan) {
 
 // F, B, I, W, R and transfers stand on one device only; U and S once on every holder, so that their
 // slot holds the last holder's and connect() walks lists instead.
-int PlanGraph::slot(const Task& task) const {
-    const int op = static_cast<int>(task.op);
-    const int cell = task.stage * microbatches_ + task.microbatch;
-    if (op < kPlainOps)
-        return op * stages_ * microbatches_ + cell;
-    return kPlainOps * stages_ * microbatches_ + ((op - kPlainOps) * peers_ + task.peer) * stages_ * microbatches_ +
-           cell;
+std::size_t PlanGraph::slot(const Task& task) const {
+    const auto stages = static_cast<std::size_t>(stages_), microbatches = static_cast<std::size_t>(microbatches_);
+    const auto op = static_cast<std::size_t>(task.op);
+    const std::size_t cell = static_cast<std::size_t>(task.stage) * microbatches + task.microbatch;
+    const std::size_t row =
+        op < kPlainOps ? op : kPlainOps + (op - kPlainOps) * stages + static_cast<std::size_t>(task.peer);
+    return row * stages * microbatches + cell;
 }
 
 void PlanGraph::add_nodes(const Plan& plan) {
-    node_of_.assign(static_cast<std::size_t>(stages_) * microbatches_ * (kPlainOps + kTransferOps * peers_), -1);
+    const double rows = kPlainOps + kTransferOps * static_cast<double>(stages_);
+    refuse_large_table(sizeof(int) * rows * stages_ * microbatches_, plan.shape);
+    node_of_.assign(static_cast<std::size_t>(rows) * stages_ * microbatches_, -1);
     for (int device = 0; device < static_cast<int>(plan.order.size()); ++device) {
         first_.push_back(size());
         int position = 0;
@@ -66,6 +69,8 @@ void PlanGraph::add_nodes(const Plan& plan) {
 
 int PlanGraph::find(const Task& task) const {
     if (task.stage < 0 || task.stage >= stages_ || task.microbatch < 0 || task.microbatch >= microbatches_)
+        return -1;
+    if (is_transfer(task.op) && (task.peer < 0 || task.peer >= stages_))
         return -1;
     const int node = node_of_[slot(task)];
     if (node < 0 && (task.op == Op::BackwardInput || task.op == Op::BackwardWeight)) {

@@ -84,8 +84,8 @@ std::string same_orders_as(const Schedule& schedule, const Shape& shape, const S
 
 // How the stages of a split hang together.
 struct StageLinks {
-    std::vector<Edge> edges;  // its boundaries
-    std::vector<Edge> ties;   // stages that share parameters
+    std::optional<std::vector<Edge>> edges;  // its boundaries; absent: the chain
+    std::vector<Edge> ties;                  // stages that share parameters
     auto operator<=>(const StageLinks&) const = default;
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);

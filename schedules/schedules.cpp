@@ -1,3 +1,4 @@
+#include "schedules/limits.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
@@ -316,6 +317,7 @@ Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options
     place(schedule, shape);
     check_flushes(schedule, shape);
     plan.shape = std::move(shape);
+    refuse_large(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device)
         plan.order.push_back(schedule.order(plan.shape, device, options.schedule));
     TransferMode mode = options.transfers;

@@ -2,6 +2,7 @@
 
 #include "search/threads.h"
 #include "search/trial.h"
+#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <iterator>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 namespace pw {
@@ -161,9 +163,12 @@ private:
         };
         in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
         if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
-                                            [](const auto& trial) { return !trial->refused().empty(); }))
-            problem_.config.fail_at("search", trials_.front()->refused(),
-                                    "widen search.schedules or search.micro_batch_sizes");
+                                            [](const auto& trial) { return !trial->refused().empty(); })) {
+            const Trial& first = *trials_.front();
+            if (first.beyond())
+                throw *first.beyond();
+            problem_.config.fail_at("search", first.refused(), "widen search.schedules or search.micro_batch_sizes");
+        }
         in_batches("balancing", balanced(), propose_one);
     }
 

@@ -1,6 +1,7 @@
 #include "search/max_load.h"
 
 #include "search/max_load_search.h"
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -95,7 +96,7 @@ PlannedStage planned(const PlacementGroups& graph, const PlacedGroups& stage) {
     std::sort(made.layers.begin(), made.layers.end());
     made.on_cpu = stage.on_cpu;
     made.time = stage.load;
-    made.memory = static_cast<Bytes>(std::ceil(size_of(graph, stage)));
+    made.memory = bounded(std::ceil(size_of(graph, stage)));
     return made;
 }
 
@@ -122,7 +123,7 @@ std::optional<Shortage> shortage_of(const PlacementGroups& graph, const Placemen
     for (std::size_t stage = 0; stage < placement.size(); ++stage) {
         const double size = size_of(graph, placement[stage]);
         if (size > most && !placement[stage].on_cpu)
-            shortage = {static_cast<int>(stage), static_cast<Bytes>(std::ceil(size)), static_cast<Bytes>(memory)};
+            shortage = {static_cast<int>(stage), bounded(std::ceil(size)), bounded(std::floor(memory))};
         most = std::max(most, size);
     }
     return shortage;

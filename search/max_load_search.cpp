@@ -111,9 +111,8 @@ void MaxLoadSearch::extend_from(int set) {
     look_behind(set);
     if (!last_.empty())
         finish(set);
-    if (!reached_.empty()) {
-        extend(set, {});
-    }
+    if (!reached_.empty())
+        extend(set);
 }
 
 // The states of `set` that are worth extending: none reaches it as well with no more devices.
@@ -168,23 +167,32 @@ void MaxLoadSearch::finish(int set) {
 
 bool MaxLoadSearch::fits(const Load& load) const { return load.cpu_only == 0 && load.size <= devices_.memory; }
 
-// Every downset above `set` whose difference to the first one may still be a stage, depth first.
-void MaxLoadSearch::extend(int set, Load load) {
-    for (const auto& [group, next] : sets_.steps_of(set)) {
+// Every downset above `first` whose difference to it may still be a stage, depth first. Without recursion: the way is
+// as long as a stage has groups.
+void MaxLoadSearch::extend(int first) {
+    way_.assign(1, {first, {}, -1});
+    while (!way_.empty()) {
+        const auto steps = sets_.steps_of(way_.back().set);
+        if (way_.back().next == steps.size()) {
+            if (way_.back().group >= 0)
+                remove(way_.back().group);
+            way_.pop_back();
+            continue;
+        }
+        const auto& [group, next] = steps[way_.back().next++];
         if (seen_[next] == first_)
             continue;
         seen_[next] = first_;
-        Load bigger = load;
+        Load bigger = way_.back().load;
         add(group, bigger);
         const bool accelerator = fits(bigger) && bigger.accelerator + bigger.behind < bound_;
         const bool cpu = devices_.cpus > 0 && bigger.cpu < bound_;
-        if (accelerator || cpu) {
-            if (work_[next] >= least_work_)
-                offer(next, bigger, accelerator, cpu);
-            if (!deadline_.passed())
-                extend(next, bigger);
-        }
-        remove(group);
+        if ((accelerator || cpu) && work_[next] >= least_work_)
+            offer(next, bigger, accelerator, cpu);
+        if ((accelerator || cpu) && !deadline_.passed())
+            way_.push_back({next, bigger, group});
+        else
+            remove(group);
     }
 }
 

@@ -44,6 +44,12 @@ private:
         double behind = 0;  // of those that join the stage to earlier ones
         int cpu_only = 0;   // groups
     };
+    struct Visit {  // of a downset on the way from the first one
+        int set;
+        Load load;
+        int group;             // the last one added; -1: none
+        std::size_t next = 0;  // step to take
+    };
     struct Reached {  // a downset, by these devices
         int cpus, accelerators;
         double most;
@@ -54,7 +60,7 @@ private:
     void collect(int set);
     void look_behind(int set);
     void finish(int set);
-    void extend(int set, Load load);
+    void extend(int first);
     void add(int group, Load& load);
     void remove(int group);
     void offer(int next, const Load& load, bool accelerator, bool cpu);
@@ -77,6 +83,7 @@ private:
     std::vector<Reached> last_;         // with one
     double least_work_ = 0;             // in a downset that is worth reaching
     std::vector<int> before_, inside_;  // groups of each net before the stage and in it
+    std::vector<Visit> way_;
     std::int32_t first_ = 0;            // the downset whose stages are looked at
     std::vector<std::int32_t> seen_;    // the last first_ from which a downset was met
     std::int64_t stages_seen_ = 0;

@@ -1,5 +1,6 @@
 #include "search/pipedream.h"
 
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <boost/range/iterator_range.hpp>
@@ -48,7 +49,8 @@ public:
         result.objective = solve(Aim::Time);
         result.candidates = candidates_;
         if (result.objective < kNever) {
-            result.lower_bound = complete_ ? result.objective : states_[end()].seconds / total_devices();
+            result.lower_bound =
+                complete_ ? result.objective : states_[end()].seconds / static_cast<double>(total_devices());
             const int top = static_cast<int>(options_.levels.size()) - 1;
             append_stages(top, 0, end(), 1, result.stages);
             place_data_sources(result.stages);
@@ -62,10 +64,10 @@ public:
 private:
     int end() const { return static_cast<int>(states_.size()) - 1; }
     int devices(int level) const { return options_.levels[level].devices; }
-    int total_devices() const {
-        int total = 1;
+    std::int64_t total_devices() const {
+        std::int64_t total = 1;
         for (const PipedreamOptions::Level& level : options_.levels)
-            total *= level.devices;
+            total = bounded_product(total, level.devices);
         return total;
     }
 
@@ -327,7 +329,7 @@ void Planner::append_stages(int level, int from, int to, int replicas, std::vect
             planned.layers.push_back(static_cast<int>(layer));
         planned.replicas = replicas * stage.devices;
         planned.time = cost(level, stage, stage.from == from, used);
-        planned.memory = std::llround(need(level, stage, used));
+        planned.memory = bounded(need(level, stage, used));
     }
 }
 
@@ -360,7 +362,7 @@ Shortage Planner::shortage() {
     append_stages(static_cast<int>(options_.levels.size()) - 1, 0, end(), 1, stages);
     const auto tightest = std::max_element(
         stages.begin(), stages.end(), [](const PlannedStage& a, const PlannedStage& b) { return a.memory < b.memory; });
-    return {static_cast<int>(tightest - stages.begin()), std::llround(least), *options_.memory};
+    return {static_cast<int>(tightest - stages.begin()), bounded(least), *options_.memory};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "search/piper.h"
 
 #include "search/piper_search.h"
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -127,7 +128,7 @@ PlannedStage planned(const PiperInstance& instance, const PiperSplitStage& stage
             .tensor_degree = stage.degree,
             .recomputed = choice.recomputed,
             .time = choice.time,
-            .memory = static_cast<Bytes>(std::ceil(choice.memory))};
+            .memory = bounded(std::ceil(choice.memory))};
 }
 
 std::optional<Shortage> shortage_of(const Partition& partition, double memory) {
@@ -135,7 +136,7 @@ std::optional<Shortage> shortage_of(const Partition& partition, double memory) {
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
         const Bytes needs = partition.stages[stage].memory;
         if (static_cast<double>(needs) > std::ceil(memory) && (!shortage || needs > shortage->needs))
-            shortage = {static_cast<int>(stage), needs, static_cast<Bytes>(memory)};
+            shortage = {static_cast<int>(stage), needs, bounded(std::floor(memory))};
     }
     return shortage;
 }

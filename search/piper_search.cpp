@@ -105,7 +105,7 @@ void PiperSearch::extend_from(int set) {
     collect(set);
     for (degree_ = 0; degree_ < degrees_.size() && !reached_.empty(); ++degree_) {
         ++stamp_;
-        extend(set, {});
+        extend(set);
     }
 }
 
@@ -125,15 +125,23 @@ void PiperSearch::collect(int set) {
     }
 }
 
-// Every set above `set` whose difference to the first one may still be a stage, depth first.
-void PiperSearch::extend(int set, Load load) {
-    for (const auto& [layer, next] : sets_.steps_of(set)) {
+// Every set above `first` whose difference to it may still be a stage, depth first. Without recursion: the way is as
+// long as a stage has layers.
+void PiperSearch::extend(int first) {
+    way_.assign(1, {first, {}});
+    while (!way_.empty()) {
+        const auto steps = sets_.steps_of(way_.back().set);
+        if (way_.back().next == steps.size()) {
+            way_.pop_back();
+            continue;
+        }
+        const auto& [layer, next] = steps[way_.back().next++];
         if (seen_[next] == stamp_)
             continue;
         seen_[next] = stamp_;
         if (!layers_[degree_][layer].exists)
             continue;
-        const Load bigger = with(layer, load);
+        const Load bigger = with(layer, way_.back().load);
         if (!may_grow(bigger))
             continue;
         ++stages_seen_;
@@ -141,7 +149,7 @@ void PiperSearch::extend(int set, Load load) {
             if (can_be(bigger, replicas))
                 offer(next, bigger, replicas);
         if (!deadline_.passed())
-            extend(next, bigger);
+            way_.push_back({next, bigger});
     }
 }
 
@@ -215,8 +223,8 @@ void PiperSearch::reach(int next, const Reached& from, int replicas, double cost
     if (!is_worth(next, from, replicas, cost))
         return;
     states_[state(next, from.devices + replicas * degrees_[degree_], from.replicas + replicas)] = {
-        std::max(from.most, cost), first_, static_cast<std::int16_t>(degrees_[degree_]),
-        static_cast<std::int16_t>(replicas)};
+        std::max(from.most, cost), first_, static_cast<std::uint16_t>(degrees_[degree_]),
+        static_cast<std::uint16_t>(replicas)};
 }
 
 // What a stage costs grows with the micro-batches in flight, and is looked at closely only where a lower bound of it

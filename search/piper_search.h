@@ -45,6 +45,11 @@ private:
         double least_memory_each = 0, least_memory = 0;  // no way needs less
         std::array<double, 8> least_with{};              // likewise, with 1, 2 .. 8 micro-batches in flight
     };
+    struct Visit {  // of a set on the way from the first one
+        int set;
+        Load load;
+        std::size_t next = 0;  // step to take
+    };
     struct Layer {  // the least of every kind over a layer's ways in one degree
         bool exists = false;
         Load own;
@@ -57,13 +62,13 @@ private:
     struct State {
         double most;
         std::int32_t from;
-        std::int16_t degree, replicas;  // of the stage that leads here
+        std::uint16_t degree, replicas;  // of the stage that leads here
     };
 
     Layer least_of(const PiperLayer& layer, int degree);
     void extend_from(int set);
     void collect(int set);
-    void extend(int set, Load load);
+    void extend(int first);
     Load with(int layer, Load load) const;
     bool may_grow(const Load& load) const;
     bool can_be(const Load& load, int replicas) const;
@@ -91,6 +96,7 @@ private:
     std::vector<Reached> reached_;  // of first_, ascending in replicas: no other state is as good in all
     std::vector<double> best_;      // of collect: with so many devices
     std::vector<std::int32_t> seen_;
+    std::vector<Visit> way_;
     std::int32_t stamp_ = 0;
     int first_ = 0;  // the set of layers that the stages looked at come before
     std::size_t degree_ = 0;

@@ -1,6 +1,7 @@
 #include "search/plan_bound.h"
 
 #include "schedules/versions.h"
+#include "workloads/bounded.h"
 
 #include <algorithm>
 #include <cmath>
@@ -65,7 +66,7 @@ Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded
 }
 
 Ns PlanBound::Scale::operator()(Ns time) const {
-    return (speed == 1 ? time : std::llround(static_cast<double>(time) / speed)) + dispatch;
+    return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
 // Jumps at the micro-batches for which `jumps_at` says so.

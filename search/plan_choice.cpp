@@ -1,6 +1,7 @@
 #include "search/plan_choice.h"
 
 #include "schedules/schedule.h"
+#include "workloads/config_blocks.h"
 #include "workloads/error.h"
 #include "workloads/stage_split.h"
 
@@ -171,6 +172,14 @@ std::vector<int> sizes_of(const Config& config) {
     if (sizes.empty())
         sizes.push_back(config.pipeline.micro_batch_size);
     std::erase_if(sizes, [&](int size) { return config.search.mini_batch % size != 0; });
+    const bool divides = !sizes.empty();
+    std::erase_if(sizes, [&](int size) { return config.search.mini_batch / size > kMostBatches; });
+    if (divides && sizes.empty())
+        config.fail_at(
+            "search.mini_batch",
+            fmt::format("a mini-batch of {} samples makes more than {} micro-batches of any size that divides it",
+                        config.search.mini_batch, kMostBatches),
+            "write a smaller search.mini_batch, or larger search.micro_batch_sizes");
     if (sizes.empty())
         config.fail_at("search.micro_batch_sizes",
                        fmt::format("no micro-batch size divides a mini-batch of {} samples", config.search.mini_batch),

@@ -1,6 +1,8 @@
 #include "search/trial.h"
 
 #include "schedules/schedule.h"
+#include "search/longest_time.h"
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -84,8 +86,11 @@ void Trial::open(Deadline& deadline) {
     deadline.check();
     try {
         judge();
-    } catch (const Error& error) {  // the schedule is not defined for this choice
+        refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
+    } catch (const Error& error) {  // the schedule is not defined for this choice, or numbers end before it does
         refused_ = error.what();
+        if (const auto* limit = dynamic_cast<const BeyondLimit*>(&error))
+            beyond_ = *limit;
         found_.lower_bound = kNever;
         found_.may_fit = false;
         return;
@@ -157,7 +162,7 @@ Ns Trial::work_of(int stage, const Piece& piece) const {
         return kNever;
     const int device = found_.choice.devices[plan_bound_->device_of(stage)];
     const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
-    return static_cast<Ns>(time / problem_.config.cluster.devices[device].speed);
+    return bounded(time / problem_.config.cluster.devices[device].speed);
 }
 
 template <class Cost>

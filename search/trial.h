@@ -5,6 +5,7 @@
 #include "search/deadline.h"
 #include "search/makespan.h"
 #include "search/plan_bound.h"
+#include "workloads/beyond_limit.h"
 
 #include <memory>
 #include <mutex>
@@ -42,6 +43,7 @@ public:
     void open(Deadline& deadline);
     bool is_open() const { return open_; }
     const std::string& refused() const { return refused_; }  // why; empty: it is not
+    const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
     void close() { judge_.reset(); }  // gives the simulators back until they are needed again
 
     // Simulates the splits that the bounds propose.
@@ -124,6 +126,7 @@ private:
     std::int64_t tasks_of_plan_ = 0;
     bool open_ = false;
     std::string refused_;
+    std::optional<BeyondLimit> beyond_;
     Ns work_ = 0;      // of a micro-batch, at least
     Ns expected_ = 0;
     bool limited_ = false;     // some device's memory is

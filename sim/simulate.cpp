@@ -1,6 +1,7 @@
 #include "sim/simulate.h"
 
 #include "schedules/durations.h"
+#include "schedules/limits.h"
 #include "schedules/versions.h"
 #include "sim/metrics.h"
 #include "workloads/error.h"
@@ -25,8 +26,8 @@ struct Event {
     auto operator<=>(const Event&) const = default;
 };
 
-// Devices that compute beside each other share something, memory bandwidth above all. A task that takes `alone` by
-// itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
+// Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
+// `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
 // them: a line between the two that were measured.
 struct Progress {
     int node = -1;    // none: the device does not compute
@@ -55,11 +56,13 @@ public:
     void run(const Costs& costs) {
         begin(costs);
         for (int device = 0; device < plan_.shape.devices; ++device)
-            advance(device, 0);
+            ready_.push_back(device);
+        settle(0);
         while (!queue_.empty()) {
             const Event event = queue_.top();
             queue_.pop();
             handle(event);
+            settle(event.time);
         }
         explain_deadlock();
     }
@@ -73,6 +76,8 @@ private:
         costs_ = &costs;
         duration_ = durations_of(plan_, graph_, costs, versions_);
         busy_duration_ = busy_durations_of(plan_, graph_, costs, versions_);
+        refuse_long(graph_, duration_, busy_duration_, plan_.shape, costs);
+        place_on_hosts();
         progress_.assign(plan_.order.size(), {});
         waits_.clear();
         for (int node = 0; node < graph_.size(); ++node)
@@ -81,7 +86,18 @@ private:
         end_.assign(waits_.size(), -1);
         next_.assign(plan_.order.size(), 0);
         seq_ = 0;
+        queue_ = {};
+        ready_.clear();
         lanes_.reset();
+    }
+
+    void place_on_hosts() {
+        host_of_ = costs_->host.empty() ? std::vector<int>(plan_.order.size(), 0) : costs_->host;
+        devices_on_.clear();
+        for (std::size_t device = 0; device < plan_.order.size(); ++device) {
+            devices_on_.resize(std::max(devices_on_.size(), static_cast<std::size_t>(host_of_[device]) + 1));
+            devices_on_[host_of_[device]].push_back(static_cast<int>(device));
+        }
     }
 
     void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
@@ -95,29 +111,34 @@ private:
                     return;  // its rate has changed
                 progress_[device] = {};
                 finish(node, event.time);
-                advance(device, event.time);
-                change_rates(event.time);
+                ready_.push_back(device);
+                change_rates(device, event.time);
                 break;
             }
             case What::LinkFree:
                 finish(node, event.time);
                 lanes_.leave(node);
-                advance(graph_.device_of(node), event.time);  // its list may wait for that
+                ready_.push_back(graph_.device_of(node));  // its list may wait for that
                 break;
             case What::Arrives:
                 lanes_.arrive(node);
                 break;
         }
-        move_transfers(event.time);
     }
 
-    // Starts what the lanes let go, hands on what has come in.
-    void move_transfers(Ns now) {
-        while (!lanes_.starting.empty() || !lanes_.received.empty()) {
+    // Goes on at one moment until nothing moves: starts what the lanes let go, hands on what has come in, and lets the
+    // devices go on that may. A loop: any number of tasks may follow from each other.
+    void settle(Ns now) {
+        for (;;) {
             for (const int send : std::exchange(lanes_.starting, {}))
                 start(send, now);
             for (const int recv : std::exchange(lanes_.received, {}))
                 finish(recv, now);
+            if (!lanes_.starting.empty() || !lanes_.received.empty())
+                continue;
+            if (ready_.empty())
+                return;
+            advance(std::exchange(ready_, {}), now);
         }
     }
 
@@ -133,7 +154,12 @@ private:
         end_[node] = time;
         for (int reader : readers_[node])
             if (--waits_[reader] == 0 && !is_transfer(graph_.task(reader).op))
-                advance(graph_.device_of(reader), time);
+                ready_.push_back(graph_.device_of(reader));
+    }
+
+    void advance(const std::vector<int>& devices, Ns now) {
+        for (const int device : devices)
+            advance(device, now);
     }
 
     // Posts the transfers that the device's list has reached and starts its next task when it can.
@@ -146,7 +172,6 @@ private:
                     return;
                 ++next_[device];
                 lanes_.post(node);
-                move_transfers(now);
                 continue;
             }
             if (waits_[node] > 0)
@@ -155,18 +180,20 @@ private:
             start_[node] = now;
             progress_[device] = {.node = node, .since = now, .end = seq_};
             push(now + duration_[node], What::ComputeEnds, node);
-            change_rates(now);
+            change_rates(device, now);
         }
     }
 
-    // After a task has begun or ended: all others go on at another rate.
-    void change_rates(Ns now) {
-        if (busy_duration_.empty() || progress_.size() < 2)
+    // After a task has begun or ended on a device: all others of its host go on at another rate.
+    void change_rates(int changed, Ns now) {
+        const std::vector<int>& devices = devices_on_[host_of_[changed]];
+        if (busy_duration_.empty() || devices.size() < 2)
             return;
-        const auto computing = std::count_if(progress_.begin(), progress_.end(),
-                                             [](const Progress& progress) { return progress.node >= 0; });
-        const double crowd = static_cast<double>(computing - 1) / static_cast<double>(progress_.size() - 1);
-        for (Progress& progress : progress_) {
+        const auto computing =
+            std::count_if(devices.begin(), devices.end(), [&](int device) { return progress_[device].node >= 0; });
+        const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
+        for (const int device : devices) {
+            Progress& progress = progress_[device];
             if (progress.node < 0)
                 continue;
             const auto alone = static_cast<double>(duration_[progress.node]);
@@ -197,7 +224,10 @@ private:
     Lanes lanes_;
     const bool early_receive_;
     std::vector<Ns> duration_, busy_duration_;
-    std::vector<Progress> progress_;  // by device
+    std::vector<Progress> progress_;            // by device
+    std::vector<int> host_of_;                  // by device
+    std::vector<std::vector<int>> devices_on_;  // by host
+    std::vector<int> ready_;                    // devices that may go on at this moment
     std::vector<int> waits_;
     std::vector<std::vector<int>> readers_;
     std::vector<Ns> start_, end_;

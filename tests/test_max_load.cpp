@@ -3,6 +3,7 @@
 #include "search/placement_groups.h"
 #include "tests/public_data.h"
 #include "tests/refusal.h"
+#include "tests/small_stack.h"
 
 #include <gtest/gtest.h>
 
@@ -179,6 +180,15 @@ struct Golden {
 };
 
 class PublicPlacements : public testing::TestWithParam<Golden> {};
+
+TEST(MaxLoad, SearchesStagesOfAnyLength) {
+    PlacementInstance instance = chain(std::vector<double>(3000, 1), 0);
+    instance.memory = 3000;
+    instance.accelerators = 2;
+    Partition partition;
+    pw::test::on_small_stack([&] { partition = max_load_partition(instance, {.downsets = 1}); });
+    EXPECT_EQ(partition.objective, 1500);
+}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include "search/recompute_choice.h"
 #include "tests/public_data.h"
 #include "tests/refusal.h"
+#include "tests/small_stack.h"
 
 #include <gtest/gtest.h>
 
@@ -274,6 +275,26 @@ constexpr Golden kGoldens[] = {
 };
 
 class PublicSplits : public testing::TestWithParam<Golden> {};
+
+TEST(Piper, SearchesStagesOfAnyLength) {
+    constexpr int kLayers = 1500;
+    PiperInstance instance;
+    instance.layers.resize(kLayers);
+    for (PiperLayer& layer : instance.layers)
+        layer.options[1].push_back({.time = 1});
+    for (int layer = 0; layer + 1 < kLayers; ++layer) {
+        instance.layers[layer].out = {layer};
+        instance.layers[layer + 1].in = {layer};
+        instance.layers[layer].options[1][0].sync_out = {0};
+        instance.layers[layer + 1].options[1][0].sync_in = {0};
+        instance.edges.push_back({layer, layer + 1, 0});
+    }
+    instance.devices = instance.microbatches = 2;
+    instance.memory = 1;
+    Partition partition;
+    pw::test::on_small_stack([&] { partition = piper_partition(instance, {}, {.downsets = 1}); });
+    EXPECT_EQ(partition.objective, kLayers / 2);
+}
 
 }  // namespace
 

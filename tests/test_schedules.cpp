@@ -38,7 +38,7 @@ TEST(Schedules, UnknownNameListsTheLegalOnes) {
 
 TEST(Schedules, SkipsAreSentDirectly) {
     Shape shape = chain(3, 2);
-    shape.edges = {{0, 1}, {0, 2}, {1, 2}};
+    shape.edges = std::vector<Edge>{{0, 1}, {0, 2}, {1, 2}};
     const Plan plan = make_plan(schedule_named("1f1b"), shape);
     const std::vector<Task> inputs = inputs_of({Op::Forward, 2, 1}, plan);
     ASSERT_EQ(inputs.size(), 2u);

@@ -1,7 +1,11 @@
 // Closed forms and published numbers of the schedules, as the simulator sees them.
-#include "tests/shapes.h"
+#include "schedules/csv.h"
+#include "schedules/limits.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/shapes.h"
+#include "tests/small_stack.h"
+#include "workloads/beyond_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -134,15 +138,15 @@ TEST(Simulate, ScalesWithTheTimes) {
     }
 }
 
-// Bandwidth occupies the link, latency does not: two messages back to back.
 // Tasks that take twice as long while all other devices compute; stage 1's are longer by `factor`.
-Ns crowded(const char* schedule, int p, int m, Ns factor = 1) {
+Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> hosts = {}) {
     Costs costs = uniform(p, 10, 10, 10);
     costs.stage[1].forward *= factor;
     costs.busy = costs.stage;
     for (StageCost& cost : costs.busy)
         for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
             *time *= 2;
+    costs.host = std::move(hosts);
     return metrics_of(simulate(plan_of(schedule, p, m), costs)).makespan;
 }
 
@@ -152,6 +156,81 @@ TEST(Simulate, BusyNeighboursSlowATaskDown) {
     EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
     // The second stage has done half of its task beside the first's, when it is alone again.
     EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);
+}
+
+TEST(Simulate, OnlyDevicesOfTheSameHostSlowATaskDown) {
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {0, 1}), (5 + 1) * 10);  // each alone on its host
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {3, 3}), 10 + 4 * 20 + 10);
+    EXPECT_EQ(crowded("forward-only", 3, 2, 1, {0, 1, 0}), (3 + 1) * 10);  // 0 and 2 never compute at once
+    EXPECT_EQ(crowded("forward-only", 3, 2, 1, {0, 0, 1}), 10 + 20 + 10 + 10);
+}
+
+// Behind a long task the list receives one message after the other that has come in long ago.
+TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInTheList) {
+    constexpr int kMessages = 10'000;
+    std::string first, receives, forwards;
+    for (int mb = 0; mb < kMessages; ++mb) {
+        first += fmt::format("0F{0},0SEND_F{0},", mb);
+        receives += mb == 0 ? "" : fmt::format("1RECV_F{},", mb);
+        forwards += mb == 0 ? "" : fmt::format("1F{},", mb);
+    }
+    const std::string text = first + "\n1RECV_F0,1F0," + receives + forwards + "\n";
+    Costs costs = uniform(2, 1, 1, 1);
+    costs.stage[1].forward = kMessages;
+    for (const bool early : {true, false}) {
+        TransferMode mode;
+        mode.early_receive = early;
+        const Plan plan = parse_csv(text, "long.csv", mode).plan;
+        Ns makespan = 0;
+        on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
+        EXPECT_EQ(makespan, 1 + kMessages * kMessages);
+    }
+}
+
+// In one lane for all, messages that have come in stand behind a SEND whose task is late.
+TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
+    constexpr int kMessages = 5'000;
+    const Plan plan = [&] {
+        Plan made;
+        made.schedule = "one lane";
+        made.shape.devices = made.shape.stages = 2;
+        made.shape.microbatches = kMessages + 1;
+        made.shape.edges = std::vector<Edge>{{0, 1}};
+        made.shape.placement = {{0, 1}, {0, 1}};
+        made.order.resize(2);
+        // Device 0 runs stage 1 of all but the last micro-batch, device 1 stage 0 of them, and the last the other way.
+        for (int mb = 0; mb < kMessages; ++mb) {
+            made.order[1].push_back({Op::Forward, 0, mb});
+            made.order[1].push_back({Op::SendForward, 0, mb, 0, 1});
+        }
+        made.order[0].push_back({Op::Forward, 0, kMessages});
+        made.order[0].push_back({Op::SendForward, 0, kMessages, 0, 1});
+        for (int mb = 0; mb < kMessages; ++mb)
+            made.order[0].push_back({Op::RecvForward, 1, mb, 0, 0});
+        for (int mb = 0; mb < kMessages; ++mb)
+            made.order[0].push_back({Op::Forward, 1, mb});
+        made.order[1].push_back({Op::RecvForward, 1, kMessages, 0, 0});
+        made.order[1].push_back({Op::Forward, 1, kMessages});
+        return made;
+    }();
+    TransferMode mode;
+    mode.communicator = TransferMode::Communicator::One;
+    Costs costs = uniform(2, 1, 1, 1);
+    costs.speed = {1e-4, 1};  // F of stage 0 takes as long as all of device 1
+    Ns makespan = 0;
+    on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
+    EXPECT_EQ(makespan, 10'000 * (1 + kMessages));
+}
+
+TEST(Simulate, RefusesWhatTakesLongerThanTimesAreCounted) {
+    Costs costs = uniform(2, kLongestPlan / 8, 1, 1);
+    EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 3), costs)).makespan, 6 * (kLongestPlan / 8) + 12);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 5), costs), BeyondLimit);
+    costs = uniform(2, 1, 1, 1);
+    costs.edges = {{0, 1, 400'000'000, 400'000'000}};
+    costs.link.bandwidth = 1;
+    EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 1), costs)).makespan, 800'000'000'000'000'006);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 2), costs), BeyondLimit);
 }
 
 TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {

@@ -22,6 +22,9 @@ INSTANTIATE_TEST_SUITE_P(Grid, Times,
                                          Reading{"2 s", 2'000'000'000}, Reading{"3 us", 3'000}, Reading{"0.4 ns", 0},
                                          Reading{"0.5 ns", 1}, Reading{"1.4999999999 ns", 1}, Reading{"3 µs", 3'000},
                                          Reading{"3μs", 3'000}, Reading{"1e-3 s", 1'000'000}, Reading{"0.1 us", 100},
+                                         Reading{"0.1000000000000000000000000000000 us", 100},
+                                         Reading{"0.09999999999999999999999999999999999999 us", 100},
+                                         Reading{"1000000000000000000000000000000e-30 ns", 1},
                                          Reading{"0.000000001 s", 1}, Reading{"9223372036854775807 ns", kLargest},
                                          Reading{"9223372036.854775807 s", kLargest}));
 

@@ -1,5 +1,6 @@
 #include "workloads/chain_partition.h"
 
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ struct Problem {
     Ns compute(int part, int from, int to) const {
         const Ns time = time_sums[to] - time_sums[from];
         const double speed = devices[part].speed;
-        return speed == 1 ? time : std::llround(static_cast<double>(time) / speed);
+        return speed == 1 ? time : bounded(static_cast<double>(time) / speed);
     }
     Ns cost(int part, int from, int to) const {
         Ns cost = compute(part, from, to);

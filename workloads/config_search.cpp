@@ -1,5 +1,6 @@
 #include "workloads/config_blocks.h"
 
+#include <algorithm>
 #include <set>
 
 namespace pw {
@@ -47,6 +48,12 @@ std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
                 item.complain(fmt::format("'{}.{}' is missing", item.path(), key),
                               "write {devices: 4, bandwidth: 12 GB/s} for every level, the innermost first");
     }
+    std::int64_t devices = 1;
+    for (const SearchConfig::Level& level : levels)
+        devices = std::min<std::int64_t>(devices * level.devices, kMostStages + 1);
+    if (devices > kMostStages)
+        at.complain(fmt::format("'{}' multiply to more than {} devices", at.path(), kMostStages),
+                    "write the devices of one group of the level below, not of the whole cluster, for every level");
     if (at.is_list() && levels.empty())
         at.complain(fmt::format("'{}' is empty", at.path()),
                     "write the levels, the innermost first, or remove the key");

@@ -1,6 +1,7 @@
 #include "workloads/costs.h"
 
-#include "workloads/error.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/bounded.h"
 
 #include <algorithm>
 #include <cassert>
@@ -14,20 +15,70 @@ namespace {
 
 constexpr Bytes kFloat = 4;
 constexpr Bytes kAlignment = 64;
-constexpr double kMost = 1e15;  // nanoseconds (11 days) or bytes
+constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
 
 Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-Measured longer_of(double flops, Bytes touched, const DeviceRates& rates) {
-    const double seconds = std::max(flops / rates.flops, static_cast<double>(touched) / rates.memory_bandwidth);
-    return {static_cast<Ns>(std::ceil(seconds * 1e9)), 0};
+Measured longer_of(double flops, double touched, const DeviceRates& rates) {
+    const double seconds = std::max(flops / rates.flops, touched / rates.memory_bandwidth);
+    return {bounded(std::ceil(seconds * 1e9)), 0};
+}
+
+// Adds up what layers have of something, and refuses so much of it that sums over stages could overflow.
+class LargestLayer {
+public:
+    LargestLayer(const Profile& profile, const char* what, int samples)
+        : profile_(profile), what_(what), samples_(samples) {}
+
+    void add(const LayerProfile& layer, double value) {
+        sum_ += value;
+        if (!largest_ || value > most_) {
+            largest_ = &layer;
+            most_ = value;
+        }
+    }
+
+    void check() const {
+        if (sum_ <= kMost)
+            return;
+        const bool analytic = profile_.backend == kAnalytic;
+        throw BeyondLimit(analytic ? "cluster.compute" : "pipeline.micro_batch_size",
+                          fmt::format("a micro-batch of {} samples makes {:.4g} {} in all layers, and they are counted "
+                                      "up to {:.4g}; layer '{}' has most of them",
+                                      samples_, sum_, what_, kMost, largest_->name),
+                          fmt::format("{}write a smaller pipeline.micro_batch_size",
+                                      analytic ? "raise cluster.compute and cluster.memory_bandwidth, or " : ""));
+    }
+
+private:
+    const Profile& profile_;
+    const char* what_;
+    int samples_;
+    double sum_ = 0, most_ = 0;
+    const LayerProfile* largest_ = nullptr;
+};
+
+double time_of(const StageCost& cost) {
+    double sum = 0;
+    for (const Ns part : {cost.forward, cost.backward, cost.backward_input, cost.backward_weight, cost.recompute,
+                          cost.update, cost.accumulate})
+        sum += static_cast<double>(part);
+    return sum;
+}
+
+double size_of(const LayerBytes& bytes) {
+    double sum = 0;
+    for (const Bytes part : {bytes.weights, bytes.statistics, bytes.output, bytes.saved_until_input,
+                             bytes.kept_until_weight, bytes.scratch})
+        sum += static_cast<double>(part);
+    return sum;
 }
 
 // Measured, else the sum of its parts.
 Ns backward_of(const LayerTimes& times) {
     if (times.backward.median > 0)
         return times.backward.median;
-    return times.backward_input.median + times.backward_weight.median;
+    return bounded_sum(times.backward_input.median, times.backward_weight.median);
 }
 
 // Measured, else a forward.
@@ -36,7 +87,7 @@ Ns recompute_of(const LayerTimes& times) {
 }
 
 // The value at `samples` on the line through the two nearest measured sizes; with one size, through
-// zero. Kept from 0 to kMost, so that sums cannot overflow.
+// zero. Never below 0.
 template <class Value, class Get>
 std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) {
     auto high = by_size.lower_bound(samples);
@@ -44,15 +95,14 @@ std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) 
         return get(high->second);
     if (high == by_size.end())
         --high;
-    const auto kept = [](double value) { return std::llround(std::clamp(value, 0.0, kMost)); };
     if (by_size.size() == 1)
-        return kept(static_cast<double>(get(high->second)) * samples / high->first);
+        return bounded(static_cast<double>(get(high->second)) * samples / high->first);
     if (high == by_size.begin())
         ++high;
     const auto low = std::prev(high);
     const auto start = static_cast<double>(get(low->second));
     const double slope = (static_cast<double>(get(high->second)) - start) / (high->first - low->first);
-    return kept(start + slope * (samples - low->first));
+    return bounded(start + slope * (samples - low->first));
 }
 
 LayerBytes aligned(const LayerBytes& raw) {
@@ -126,7 +176,8 @@ StageCost& StageCost::operator+=(const StageCost& other) {
 
 Ns ring_sum(int holders, Bytes bytes, const Link& link) {
     const int steps = 2 * (holders - 1);
-    return steps * link.latency + std::llround(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);
+    const Ns moving = bounded(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);
+    return bounded_sum(bounded_product(steps, link.latency), moving);
 }
 
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
@@ -136,32 +187,32 @@ LayerBytes analytic_bytes(const Layer& layer, int samples) {
     const bool loss = is_loss(layer.kind);
     return {.weights = aligned(layer.parameter_bytes),
             .statistics = aligned(two_per_channel),
-            .output = loss ? 0 : aligned(layer.output.elements() * kFloat * samples),
-            .saved_until_input = aligned((mask_bytes(layer) + two_per_row) * samples + two_per_channel)};
+            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloat, samples)),
+            .saved_until_input =
+                aligned(bounded_sum(bounded_product(mask_bytes(layer) + two_per_row, samples), two_per_channel))};
 }
 
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
     const bool weighted = has_weight_pass(layer.kind);
-    const Bytes tensor = layer.input.elements() * kFloat * samples;
-    const Bytes output = layer.output.elements() * kFloat * samples;
-    const Bytes inputs = layer.kind == LayerKind::Add      ? 2 * tensor
-                         : layer.kind == LayerKind::Concat ? output
-                                                           : tensor;
-    const Bytes mask = mask_bytes(layer) * samples;
-    const Bytes again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
+    const double count = samples,
+                 weights = static_cast<double>(layer.parameter_bytes);  // bytes, as doubles: exact up to 2^53
+    const double tensor = static_cast<double>(layer.input.elements() * kFloat) * count;
+    const double output = static_cast<double>(layer.output.elements() * kFloat) * count;
+    const double inputs = layer.kind == LayerKind::Add ? 2 * tensor : layer.kind == LayerKind::Concat ? output : tensor;
+    const double mask = static_cast<double>(mask_bytes(layer)) * count;
+    const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
     const int passes = layer.kind == LayerKind::BatchNorm ? 2 : 1;  // its sums come before its outputs
 
     LayerTimes times;
-    times.forward =
-        longer_of(layer.flops_forward * samples, passes * inputs + layer.parameter_bytes + output + mask, rates);
+    times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates);
     if (!weighted || layer.flops_input > 0)  // nobody wants the gradient of the data
-        times.backward_input = longer_of(layer.flops_input * samples,
-                                         passes * (output + mask + again) + layer.parameter_bytes + inputs, rates);
+        times.backward_input =
+            longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates);
     if (weighted)
-        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + layer.parameter_bytes, rates);
-    times.backward.median = times.backward_input.median + times.backward_weight.median;
-    times.accumulate = longer_of(0, 3 * layer.parameter_bytes, rates);  // reads both, writes the sum
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + weights, rates);
+    times.backward.median = bounded_sum(times.backward_input.median, times.backward_weight.median);
+    times.accumulate = longer_of(0, 3 * weights, rates);  // reads both, writes the sum
     times.recompute = times.forward;
     return times;
 }
@@ -178,10 +229,10 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
         profile.layers.push_back({.name = layer.name,
                                   .times = {{samples, analytic_times(layer, samples, rates)}},
                                   .bytes = {{samples, analytic_bytes(layer, samples)}},
-                                  .update = longer_of(0, 5 * layer.parameter_bytes, rates)});
+                                  .update = longer_of(0, 5 * static_cast<double>(layer.parameter_bytes), rates)});
     }
-    const Bytes data = aligned(model.input.elements() * kFloat * samples);
-    profile.data[samples] = longer_of(0, data, rates);
+    const Bytes data = aligned(bounded_product(model.input.elements() * kFloat, samples));
+    profile.data[samples] = longer_of(0, static_cast<double>(data), rates);
     profile.data_bytes[samples] = data;
     return profile;
 }
@@ -202,28 +253,40 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
 
 std::vector<Ns> layer_times(const Profile& profile, int samples) {
     std::vector<Ns> times;
+    LargestLayer sum(profile, "nanoseconds", samples);
     for (const LayerProfile& layer : profile.layers) {
         check_measured(layer);
         times.push_back(at_size(layer.times, samples, [](const LayerTimes& measured) {
-            return measured.forward.median + backward_of(measured);
+            return bounded_sum(measured.forward.median, backward_of(measured));
         }));
+        sum.add(layer, static_cast<double>(times.back()));
     }
+    sum.check();
     return times;
 }
 
 CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
     check_profile(model, profile);
     const bool busy = knows_neighbours(profile);
+    LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
         alone_.push_back(layer_cost(layer, layer.times, samples));
-        if (busy)
+        times.add(layer, time_of(alone_.back()));
+        if (busy) {
             busy_.push_back(layer_cost(layer, layer.busy, samples));
+            times.add(layer, time_of(busy_.back()));
+        }
         bytes_.push_back(aligned(raw_bytes(layer, samples)));
+        sizes.add(layer, size_of(bytes_.back()));
         interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
     }
     interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
     data_time_ = at_size(profile.data, samples, [](const Measured& data) { return data.median; });
     data_bytes_ = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
+    times.add(profile.layers.front(), static_cast<double>(data_time_));
+    sizes.add(profile.layers.front(), static_cast<double>(data_bytes_));
+    times.check();
+    sizes.check();
 }
 
 StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const {

@@ -91,6 +91,7 @@ struct Costs {
     std::vector<double> speed;  // per device, relative; empty: 1
     Link link;                  // between any two devices
     Link sums;                  // the same for the ring of S
+    std::vector<int> host;      // per device: devices of one host slow each other down (busy); empty: all of them do
     Ns dispatch = 0;            // per task
     bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size

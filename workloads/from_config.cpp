@@ -8,6 +8,8 @@
 #include <cassert>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <string>
 
 namespace pw {
 namespace {
@@ -145,10 +147,11 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
         return split_by_cuts(config, model);
     if (pipeline.split == PipelineConfig::Split::Lists)
         return split_by_names(config, model);
+    const bool even = pipeline.split == PipelineConfig::Split::Even;
+    const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
     try {
-        if (pipeline.split == PipelineConfig::Split::Even)
-            return split_even(model.layers, pipeline.stages);
-        return split_bottleneck(model.layers, pipeline.stages, layer_times(profile, pipeline.micro_batch_size));
+        return even ? split_even(model.layers, pipeline.stages)
+                    : split_bottleneck(model.layers, pipeline.stages, times);
     } catch (const Error& error) {
         config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error.what(),
                        "write fewer stages");
@@ -173,8 +176,12 @@ Profile profile_of(const Config& config, const Model& model) {
 void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;
     costs.speed.clear();
-    for (const DeviceConfig& device : cluster.devices)
+    costs.host.clear();
+    std::map<std::string, int> hosts;  // devices that do not say stand on one, the nameless
+    for (const DeviceConfig& device : cluster.devices) {
         costs.speed.push_back(device.speed);
+        costs.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
+    }
     const bool measured = !profile.backend.empty() && profile.backend != kAnalytic;
     const bool profiled = measured && !cluster.link_given;
     const Link given{cluster.link_latency, cluster.link_bandwidth};

@@ -114,17 +114,19 @@ std::optional<Quantity> split_quantity(std::string_view text) {
     return quantity;
 }
 
-// mantissa x 10^exponent x factor, rounded half up; exact, hence no double.
+// mantissa x 10^exponent x factor, rounded half up; exact, hence no double. Digits behind the 25th that counts change
+// nothing that an integer could hold.
 std::optional<std::int64_t> exact_integer(const Quantity& quantity, std::int64_t factor) {
     constexpr Wide kRoom = ~Wide{0} / 10;
     Wide value = 0;
-    int exponent = quantity.exponent - static_cast<int>(std::min<std::size_t>(quantity.fraction.size(), 10'000));
+    std::int64_t exponent = quantity.exponent - static_cast<std::int64_t>(quantity.fraction.size());
     for (const std::string_view digits : {quantity.whole, quantity.fraction})
         for (const char digit : digits) {
             // 10^25 x 2^40 still fits into 128 bits
             if (value >= Wide{1'000'000'000'000} * 1'000'000'000'000)
-                return std::nullopt;
-            value = value * 10 + static_cast<unsigned>(digit - '0');
+                ++exponent;
+            else
+                value = value * 10 + static_cast<unsigned>(digit - '0');
         }
     if (value == 0)
         return 0;

@@ -1,0 +1,12 @@
+// What this process may take of the machine's memory.
+#pragma once
+
+#include "workloads/units.h"
+
+namespace pw {
+
+// For a plan and all that is worked out from it: half of the least of the memory of the machine, of the process's
+// control group, and what `ulimit -v` and `ulimit -d` leave it. Looked up once.
+Bytes memory_for_plans();
+
+}  // namespace pw
