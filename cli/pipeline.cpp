@@ -53,10 +53,10 @@ Pipeline layered_pipeline(Config config, Model model, Profile profile, bool meas
     check_rules(pipeline.config, &model);
     pipeline.split = make_split(pipeline.config, model, pipeline.profile);
     pipeline.plan = plan_of(pipeline.config, links_of(model.layers, pipeline.split), notices);
-    pipeline.costs = executed_costs(costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline),
-                                             splits_backward(pipeline.plan)),
-                                    pipeline.config, pipeline.profile, model.layers, pipeline.split,
-                                    pipeline.plan.shape);
+    pipeline.costs =
+        executed_costs(costs_of(model, pipeline.split, pipeline.profile, sizes_of(pipeline.config.pipeline),
+                                splits_backward(pipeline.plan)),
+                       pipeline.config, pipeline.profile, model.layers, pipeline.split, pipeline.plan.shape);
     pipeline.model = std::move(model);
     return pipeline;
 }

@@ -77,8 +77,7 @@ std::optional<double> Judge::bubble_rate(const StageSplit& split) {
 std::vector<Bytes> Judge::peaks(const StageSplit& split) {
     std::vector<Bytes> peaks;
     if (const Candidate* candidate = candidate_for(split)) {
-        const Costs costs =
-            executed(costs_.costs_of(split, splits_backward(candidate->plan)), split, candidate->plan);
+        const Costs costs = executed(costs_.costs_of(split, splits_backward(candidate->plan)), split, candidate->plan);
         const auto buffers = buffers_of(candidate->plan, costs, versions_of(candidate->plan), mode_.early_receive);
         for (const std::vector<MemoryUse>& device : memory_of(candidate->plan, buffers))
             peaks.push_back(total(peak_of(device)));

@@ -160,8 +160,8 @@ private:
                 trial.propose(deadline);
         };
         in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
-        if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
-                                            [](const auto& trial) { return !trial->refused().empty(); }))
+        if (!trials_.empty() &&
+            std::all_of(trials_.begin(), trials_.end(), [](const auto& trial) { return !trial->refused().empty(); }))
             problem_.config.fail_at("search", trials_.front()->refused(),
                                     "widen search.schedules or search.micro_batch_sizes");
         in_batches("balancing", balanced(), propose_one);

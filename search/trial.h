@@ -42,7 +42,7 @@ public:
     void open(Deadline& deadline);
     bool is_open() const { return open_; }
     const std::string& refused() const { return refused_; }  // why; empty: it is not
-    void close() { judge_.reset(); }  // gives the simulators back until they are needed again
+    void close() { judge_.reset(); }                         // gives the simulators back until they are needed again
 
     // Simulates the splits that the bounds propose.
     void propose(Deadline& deadline);
@@ -124,7 +124,7 @@ private:
     std::int64_t tasks_of_plan_ = 0;
     bool open_ = false;
     std::string refused_;
-    Ns work_ = 0;      // of a micro-batch, at least
+    Ns work_ = 0;  // of a micro-batch, at least
     Ns expected_ = 0;
     bool limited_ = false;     // some device's memory is
     bool same_speed_ = false;  // all devices have
