@@ -35,7 +35,8 @@ MemoryCap::MemoryCap(Bytes bytes) {
     if (kSanitized || now == 0 || getrlimit(RLIMIT_DATA, &before_) != 0)
         return;
     rlimit limit = before_;
-    const Bytes most = now > std::numeric_limits<Bytes>::max() - bytes ? std::numeric_limits<Bytes>::max() : now + bytes;
+    const Bytes most =
+        now > std::numeric_limits<Bytes>::max() - bytes ? std::numeric_limits<Bytes>::max() : now + bytes;
     limit.rlim_cur = std::min({static_cast<rlim_t>(most), before_.rlim_cur, before_.rlim_max});
     is_set_ = setrlimit(RLIMIT_DATA, &limit) == 0;
 }

@@ -33,7 +33,7 @@ struct SearchArguments {
     std::string output, plot;
     double time_limit = 0;     // seconds; 0: none
     std::string memory_limit;  // empty: a quarter of the machine's
-    int threads = 0;        // 0: one per core
+    int threads = 0;           // 0: one per core
     int top = 10;
 };
 
@@ -62,7 +62,7 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
 
 [[noreturn]] void fail_without_memory(Bytes limit) {
     fail_with(ExitCode::RunFailed,
-              "out of memory: no plan was tried within {} of memory\n  help: raise --memory-limit, lower --threads, or "
+              "out of memory: no plan was found within {} of memory\n  help: raise --memory-limit, lower --threads, or "
               "search fewer stages (search.stages), devices or micro-batches (larger search.micro_batch_sizes)",
               print_bytes(limit));
 }
@@ -71,10 +71,11 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
 [[noreturn]] void fail_without_a_try(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
     if (result.stop == SearchStop::Memory)
         fail_without_memory(memory);
-    fail_with(ExitCode::RunFailed,
-              "the time limit of {:g} s had passed before a plan was tried\n  help: raise --time-limit, or search fewer "
-              "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
-              arguments.time_limit);
+    fail_with(
+        ExitCode::RunFailed,
+        "the time limit of {:g} s had passed before a plan was tried\n  help: raise --time-limit, or search fewer "
+        "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
+        arguments.time_limit);
 }
 
 [[noreturn]] void fail_infeasible(const SearchResult& result) {
@@ -106,9 +107,10 @@ void print_notes(const SearchResult& result, Bytes memory) {
     for (const std::string& note : result.notes)
         print_note(note);
     if (result.left_out > 0 && !result.plans.empty())
-        print_note(fmt::format("{} of {} choices needed more than {} of memory and were left out: raise "
-                               "--memory-limit or lower --threads",
-                               result.left_out, result.choices, print_bytes(memory)));
+        print_note(
+            fmt::format("{} of {} choices needed more than {} of memory and were left out: raise "
+                        "--memory-limit or lower --threads",
+                        result.left_out, result.choices, print_bytes(memory)));
 }
 
 SearchResult search_within(const SearchProblem& problem, const MakespanLimits& limits, Bytes memory) {
@@ -130,8 +132,7 @@ SearchResult search_within(const SearchProblem& problem, const MakespanLimits& l
 
 void refuse_uniform(const Config& config) {
     if (config.workload.model == "uniform")
-        config.fail_at("workload.model",
-                       "model: uniform has the times of stages: there is nothing to split and search",
+        config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
                        "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
                        "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
                        "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
@@ -188,6 +189,21 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
         print_note(note);
 }
 
+void search_objective_within(const Config& config, const SearchArguments& arguments) {
+    const Bytes memory = memory_limit_of(arguments);
+    bool enough = true;
+    {
+        const MemoryCap cap(memory);
+        try {
+            search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+        } catch (const std::bad_alloc&) {
+            enough = false;
+        }
+    }
+    if (!enough)
+        fail_without_memory(memory);
+}
+
 void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
     check_plot_file(arguments.plot);
@@ -196,7 +212,7 @@ void search_config(const SearchArguments& arguments) {
         if (config.search.objective == "makespan")
             search_makespan(config, arguments);
         else
-            search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
+            search_objective_within(config, arguments);
     });
 }
 
@@ -212,7 +228,8 @@ Action add_search(CLI::App& command) {
     command.add_option("--time-limit", arguments->time_limit, "seconds; then the best so far and its gap")
         ->check(CLI::PositiveNumber.description(""))
         ->type_name("SECONDS");
-    command.add_option("--memory-limit", arguments->memory_limit, "as in 4 GB; default: a quarter of the machine's memory")
+    command
+        .add_option("--memory-limit", arguments->memory_limit, "as in 4 GB; default: a quarter of the machine's memory")
         ->type_name("SIZE");
     command.add_option("--threads", arguments->threads, "default: one per core; they never change the answer")
         ->type_name("N")

@@ -30,8 +30,8 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
 void plot_search(const SearchResult& result, const std::string& file);
 
 // Stages as Megatron-LM's --pipeline-model-parallel-layout writes them: E the embedding, t a transformer layer, L the
-// loss, stages split by '|'. Of a gpt whose stages hold whole blocks, and of a layer graph with an embedding, where every
-// other layer counts as t. Else, and when a stage is no range of the forward order, empty.
+// loss, stages split by '|'. Of a gpt whose stages hold whole blocks, and of a layer graph with an embedding, where
+// every other layer counts as t. Else, and when a stage is no range of the forward order, empty.
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
 // As torch.distributed.pipelining takes it: empty likewise, and when a stage does not begin with a module.
 std::string pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);

@@ -18,8 +18,8 @@ std::string run_of(char letter, int length) {
 }
 
 // Of a gpt a block is one t; what has no letter of its own (positions, the last norm) goes with its neighbours.
-std::string letters_of_gpt(const LayerGraph& graph, const std::vector<int>& layers, std::map<std::string, int>& stages_of,
-                           int stage) {
+std::string letters_of_gpt(const LayerGraph& graph, const std::vector<int>& layers,
+                           std::map<std::string, int>& stages_of, int stage) {
     std::string letters;
     for (const int layer : layers) {
         const std::string& name = graph[static_cast<std::size_t>(layer)].name;

@@ -203,7 +203,8 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
             config.search.objective);
     if (!arguments.plot.empty())
         fail(
-            "objective {} has no schedule: there are no step times to draw\n  help: leave out --plot, or search objective "
+            "objective {} has no schedule: there are no step times to draw\n  help: leave out --plot, or search "
+            "objective "
             "makespan",
             config.search.objective);
     const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {

@@ -115,7 +115,7 @@ std::string print_plans(const SearchReport& report, std::size_t most) {
     return table.print();
 }
 
-// "0-7, 16": neighbours in one.
+// "0-7 16": neighbours in one.
 std::string print_numbers(const std::vector<int>& numbers) {
     std::string text;
     for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
@@ -141,11 +141,10 @@ std::string print_stages(const SearchReport& report) {
             devices.push_back(plan.choice.devices[device]);
             memory = std::max(memory, plan.reserved[device]);
         }
-        table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
-                   print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
-                   graph[layers.back()].name,
-                   print_time(time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))),
-                   print_bytes(memory)});
+        table.add(
+            {fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""), print_numbers(devices),
+             std::to_string(layers.size()), graph[layers.front()].name, graph[layers.back()].name,
+             print_time(time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))), print_bytes(memory)});
     }
     return table.print();
 }
@@ -156,9 +155,10 @@ std::string print(const SearchReport& report, std::size_t most) {
     const SearchResult& result = report.result;
     const FoundPlan& best = *result.best();
     std::string text = print_plans(report, most);
-    text += fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(),
-                        result.choices, result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
-                        result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
+    text +=
+        fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(), result.choices,
+                    result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
+                    result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
                         print_stages(report));
     const WorkloadConfig& workload = report.problem.config.workload;

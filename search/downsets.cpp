@@ -146,7 +146,7 @@ std::vector<int> topological_order(const Successors& graph, Ready tie) {
     while (!ready.empty()) {
         if (tie != Ready::LatestFirst)
             std::iter_swap(ready.end() - 1, tie == Ready::SmallestFirst ? std::min_element(ready.begin(), ready.end())
-                                                                      : std::max_element(ready.begin(), ready.end()));
+                                                                        : std::max_element(ready.begin(), ready.end()));
         const int vertex = ready.back();
         ready.pop_back();
         order.push_back(vertex);

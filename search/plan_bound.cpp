@@ -44,9 +44,8 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices)
         speeds += speed;
         const std::vector<Task>& order = plan.order[device];
         if (speed != 1)
-            rounded += speed * static_cast<double>(std::count_if(order.begin(), order.end(), [](const Task& task) {
-                           return is_pass(task.op);
-                       }));
+            rounded += speed * static_cast<double>(std::count_if(order.begin(), order.end(),
+                                                                 [](const Task& task) { return is_pass(task.op); }));
     }
     return rounded / speeds;
 }
@@ -200,7 +199,8 @@ Ns PlanBound::whole_time(int number, const Piece& piece) const {
 // A time that is rounded in every part may be shorter than the rounded whole.
 Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
     const Way& all = stage.all;
-    return stage.speed == 1 ? 0 : (parts + 1) * (all.forwards + all.backwards + all.weights + all.recomputes + 1) / 2 + 1;
+    return stage.speed == 1 ? 0
+                            : (parts + 1) * (all.forwards + all.backwards + all.weights + all.recomputes + 1) / 2 + 1;
 }
 
 // Which weight gradients come before the last backward depends on the stage: none are counted.

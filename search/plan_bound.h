@@ -72,7 +72,7 @@ private:
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
     double fastest_ = 1, all_speeds_ = 0;
-    double rounded_ = 0;  // see time_of_shared_work
+    double rounded_ = 0;     // see time_of_shared_work
     bool one_speed_ = true;  // of all devices: 1
     Bytes most_memory_ = 0;  // of a device
     std::vector<Stage> stages_;

@@ -15,10 +15,10 @@ namespace pw {
 
 namespace {
 
-constexpr std::size_t kMostOrders = 720;           // of unequal devices
-constexpr std::int64_t kMostShares = 512;          // of devices among stages, for one schedule, size and number of stages
-constexpr std::size_t kMostNumbers = 4'000'000;    // of devices in all choices together
-constexpr std::size_t kMostUnequal = 4096;         // devices of which orders are tried at all
+constexpr std::size_t kMostOrders = 720;         // of unequal devices
+constexpr std::int64_t kMostShares = 512;        // of devices among stages, for one schedule, size and number of stages
+constexpr std::size_t kMostNumbers = 4'000'000;  // of devices in all choices together
+constexpr std::size_t kMostUnequal = 4096;       // devices of which orders are tried at all
 
 std::vector<std::string> schedules_of(const Config& config) {
     const std::vector<std::string>& asked = config.search.schedules;
@@ -193,7 +193,8 @@ namespace {
 
 class ChoiceList {
 public:
-    explicit ChoiceList(const Config& config) : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
+    explicit ChoiceList(const Config& config)
+        : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
 
     // All choices with this schedule, micro-batch size and number of stages.
     void add(const Schedule& schedule, PlanChoice choice) {
@@ -208,9 +209,10 @@ public:
         bool complete = all;
         for (const std::vector<int>& replicas : shares) {
             choice.replicas = replicas;
-            complete = add_orders(choice, replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0),
-                                  all ? kMostOrders : 1) &&
-                       complete;
+            complete =
+                add_orders(choice, replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0),
+                           all ? kMostOrders : 1) &&
+                complete;
         }
         if (!complete)
             add_partial(std::move(choice), !all);
@@ -283,9 +285,8 @@ Choices choices_of(const Config& config, int layers) {
         config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
                        "widen search.schedules, search.stages or search.micro_batch_sizes");
     if (!without.empty())
-        list.choices.notes.push_back(
-            fmt::format("search.replicas: not with {}, which {} one device per stage here", fmt::join(without, ", "),
-                        without.size() == 1 ? "takes" : "take"));
+        list.choices.notes.push_back(fmt::format("search.replicas: not with {}, which {} one device per stage here",
+                                                 fmt::join(without, ", "), without.size() == 1 ? "takes" : "take"));
     return std::move(list.choices);
 }
 

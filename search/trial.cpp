@@ -11,10 +11,7 @@
 namespace pw {
 
 SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples)
-    : profile(problem.profile_at(samples)),
-      costs(problem.model, profile, samples),
-      problem_(problem),
-      space_(space) {
+    : profile(problem.profile_at(samples)), costs(problem.model, profile, samples), problem_(problem), space_(space) {
     const auto backward_of = [](const StageCost& cost) {
         return std::min(cost.backward, cost.backward_input + cost.backward_weight);
     };
@@ -225,7 +222,8 @@ void Trial::propose(Deadline& deadline) {
     }
 }
 
-// What a plan needs beyond the bound on its memory shows when it is simulated: then the next proposal leaves room for it.
+// What a plan needs beyond the bound on its memory shows when it is simulated: then the next proposal leaves room for
+// it.
 void Trial::propose_what_fits(Deadline& deadline) {
     constexpr int kRounds = 4;
     std::vector<Bytes> beyond(static_cast<std::size_t>(found_.choice.stages), 0);
@@ -243,8 +241,8 @@ void Trial::propose_what_fits(Deadline& deadline) {
         for (int stage = 0; stage < found_.choice.stages; ++stage)
             for (const Piece& piece : pieces_->from(cuts[stage]))
                 if (piece.to == cuts[stage + 1])
-                    beyond[stage] = std::max(beyond[stage], reserved[plan_bound_->device_of(stage)] -
-                                                                plan_bound_->memory(stage, piece));
+                    beyond[stage] = std::max(
+                        beyond[stage], reserved[plan_bound_->device_of(stage)] - plan_bound_->memory(stage, piece));
         cuts = cuts_of(least_bottleneck(bound, deadline), bound);
         if (!cuts.empty())
             try_cuts(cuts);

@@ -127,7 +127,7 @@ private:
     bool open_ = false;
     std::string refused_;
     std::optional<BeyondLimit> beyond_;
-    Ns work_ = 0;      // of a micro-batch, at least
+    Ns work_ = 0;  // of a micro-batch, at least
     Ns expected_ = 0;
     bool limited_ = false;     // some device's memory is
     bool same_speed_ = false;  // all devices have
