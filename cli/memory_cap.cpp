@@ -28,8 +28,6 @@ Bytes data_of_process() {
 
 }  // namespace
 
-Bytes memory_of_machine() { return Bytes{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
-
 MemoryCap::MemoryCap(Bytes bytes) {
     const Bytes now = data_of_process();
     if (kSanitized || now == 0 || getrlimit(RLIMIT_DATA, &before_) != 0)

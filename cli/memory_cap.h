@@ -7,8 +7,6 @@
 
 namespace pw {
 
-Bytes memory_of_machine();
-
 // While it lives, allocations beyond `bytes` more than now fail (std::bad_alloc), so that the system need not end the
 // process. Without effect under a sanitizer, which would end it.
 class MemoryCap {

@@ -10,6 +10,7 @@
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/files.h"
+#include "workloads/machine_memory.h"
 #include "workloads/profiled_model.h"
 
 #include <fmt/format.h>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
 
-Bytes of_machine() {
+Bytes of_system() {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     return pages > 0 && page > 0 ? Bytes{pages} * page : kNoLimit;
 }
@@ -38,10 +38,12 @@ Bytes of_process(Resource resource) {
 
 }  // namespace
 
-Bytes memory_for_plans() {
-    static const Bytes half =
-        std::min({of_machine(), of_control_group(), of_process(RLIMIT_AS), of_process(RLIMIT_DATA)}) / 2;
-    return half;
+Bytes memory_of_machine() {
+    static const Bytes least =
+        std::min({of_system(), of_control_group(), of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
+    return least;
 }
+
+Bytes memory_for_plans() { return memory_of_machine() / 2; }
 
 }  // namespace pw
