@@ -93,7 +93,7 @@ void note_mini_batches_left_out(const Plan& plan) {
 // What the file is about, but cannot say.
 void note_shape_left_out(const Pipeline& pipeline) {
     const Shape& shape = pipeline.plan.shape;
-    std::vector<Edge> skips = shape.edges;
+    std::vector<Edge> skips = shape.edges.value_or(std::vector<Edge>{});
     std::erase_if(skips, [](const Edge& edge) { return edge.to == edge.from + 1; });
     if (!skips.empty())
         print_note(
