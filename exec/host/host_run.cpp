@@ -6,6 +6,7 @@
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "workloads/first_failure.h"
+#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <limits>
@@ -31,9 +32,14 @@ public:
 
     RunResult run() {
         std::vector<std::thread> threads;
-        for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
-            threads.emplace_back([this, device] { guarded([&] { device_thread(device); }); });
-        guarded([&] { main_thread(); });
+        threads.reserve(devices_.size());
+        guarded([&] {
+            for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
+                threads.push_back(start_thread(fmt::format("device {}", device),
+                                               [this, device] { guarded([&] { device_thread(device); }); }));
+        });
+        if (!failure_.happened())
+            guarded([&] { main_thread(); });
         for (std::thread& thread : threads)
             thread.join();
         if (failure_.happened())

@@ -1,6 +1,7 @@
 #include "exec/host/mailbox.h"
 
 #include "workloads/error.h"
+#include "workloads/start_thread.h"
 
 #include <sys/prctl.h>
 
@@ -42,7 +43,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
     const std::vector<Ns>& occupation = options_.link.occupation;
     if (options_.link.latency > 0 ||
         std::any_of(occupation.begin(), occupation.end(), [](Ns time) { return time > 0; }))
-        wire_ = std::thread([this] { run_wire(); });
+        wire_ = start_thread("the link", [this] { run_wire(); });
 }
 
 Mailbox::~Mailbox() {
