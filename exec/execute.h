@@ -25,7 +25,9 @@ struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
-    bool guarded = false;  // tests, on the host: fails when a task writes beside its buffers; freed memory is NaN
+    // For tests, on the host.
+    bool guarded = false;  // fails when a task writes beside its buffers; freed memory is NaN
+    std::function<void(int device, const Task& task)> before_task = {};  // on the device's thread
 };
 
 struct RunResult {
@@ -60,6 +62,8 @@ Job oracle_of(const Job& job);
 // Throws Error (BadInput) when the plan asks for what no backend of this build does.
 void check_runnable(const Job& job);
 
+// When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to when
+// it comes back.
 RunResult run(const Job& job, const RunOptions& options);
 
 // Whether the devices of a `run.backend` sleep instead of computing: then costs are enough to run.

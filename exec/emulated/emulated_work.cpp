@@ -219,14 +219,17 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
         devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
 }
 
+// A long sleep is cut in pieces, so that a run that has failed ends.
 void EmulatedWork::sleep_for(Ns duration) const {
     if (duration <= 0)
         return;
     const Ns until = clock_now() + duration, wakes = until - kSpun;
-    const timespec time{wakes / kSecond, wakes % kSecond};
-    while (clock_now() < wakes && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
+    while (clock_now() < wakes && !stopped_) {
+        const Ns next = std::min(wakes, clock_now() + kSecond / 10);
+        const timespec time{next / kSecond, next % kSecond};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
     }
-    while (clock_now() < until)
+    while (clock_now() < until && !stopped_)
         std::this_thread::yield();
 }
 

@@ -6,6 +6,7 @@
 #include "exec/host/host_work.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -72,6 +73,7 @@ public:
     void arrive(int recv) override;
     double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
     void finish(RunResult& result) override;
+    void stop() override { stopped_ = true; }
 
     // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
@@ -100,6 +102,7 @@ private:
     Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
     Ends ends_of(const Task& transfer) const;
 
+    std::atomic<bool> stopped_{false};
     std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
     std::vector<Letter> letters_;                      // by node of the SEND
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;

@@ -11,10 +11,10 @@ bool is_on_edge(BufferUse use) {
 
 }  // namespace
 
-void HostDevice::make_memory(bool guarded) {
+void HostDevice::make_memory() {
     const std::size_t length = plan_.job.plan.order[device_].size();
     arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
-    if (guarded)
+    if (options_.guarded)
         guards_.emplace(plan_.buffers, plan_.packing, *arena_, plan_.job.plan, device_);
     born_.resize(length);
     dies_.resize(length);
@@ -80,7 +80,10 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
     }
     if (task.op == Op::SumGradients || task.op == Op::Update)
         work_.meet(task, node);
+    plan_.watch->works(device_, node);
     lend(position);
+    if (options_.before_task)
+        options_.before_task(device_, task);
     Interval& interval = intervals_[position];
     interval.start = clock_now();
     if (is_transfer(task.op))
@@ -89,6 +92,7 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
         work_.run(task, node);
     interval.end = clock_now();
     give_back(position, interval.start);
+    plan_.watch->rests(device_);
     return position;
 }
 
@@ -106,6 +110,7 @@ Interval HostDevice::finish(Ticket ticket) {
 void HostDevice::end_step() {
     if (guards_)
         guards_->end_step();
+    plan_.watch->is_away(device_);
 }
 
 }  // namespace pw

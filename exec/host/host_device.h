@@ -13,9 +13,10 @@ namespace pw {
 
 class HostDevice : public Backend {
 public:
-    HostDevice(HostPlan& plan, DeviceWork& work, int device) : plan_(plan), work_(work), device_(device) {}
+    HostDevice(HostPlan& plan, DeviceWork& work, int device, const RunOptions& options)
+        : plan_(plan), work_(work), device_(device), options_(options) {}
 
-    void make_memory(bool guarded);  // needs the planned buffers
+    void make_memory();  // needs the planned buffers
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
     void begin_step(int step) override;
@@ -36,6 +37,7 @@ private:
     HostPlan& plan_;
     DeviceWork& work_;
     const int device_;
+    const RunOptions& options_;
     Mailbox* mailbox_ = nullptr;
     std::optional<Arena> arena_;
     std::optional<Guards> guards_;

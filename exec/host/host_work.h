@@ -45,13 +45,16 @@ struct HostPlan {
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+    const std::unique_ptr<Watch> watch;
     const std::unique_ptr<MeetingPoints> meetings;
 
     explicit HostPlan(const Job& the_job)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
-          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout)) {}
+          watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
+          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout,
+                                                   watch.get())) {}
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
@@ -99,7 +102,8 @@ public:
 
     // On the main thread, after a step: sum over the samples of a micro-batch.
     virtual double loss(int step, int microbatch) const = 0;
-    virtual void abort() {}  // after a failure, when no thread works any more: lets go what waits for peers
+    virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
+    virtual void abort() {}  // when no thread works any more: lets go what waits for peers
 
     // At the end of the run: weights_hash and gradient_norms; writes the files that were asked for.
     virtual void finish(RunResult& result) = 0;
