@@ -39,13 +39,21 @@ Pipeline load_pipeline(const RunArguments& arguments) {
     return pipeline_of(std::move(config));
 }
 
+RunOptions options_of(const RunArguments& arguments) {
+    RunOptions options;
+    options.dump = arguments.dump;
+    options.save = arguments.save;
+    options.whole_trace = !arguments.trace.empty();
+    return options;
+}
+
 void run_config(const RunArguments& arguments) {
     const Pipeline pipeline = load_pipeline(arguments);
     if (!arguments.reference)  // which is one device, outside the cluster's limits
         refuse_over_memory(pipeline);
     const Job job = job_of(pipeline);
     const RunResult result = execute(arguments.reference ? oracle_of(job) : job,
-                                     {.dump = arguments.dump, .save = arguments.save, .progress = {}});
+                                     options_of(arguments));
     const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
     if (!arguments.trace.empty())
         write_trace(result.trace, arguments.trace);

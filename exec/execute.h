@@ -25,6 +25,7 @@ struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
+    bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
     // For tests, on the host.
     bool guarded = false;  // fails when a task writes beside its buffers; freed memory is NaN
     std::function<void(int device, const Task& task)> before_task = {};  // on the device's thread

@@ -71,7 +71,8 @@ public:
     std::string machine() const override;
     void leave(int send) override;
     void arrive(int recv) override;
-    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }
 
@@ -85,8 +86,8 @@ public:
     const HostPlan& plan;
     const Job& job;
     std::vector<Ns> durations;                // by node
-    std::vector<std::vector<double>> losses;  // [step][micro-batch]
-    std::vector<std::vector<double>> norms;   // [update][stage]
+    std::vector<double> losses;               // of this step, [micro-batch]
+    std::vector<std::vector<double>> norms;   // of this step, [update][stage]
     std::vector<std::uint64_t> sums;          // [stage], before the U of a global norm
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 

@@ -20,7 +20,6 @@ void HostDevice::make_memory() {
     dies_.resize(length);
     intervals_.resize(length);
     sample_of_.resize(length);
-    samples_.reserve(length * static_cast<std::size_t>(plan_.job.steps) + 1);
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
         if (buffer.device != device_)
@@ -37,6 +36,7 @@ void HostDevice::make_memory() {
 
 void HostDevice::begin_step(int step) {
     step_ = step;
+    samples_.reserve(dies_.size());
     work_.begin_step(step);
 }
 
@@ -55,7 +55,7 @@ void HostDevice::lend(int position) {
 
 void HostDevice::give_back(int position, Ns now) {
     sample_of_[position] = -1;
-    if (position == 0 || samples_.empty() || samples_.back().use != arena_->lent()) {
+    if (samples_.empty() || samples_.back().use != arena_->lent()) {
         sample_of_[position] = static_cast<int>(samples_.size());
         samples_.push_back({step_, device_, now, arena_->lent()});
     }

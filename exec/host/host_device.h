@@ -7,6 +7,7 @@
 #include "exec/host/host_work.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -26,7 +27,7 @@ public:
     void end_step();  // all tickets are finished
 
     const Arena& arena() const { return *arena_; }
-    const std::vector<MemorySample>& samples() const { return samples_; }
+    std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // of the step
 
 private:
     int node_of(int position) const { return plan_.graph.node(device_, position); }

@@ -2,6 +2,7 @@
 #include "exec/execute.h"
 #include "exec/host/host_device.h"
 #include "exec/host/pin.h"
+#include "exec/host/step_log.h"
 #include "exec/loop.h"
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
@@ -43,10 +44,11 @@ public:
           plan_(job_),
           work_(make_work(plan_, options_)),
           cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device)),
-          gate_(job.plan.shape.devices + 1) {
+          gate_(job.plan.shape.devices + 1),
+          log_(options.whole_trace) {
         for (int device = 0; device < job.plan.shape.devices; ++device)
             devices_.push_back(std::make_unique<HostDevice>(plan_, work_->device(device), device, options_));
-        events_.resize(devices_.size());
+        clear_step();
     }
 
     RunResult run() {
@@ -140,15 +142,23 @@ private:
 
     void record(int device, int step, const std::vector<Interval>& intervals) {
         const std::vector<Task>& order = job_.plan.order[device];
+        std::vector<TraceEvent>& events = step_.events[device];
+        events.reserve(order.size());
         for (std::size_t position = 0; position < order.size(); ++position) {
             const Task& task = order[position];
             const int version = version_of(task, job_.versions, job_.plan);
             // one version per step before this one
             const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
-            events_[device].push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
-                                       plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
-                                       version < 0 ? -1 : version + earlier, ahead_of(task, job_.versions)});
+            events.push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
+                              plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
+                              version < 0 ? -1 : version + earlier, ahead_of(task, job_.versions)});
         }
+        step_.memory[device] = devices_[device]->take_samples();
+    }
+
+    void clear_step() {
+        step_.events.assign(devices_.size(), {});
+        step_.memory.assign(devices_.size(), {});
     }
 
     void main_thread() {
@@ -162,10 +172,19 @@ private:
             work_->begin_step(step);
             gate_.arrive();
             gate_.arrive(Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
+            end_step(step);
             if (options_.progress)
-                options_.progress(
-                    {step + 1, job_.steps, loss_of(step, job_.plan.shape.updates() - 1), clock_now() - start});
+                options_.progress({step + 1, job_.steps, losses_.back(), clock_now() - start});
         }
+    }
+
+    void end_step(int step) {
+        for (int update = 0; update < job_.plan.shape.updates(); ++update)
+            losses_.push_back(loss_of(update));
+        const std::vector<double> norms = work_->gradient_norms();
+        norms_.insert(norms_.end(), norms.begin(), norms.end());
+        log_.add(step, std::move(step_));
+        clear_step();
     }
 
     // A profile, or what emulated devices sleep, tells how long tasks take.
@@ -230,12 +249,12 @@ private:
         mailbox_ = std::move(mailbox);
     }
 
-    // Mean loss of the k-th mini-batch of a step, summed in micro-batch order.
-    double loss_of(int step, int update) const {
+    // Mean loss of the k-th mini-batch of the step, summed in micro-batch order.
+    double loss_of(int update) const {
         const Shape& shape = job_.plan.shape;
         double sum = 0;
         for (int mb = shape.first_of(update); mb <= shape.last_of(update); ++mb)
-            sum += work_->loss(step, mb);
+            sum += work_->loss(mb);
         return sum / static_cast<double>(plan_.samples_of(update));
     }
 
@@ -245,9 +264,11 @@ private:
             result.peak.push_back(device->arena().peak());
             result.arena.push_back(device->arena().size());
         }
-        for (int step = 0; step < job_.steps; ++step)
-            for (int update = 0; update < job_.plan.shape.updates(); ++update)
-                result.losses.push_back(loss_of(step, update));
+        result.losses = losses_;
+        result.gradient_norms = norms_;
+        if (!log_.has_median())
+            result.notes.push_back(
+                "the step of the median time is no longer kept: the one shown is the nearest to it that is");
         result.trace = trace();
         work_->finish(result);
         return result;
@@ -266,22 +287,9 @@ private:
         trace.micro_batch_size = plan_.sizes.full;
         trace.mini_batch = plan_.sizes.mini_batch;
         trace.asynchronous = job_.plan.asynchronous;
-        Ns origin = std::numeric_limits<Ns>::max();
-        for (const auto& events : events_)
-            for (const TraceEvent& event : events)
-                origin = std::min(origin, event.start);
-        for (std::size_t device = 0; device < devices_.size(); ++device) {
+        for (std::size_t device = 0; device < devices_.size(); ++device)
             trace.stages_of.push_back(job_.plan.shape.stages_of(static_cast<int>(device)));
-            for (TraceEvent event : events_[device]) {
-                event.start -= origin;
-                event.end -= origin;
-                trace.events.push_back(event);
-            }
-            for (MemorySample sample : devices_[device]->samples()) {
-                sample.time = std::max<Ns>(0, sample.time - origin);
-                trace.memory.push_back(sample);
-            }
-        }
+        log_.write(trace);
         return trace;
     }
 
@@ -297,7 +305,9 @@ private:
     std::mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     Watch::Limits limits_;
-    std::vector<std::vector<TraceEvent>> events_;  // [device]
+    StepRecord step_;  // under way; every device has its own rows
+    StepLog log_;
+    std::vector<double> losses_, norms_;  // by update
     std::vector<std::thread> threads_;
     std::mutex ended_mutex_;
     std::condition_variable has_ended_;

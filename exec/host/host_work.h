@@ -100,12 +100,13 @@ public:
     virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
     virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
 
-    // On the main thread, after a step: sum over the samples of a micro-batch.
-    virtual double loss(int step, int microbatch) const = 0;
+    // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
+    virtual double loss(int microbatch) const = 0;
+    virtual std::vector<double> gradient_norms() const = 0;
     virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
     virtual void abort() {}  // when no thread works any more: lets go what waits for peers
 
-    // At the end of the run: weights_hash and gradient_norms; writes the files that were asked for.
+    // At the end of the run: weights_hash; writes the files that were asked for.
     virtual void finish(RunResult& result) = 0;
 };
 

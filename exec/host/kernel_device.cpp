@@ -195,21 +195,11 @@ void KernelDevice::begin_step(int step) {
 }
 
 void KernelDevice::end_step() {
-    const Shape& shape = run_.job.plan.shape;
-    for (const auto& [stage, program] : programs_) {
+    for (const auto& [stage, program] : programs_)
         if (program->has_loss())
-            for (int mb = 0; mb < shape.microbatches; ++mb)
+            for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
                 if (run_.plan.graph.holder(stage, mb) == device_)
-                    run_.losses[step_][mb] = losses_[mb];
-        if (run_.step_squares == nullptr || !run_.plan.speaks_for(device_, stage))
-            continue;
-        for (int update = 0; update < shape.updates(); ++update)
-            for (const int layer : program->layers()) {
-                const auto place = static_cast<std::size_t>(update) * run_.layer_bytes.size();
-                run_.squares[step_ * shape.updates() + update][layer] =
-                    run_.step_squares[place + static_cast<std::size_t>(layer)];
-            }
-    }
+                    run_.losses[mb] = losses_[mb];
 }
 
 void KernelDevice::run(const Task& task, int node) {

@@ -129,7 +129,8 @@ public:
     std::string machine() const override { return devices_.front()->kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
-    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
 
     const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
@@ -145,9 +146,9 @@ public:
     std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
     std::vector<StageLayout> layouts, last_layouts;         // by stage
     std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
-    std::vector<std::vector<double>> losses;          // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;         // [update][layer], of the gradients
-    double* step_squares = nullptr;  // shared memory of device 0: those of this step, [update][layer]
+    // Of this step.
+    std::vector<double> losses;      // [micro-batch], sums over samples
+    double* step_squares = nullptr;  // of the gradients, [update][layer]; shared memory of device 0; null: no updates
     std::vector<SharedTable> tables;
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
