@@ -38,6 +38,7 @@ public:
 protected:
     std::shared_ptr<const Kernels> open() override;
     void arrive(int node, int round) override;
+    bool works_at_once() const override { return false; }
 
 private:
     static KernelWork& work_of(CudaWork& work);

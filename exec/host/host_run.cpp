@@ -61,8 +61,10 @@ public:
             guarded([&] { main_thread(); });
         if (!end_threads())
             failure_.rethrow();
-        if (failure_.happened())
+        if (failure_.happened()) {
             work_->abort();
+            work_->explain();
+        }
         failure_.rethrow();
         return result();
     }
@@ -183,6 +185,7 @@ private:
             losses_.push_back(loss_of(update));
         const std::vector<double> norms = work_->gradient_norms();
         norms_.insert(norms_.end(), norms.begin(), norms.end());
+        work_->check_numbers(step);
         log_.add(step, std::move(step_));
         clear_step();
     }

@@ -103,8 +103,10 @@ public:
     // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
     virtual double loss(int microbatch) const = 0;
     virtual std::vector<double> gradient_norms() const = 0;
+    virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when they are not finite
     virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
     virtual void abort() {}  // when no thread works any more: lets go what waits for peers
+    virtual void explain() {}  // then: throws what is known better than the failure itself
 
     // At the end of the run: weights_hash; writes the files that were asked for.
     virtual void finish(RunResult& result) = 0;

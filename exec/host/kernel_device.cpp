@@ -5,6 +5,7 @@
 #include "workloads/initial_parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw {
 
@@ -266,6 +267,10 @@ std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sampl
                           : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
 }
 
+void KernelDevice::load_data(int microbatch, std::byte* to) const {
+    kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
+}
+
 void KernelDevice::compute(const Task& task) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
@@ -277,8 +282,10 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, of_microbatch(samples_, 1, mb), places.data);
+                load_data(mb, places.data);
             program.forward(places, state.saves);
+            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(losses_[mb]))
+                run_.refuse_loss(step_, mb);
             break;
         case Op::Recompute:
             program.recompute(places);
