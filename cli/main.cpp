@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <sstream>
 #include <string_view>
@@ -161,7 +162,10 @@ int main(int argc, char** argv) {
         pw::run_command_line(argc, argv);
         return 0;
     } catch (const pw::Error& error) {
-        return pw::report_error(error.what(), error.code());
+        const int code = pw::report_error(error.what(), error.code());
+        if (error.code() == pw::ExitCode::PeerSilent)
+            std::_Exit(code);  // the silent thread may be there still: nothing is torn down under it
+        return code;
     } catch (const std::bad_alloc&) {
         return pw::report_error("out of memory", pw::ExitCode::RunFailed);
     } catch (const std::exception& error) {

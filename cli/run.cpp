@@ -56,6 +56,14 @@ void check_targets(const RunArguments& arguments) {
         fail("--dump and --save name the same folder\n  help: give each its own");
 }
 
+RunOptions options_of(const RunArguments& arguments) {
+    RunOptions options;
+    options.dump = arguments.dump;
+    options.save = arguments.save;
+    options.whole_trace = !arguments.trace.empty();
+    return options;
+}
+
 void print_run(const RunArguments& arguments, const Pipeline& pipeline, const RunResult& result) {
     const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
     if (arguments.json)
@@ -73,7 +81,7 @@ void run_config(const RunArguments& arguments) {
         refuse_over_memory(pipeline);
     const Job job = job_of(pipeline);
     Outputs outputs;
-    RunOptions options{.dump = arguments.dump, .save = arguments.save, .progress = {}};
+    RunOptions options = options_of(arguments);
     options.finished = [&](const RunResult& result) {
         outputs.attempt([&] { print_run(arguments, pipeline, result); });
         outputs.attempt([&] {
@@ -103,8 +111,6 @@ RunResult run_with_progress(const Job& job, RunOptions options) {
     };
     options.finished = [&line, then = options.finished](const RunResult& result) {
         line.hide();
-        for (const std::string& note : result.notes)
-            print_note(note);
         if (then)
             then(result);
     };

@@ -28,9 +28,12 @@ struct RunOptions {
     std::string dump;  // folder for the first mini-batch as .npy; empty: none
     std::string save;  // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
-    bool guarded = false;  // tests, on the host: fails when a task writes beside its buffers; freed memory is NaN
     // Called with everything before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
+    bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
+    // For tests, on the host.
+    bool guarded = false;  // fails when a task writes beside its buffers; freed memory is NaN
+    std::function<void(int device, const Task& task)> before_task = {};  // on the device's thread
 };
 
 struct RunResult {
@@ -66,9 +69,13 @@ Job oracle_of(const Job& job);
 
 // Throws Error (BadInput) when the plan asks for what no backend of this build does.
 void check_runnable(const Job& job);
+// And when a trace of all steps, every task of which leaves an event that is copied once, takes too much memory.
+void check_whole_trace(const Job& job);
 // The part of it that needs no job: that the transport `link` carries all that the plan moves.
 void check_link(const Config& config, const Shape& shape);
 
+// When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to when
+// it comes back.
 RunResult run(const Job& job, const RunOptions& options);
 
 // Whether the devices of a `run.backend` sleep instead of computing: then costs are enough to run.

@@ -5,6 +5,7 @@
 #include "exec/host/pin.h"
 #include "exec/host/stage_program.h"
 #include "workloads/first_failure.h"
+#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <atomic>
@@ -268,16 +269,20 @@ class Neighbours {
 public:
     Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples) {
         const int devices = static_cast<int>(cores.cores.size());
-        for (int device = 1; device < devices; ++device)
-            threads_.emplace_back([&, this, device, devices, samples] {
-                const auto compute = [&] {
-                    pin_this_thread(cores.cores[device]);
-                    const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, devices);
-                    Bench(config, model, data, *kernels, samples).run_until(stop_, warm_);
-                };
-                failure_.guard(compute, [&] { ++warm_; });
-            });
-        while (warm_ + 1 < devices)
+        const auto neighbour = [&, this, devices, samples](int device) {
+            const auto compute = [&] {
+                pin_this_thread(cores.cores[device]);
+                const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, devices);
+                Bench(config, model, data, *kernels, samples).run_until(stop_, warm_);
+            };
+            failure_.guard(compute, [&] { ++warm_; });
+        };
+        const auto start_all = [&] {
+            for (int device = 1; device < devices; ++device)
+                threads_.push_back(start_thread(fmt::format("device {}", device), [=] { neighbour(device); }));
+        };
+        failure_.guard(start_all, [] {});
+        while (!failure_.happened() && warm_ + 1 < devices)
             std::this_thread::yield();
         if (failure_.happened())
             end();
@@ -351,7 +356,7 @@ Profile measure_profile(const Config& config, const Model& model, const std::vec
                         const std::function<void(int done, int all)>& progress) {
     Profile profile;
     FirstFailure failure;
-    std::thread device([&] {  // a thread of its own, so that the caller keeps its cores
+    std::thread device = start_thread("the profile", [&] {  // so that the caller keeps its cores
         failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
     });
     device.join();

@@ -22,10 +22,7 @@ void check_link(const Config& config, const Shape& shape) {
                            "write transport: threads, or take a plan without replicas and shared parameters");
 }
 
-namespace {
-
-// Every task of every step leaves an event in the trace, which is copied once.
-void check_length(const Job& job) {
+void check_whole_trace(const Job& job) {
     double tasks = 0;
     for (const std::vector<Task>& order : job.plan.order)
         tasks += static_cast<double>(order.size());
@@ -37,13 +34,10 @@ void check_length(const Job& job) {
                        fmt::format("{} steps of {:.0f} tasks make a trace of {:.4g} GiB, and half of what this process "
                                    "may have is {}",
                                    job.steps, tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
-                       "run fewer training.steps (--steps)");
+                       "run fewer training.steps (--steps), or leave --trace out");
 }
 
-}  // namespace
-
 void check_runnable(const Job& job) {
-    check_length(job);
     if (is_emulated(job.config))
         return;
     if (job.model == nullptr)

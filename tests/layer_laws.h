@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,43 @@ inline void compute_what_the_reference_does(LayerRig tested, LayerRig expected, 
         expect_close(tested.plain_input_gradient(k), expected.plain_input_gradient(k), tolerance, "input gradient");
     expect_close(tested.parameter_gradients(), expected.parameter_gradients(), tolerance, "parameter gradient");
     expect_close(tested.parameters(), expected.parameters(), tolerance, "parameter");
+}
+
+inline bool has_nan(const std::vector<float>& values) {
+    return std::ranges::any_of(values, [](float value) { return std::isnan(value); });
+}
+
+// As PyTorch's layers do, ReLU and max pool included: a run that diverges must not look well.
+inline void keep_nan(LayerRig tested) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> values = random_values(tested.input_elements(0), 5);
+    const auto marked = tested.layer.kind == LayerKind::Dropout ? std::ssize(values) : 1;  // it may drop the first
+    std::fill_n(values.begin(), marked, nan);
+    tested.kernel->fill_input(values, tested.inputs[0].get());
+    for (const bool save : {false, true}) {
+        tested.forward(save);
+        EXPECT_TRUE(is_loss(tested.layer.kind) ? std::isnan(tested.loss()) : has_nan(tested.plain_output())) << save;
+    }
+    tested.fill_gradient(std::vector<float>(static_cast<std::size_t>(tested.output_elements()), nan));
+    tested.backward();
+    EXPECT_TRUE(has_nan(tested.plain_input_gradient(0)));
+    for (const std::vector<float>& gradient : tested.parameter_gradients())
+        EXPECT_TRUE(has_nan(gradient));
+}
+
+// What a ReLU lets through: NaN as well, and its gradient there.
+inline void pass_nan_back(LayerRig tested) {
+    std::vector<float> values = random_values(tested.input_elements(0), 5);
+    values.front() = std::numeric_limits<float>::quiet_NaN();
+    tested.kernel->fill_input(values, tested.inputs[0].get());
+    tested.fill_gradient(std::vector<float>(static_cast<std::size_t>(tested.output_elements()), 1));
+    tested.forward();
+    tested.backward();
+    const float gradient = tested.plain_input_gradient(0).front();
+    if (tested.layer.kind == LayerKind::BatchNorm)
+        EXPECT_TRUE(std::isnan(gradient));
+    else
+        EXPECT_EQ(gradient, 1);
 }
 
 inline void add_up_weight_gradients(LayerRig tested, double tolerance) {

@@ -215,6 +215,19 @@ TEST_P(CpuLayers, ComputeWhatTheReferenceDoes) {
 
 TEST_P(CpuLayers, AddUpWeightGradients) { add_up_weight_gradients(rig(cpu_kernels()), kTolerance); }
 
+TEST_P(CpuLayers, KeepNaN) {
+    keep_nan(rig(cpu_kernels()));
+    keep_nan(rig(reference_kernels()));
+}
+
+TEST_P(CpuLayers, PassNaNBackThroughAReLU) {
+    for (const HostKernels* kernels : {&cpu_kernels(), &reference_kernels()}) {
+        LayerRig tested = rig(*kernels);
+        if (tested.layer.kind == LayerKind::Relu || (tested.layer.relu && tested.layer.kind != LayerKind::Linear))
+            pass_nan_back(std::move(tested));
+    }
+}
+
 TEST_P(CpuLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = rig(cpu_kernels()), tested = rig(cpu_kernels());
     const auto parameters = tested.parameters();

@@ -171,6 +171,18 @@ TEST_P(CudaLayers, ComputeWhatTheReferenceDoes) {
 
 TEST_P(CudaLayers, AddUpWeightGradients) { add_up_weight_gradients(rig(kernels()), tolerance()); }
 
+TEST_P(CudaLayers, KeepNaN) {
+    LayerRig tested = rig(kernels());
+    if (tested.layer.kind != LayerKind::Embedding)  // of tokens
+        keep_nan(std::move(tested));
+}
+
+TEST_P(CudaLayers, PassNaNBackThroughAReLU) {
+    LayerRig tested = rig(kernels());
+    if (tested.layer.kind == LayerKind::Relu || tested.layer.relu)
+        pass_nan_back(std::move(tested));
+}
+
 TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = rig(kernels()), tested = rig(kernels());
     const auto parameters = tested.parameters();

@@ -3,7 +3,6 @@
 #include "exec/execute.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
-#include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
@@ -224,17 +223,6 @@ TEST(Emulated, EvaluationChangesNothing) {
     EXPECT_EQ(result.losses.size(), 3u);
     EXPECT_TRUE(result.gradient_norms.empty());
     EXPECT_EQ(result.weights_hash, once.weights_hash);
-}
-
-TEST(Emulated, ASilentPeerEndsTheRun) {
-    const Emulation emulation(settings(
-        "gpipe", {"cluster.devices=2", "workload.forward=300 ms", "pipeline.micro_batches=1", "run.timeout=20 ms"}));
-    try {
-        emulation.run();
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::PeerSilent) << error.what();
-    }
 }
 
 TEST(Emulated, HugeMemoryIsReservedNotTouched) {

@@ -39,29 +39,30 @@ TEST(Guarded, EveryScheduleOfAnMlpDoesTheSame) {
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
                 for (const char* recompute : {"none", "[0]"})
-                    expect_same(kMlp, {"cluster.devices=2", "pipeline.split=even", "training.steps=2",
-                                       fmt::format("pipeline.schedule={}", schedule.name),
-                                       fmt::format("run.backend={}", backend),
-                                       fmt::format("transfer.receive={}", receive),
-                                       fmt::format("pipeline.recompute={}", recompute)});
+                    expect_same(
+                        kMlp,
+                        {"cluster.devices=2", "pipeline.split=even", "training.steps=2",
+                         fmt::format("pipeline.schedule={}", schedule.name), fmt::format("run.backend={}", backend),
+                         fmt::format("transfer.receive={}", receive), fmt::format("pipeline.recompute={}", recompute)});
 }
 
 TEST(Guarded, SchedulesOfAGptDoTheSame) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "interleaved"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* recompute : {"none", "all"})
-                expect_same(kGpt, {"cluster.devices=2", fmt::format("pipeline.schedule={}", schedule),
-                                   fmt::format("run.backend={}", backend),
-                                   fmt::format("pipeline.recompute={}", recompute)});
+                expect_same(kGpt,
+                            {"cluster.devices=2", fmt::format("pipeline.schedule={}", schedule),
+                             fmt::format("run.backend={}", backend), fmt::format("pipeline.recompute={}", recompute)});
 }
 
 TEST(Guarded, SchedulesOfAUNetDoTheSame) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
-                expect_same(kUNet, {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
-                                    fmt::format("pipeline.schedule={}", schedule),
-                                    fmt::format("run.backend={}", backend), fmt::format("transfer.receive={}", receive)});
+                expect_same(kUNet,
+                            {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
+                             fmt::format("pipeline.schedule={}", schedule), fmt::format("run.backend={}", backend),
+                             fmt::format("transfer.receive={}", receive)});
 }
 
 TEST(Guarded, SchedulesOfAResNetDoTheSame) {
@@ -80,10 +81,9 @@ TEST(Guarded, ReplicasDoTheSame) {
 TEST(Guards, SayWhoWroteBesideABuffer) {
     Plan plan;
     plan.order = {{{Op::Forward, 0, 0}, {Op::Backward, 0, 0}, {Op::Update, 0, 0}}};
-    const std::vector<Buffer> buffers{
-        {BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 0, 0},
-        {BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 1, 1},
-        {BufferUse::Weights, MemoryKind::Weights, 64, 0, 0, -1, -1, 0, 0, 2}};
+    const std::vector<Buffer> buffers{{BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 0, 0},
+                                      {BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 1, 1},
+                                      {BufferUse::Weights, MemoryKind::Weights, 64, 0, 0, -1, -1, 0, 0, 2}};
     const Packing packing = Guards::pack(buffers, 1);
     EXPECT_EQ(packing.arena[0], 128 + 64 + 4 * Guards::kBytes);
     const Arena arena(host_memory(packing.arena[0], "test", true));

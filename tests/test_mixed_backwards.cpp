@@ -78,8 +78,9 @@ TEST(MixedBackwards, OfAUNetEqualTheOracle) {
 
 // Batch norm makes its weight gradients in I, convolutions in W.
 TEST(MixedBackwards, OfAResNetEqualTheOracle) {
-    expect_oracle(kResNet, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", "pipeline.micro_batches=3",
-                            "pipeline.micro_batch_size=1", "training.steps=1"},
+    expect_oracle(kResNet,
+                  {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", "pipeline.micro_batches=3",
+                   "pipeline.micro_batch_size=1", "training.steps=1"},
                   1, {"cpu"});
 }
 
@@ -94,10 +95,10 @@ TEST(MixedBackwards, TheFirstWeightGradientOverwrites) {
                                      "pipeline.micro_batches=2"})
                 .run(guarded());
         };
-        const RunResult run = gradient(2), whole = Execution(kUNet, {"cluster.devices=1", "training.learning_rate=0",
-                                                                     std::string("run.backend=") + backend,
-                                                                     "pipeline.micro_batches=2"})
-                                                       .run();
+        const RunResult run = gradient(2),
+                        whole = Execution(kUNet, {"cluster.devices=1", "training.learning_rate=0",
+                                                  std::string("run.backend=") + backend, "pipeline.micro_batches=2"})
+                                    .run();
         EXPECT_EQ(run.losses, whole.losses);
         for (std::size_t update = 0; update < run.gradient_norms.size(); ++update)
             EXPECT_NEAR(run.gradient_norms[update], whole.gradient_norms[update], 1e-6 * whole.gradient_norms[update])

@@ -99,6 +99,13 @@ TEST_P(CpuSequenceLayers, AddUpWeightGradients) {
     add_up_weight_gradients(filled(cpu_kernels(), GetParam()), kTolerance);
 }
 
+TEST_P(CpuSequenceLayers, KeepNaN) {
+    if (GetParam().layer.kind == LayerKind::Embedding)  // of tokens
+        return;
+    keep_nan(filled(cpu_kernels(), GetParam()));
+    keep_nan(filled(reference_kernels(), GetParam()));
+}
+
 TEST_P(CpuSequenceLayers, LeaveNothingBehindWithoutSaving) {
     LayerRig saving = filled(cpu_kernels(), GetParam()), tested = filled(cpu_kernels(), GetParam());
     saving.forward(true);

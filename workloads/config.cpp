@@ -154,8 +154,8 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
 }
 
 RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
-    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "precision", "deterministic",
-              "sms", "graph"});
+    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "allow_nan", "precision",
+              "deterministic", "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
     run.transport = at["transport"].choice(run.transport, {"threads", "link", "mpi", "nccl"});
@@ -164,6 +164,7 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     run.gradient_order = at["gradient_order"].choice(run.gradient_order, {"plan", "micro_batch"});
     if (run.gradient_order != "plan")
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
+    run.allow_nan = at["allow_nan"].boolean(run.allow_nan);
     read_cuda(at, run);
     check_transport(at["transport"], run, cluster);
     return run;

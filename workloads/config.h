@@ -93,6 +93,7 @@ struct RunConfig {
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     std::string gradient_order = "plan";  // plan | micro_batch
+    bool allow_nan = false;               // go on with losses and gradients that are not finite
     // cuda
     std::string precision = "fp32";  // fp32 | tf32 | bf16
     bool deterministic = true;       // algorithms by shape; else by timing

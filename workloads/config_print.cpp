@@ -176,6 +176,8 @@ std::string print_config(const Config& config) {
     out += fmt::format(
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",
         run.backend, run.transport, run.threads_per_device, exact_time(run.timeout), run.gradient_order);
+    if (run.allow_nan)
+        out += "  allow_nan: true\n";
     if (run.backend == "cuda")
         out += fmt::format("  precision: {}\n  deterministic: {}\n  sms: [{}]\n  graph: {}\n", run.precision,
                            run.deterministic, fmt::join(run.sms, ", "), run.graph);

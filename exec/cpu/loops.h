@@ -20,7 +20,7 @@ struct Block {
 constexpr std::int64_t kMostChannels = 16;
 
 // A value per channel each, kept from the forward pass. With a fused ReLU the backward pass finds out
-// what passed by doing (x - mean) * scale + shift > 0 again, in the same arithmetic.
+// what passed, NaN too, by doing (x - mean) * scale + shift <= 0 again, in the same arithmetic.
 struct NormState {
     float *mean, *inverse, *scale, *shift;
 };
@@ -42,6 +42,7 @@ void add(const float* left, const float* right, float* y, std::int64_t groups);
 // To one or both places; null: not wanted.
 void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second, std::int64_t groups,
                    bool streamed);
+bool any_nan(const float* x, std::int64_t groups);
 void relu(const float* x, float* y, std::int64_t groups);
 void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 void copies(const float* dy, float* first, float* second, std::int64_t groups);

@@ -82,7 +82,7 @@ template <class Width>
             for (std::int64_t i = 0; i < block.pixels; ++i) {
                 prefetch(from + i);
                 const Pixel value = (from[i] - mean) * scale + shift;
-                write(value > zero ? value : zero, to + i, streamed);
+                write(value <= zero ? zero : value, to + i, streamed);
             }
         } else {
             for (std::int64_t i = 0; i < block.pixels; ++i) {
@@ -113,7 +113,7 @@ template <class Width>
             const Pixel centred = p[i] - mean;
             Pixel gradient = g[i];
             if (relu)
-                gradient = centred * scale + shift > zero ? gradient : zero;
+                gradient = centred * scale + shift <= zero ? zero : gradient;
             plain[k] += gradient;
             scaled[k] += gradient * centred;
         };
@@ -150,7 +150,7 @@ template <class Width>
             const Pixel centred = p[i] - mean;
             Pixel gradient = g[i];
             if (relu)
-                gradient = centred * scale + shift > zero ? gradient : zero;
+                gradient = centred * scale + shift <= zero ? zero : gradient;
             write(f * (gradient - m - centred * s), to + i, streamed);
         }
     }

@@ -76,8 +76,9 @@ PW_CLONES void add_relu(const float* left, const float* right, float* y, std::ui
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t i = (first + k) * kLanes;
             const Lanes sum = lanes(left + i) + lanes(right + i);
-            write(sum > zero ? sum : zero, &lanes(y + i), streamed);
-            passed |= (sum > zero) & bit(k);
+            const Bits stopped = sum <= zero;  // NaN passes
+            write(stopped ? zero : sum, &lanes(y + i), streamed);
+            passed |= ~stopped & bit(k);
         }
         if (mask)
             bits_of(mask + first / kMaskGroups * kLanes) = passed;
@@ -110,18 +111,28 @@ PW_CLONES void masked_copies(const float* dy, const std::uint32_t* mask, float* 
     finish_writes();
 }
 
+PW_CLONES bool any_nan(const float* x, std::int64_t groups) {
+    Bits found = {};
+    for (std::int64_t i = 0; i < groups; ++i)
+        found |= lanes(x + i * kLanes) != lanes(x + i * kLanes);
+    std::int32_t any = 0;
+    for (std::int64_t l = 0; l < kLanes; ++l)
+        any |= found[l];
+    return any != 0;
+}
+
 PW_CLONES void relu(const float* x, float* y, std::int64_t groups) {
     const Lanes zero = {};
     for (std::int64_t i = 0; i < groups; ++i) {
         const Lanes value = lanes(x + i * kLanes);
-        lanes(y + i * kLanes) = value > zero ? value : zero;
+        lanes(y + i * kLanes) = value <= zero ? zero : value;
     }
 }
 
 PW_CLONES void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups) {
     const Lanes zero = {};
     for (std::int64_t i = 0; i < groups; ++i)
-        lanes(dx + i * kLanes) = lanes(x + i * kLanes) > zero ? lanes(dy + i * kLanes) : zero;
+        lanes(dx + i * kLanes) = lanes(x + i * kLanes) <= zero ? zero : lanes(dy + i * kLanes);
 }
 
 PW_CLONES void copies(const float* dy, float* first, float* second, std::int64_t groups) {

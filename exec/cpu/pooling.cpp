@@ -1,9 +1,12 @@
+#include "exec/cpu/lanes.h"
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/reference/layers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 
 namespace pw::cpu {
 
@@ -30,15 +33,14 @@ public:
         inference_ = Call(layer.name, inference, {DNNL_ARG_SRC, DNNL_ARG_DST});
         backward_ = Call(layer.name, backward, {DNNL_ARG_DIFF_DST, DNNL_ARG_WORKSPACE, DNNL_ARG_DIFF_SRC});
         bytes_.saved_until_input = round_up(static_cast<Bytes>(training.workspace_desc().get_size()));
+        inputs_ = tensor_bytes(layer.input, samples) / std::int64_t{sizeof(float)} / kLanes;
         bytes_.scratch = std::max({training_.scratch(), inference_.scratch(), backward_.scratch()});
     }
 
     void forward(const LayerArgs& args, bool save) override {
-        if (save)
-            training_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}, {DNNL_ARG_WORKSPACE, args.saved}},
-                      args.scratch);
-        else
-            inference_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}}, args.scratch);
+        pool(args, save);
+        if (any_nan(floats(args.inputs[0]), inputs_))
+            keep_nan(args);
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -50,8 +52,37 @@ public:
     }
 
 private:
+    void pool(const LayerArgs& args, bool save) {
+        if (save)
+            training_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}, {DNNL_ARG_WORKSPACE, args.saved}},
+                      args.scratch);
+        else
+            inference_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}}, args.scratch);
+    }
+
+    // oneDNN takes the largest of the other values in a window, PyTorch NaN. Slow, and rare.
+    void keep_nan(const LayerArgs& args) const {
+        const std::vector<float> x = read_input(args.inputs[0], 0);
+        std::vector<float> y = read_output(args.output);
+        const Dims &in = layer_.input, &out = layer_.output;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            if (!std::isnan(x[i]))
+                continue;
+            const auto pixel = static_cast<int>(i % (static_cast<std::size_t>(in.height) * in.width));
+            const std::size_t plane = i / (static_cast<std::size_t>(in.height) * in.width);
+            const int row = pixel / in.width + layer_.padding, column = pixel % in.width + layer_.padding;
+            for (int top = row / layer_.stride; top >= 0 && row - top * layer_.stride < layer_.kernel; --top)
+                for (int left = column / layer_.stride; left >= 0 && column - left * layer_.stride < layer_.kernel;
+                     --left)
+                    if (top < out.height && left < out.width)
+                        y[(plane * out.height + top) * out.width + left] = x[i];
+        }
+        fill_output(y, args.output);
+    }
+
     static constexpr auto kMax = dnnl::algorithm::pooling_max;
     Call training_, inference_, backward_;
+    std::int64_t inputs_;  // groups
 };
 
 class AveragePool : public CpuLayer {

@@ -52,7 +52,7 @@ template <class Visit>
     constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number in the low bits
     constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;  // of ln 2
     const Lanes least = Lanes{} - 87.0f;
-    x = x > least ? x : least;
+    x = x < least ? least : x;  // NaN stays
     const Lanes shifted = x * 1.44269504f + kShift;
     const Lanes whole = shifted - kShift;
     const Lanes r = (x - whole * kHigh) - whole * kLow;

@@ -263,13 +263,12 @@ void CudaWork::wait(int node) {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
     const Event& event = graph_ ? graph_->finished() : *events[node].end;
+    const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
     const Ns start = clock_now();
     while (!all_launched_ || !event.passed()) {
-        const Ns waited = clock_now() - start;
-        if (waited > job.config.run.timeout)
-            fail_with(ExitCode::PeerSilent, "device {} waits for {} since {}", plan.graph.device_of(node), names[node],
-                      print_time(waited));
-        if (waited < kAwake) {
+        if (stopped_)
+            fail_because_of_others();
+        if (clock_now() - start < kAwake) {
             std::this_thread::yield();
             continue;
         }

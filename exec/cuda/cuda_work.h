@@ -38,6 +38,7 @@ public:
 protected:
     std::shared_ptr<const Kernels> open() override;
     void arrive(int node, int round) override;
+    bool works_at_once() const override { return false; }
 
 private:
     static KernelWork& work_of(CudaWork& work);
@@ -54,9 +55,10 @@ public:
     void begin_step(int step) override;
     void leave(int send) override;
     void finish(RunResult& result) override;
+    void stop() override { stopped_ = true; }
     void abort() override;
 
-    // Waits for a node of this step. Throws Error (PeerSilent) after run.timeout, (RunFailed) when a peer is lost.
+    // Waits for a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
     void wait(int node);
     Interval interval(int node) const;
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
@@ -88,6 +90,7 @@ private:
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
     std::unique_ptr<StepGraph> graph_;
+    std::atomic<bool> stopped_{false};
     std::atomic<int> queued_{0};           // devices, of this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
 };

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kBlock, 1)
             const Pack<float, kWidth> values = reals(read.x), gradients = reals(read.dy);
             for (int k = 0; k < kWidth; ++k) {
                 const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
-                const float gradient = relu && !(y > 0) ? 0 : gradients.values[k];
+                const float gradient = relu && y <= 0 ? 0 : gradients.values[k];
                 plain.values[k] += gradient;
                 scaled.values[k] += gradient * (values.values[k] - mean.values[k]);
             }
@@ -151,7 +151,7 @@ __global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const
     const Pair means = means_of(sums, channel);
     const double mean = static_cast<double>(real(first_row[channel])) + means.first;
     const double difference = means.second - means.first * means.first;
-    const double variance = difference > 0 ? difference : 0;
+    const double variance = difference < 0 ? 0 : difference;
     put_state(mean, variance, parameters, sums.channels, channel, state);
     if (statistics == nullptr)
         return;
@@ -200,7 +200,7 @@ __global__ void normalise(const Pack<T, kWidth>* __restrict__ x, const Pack<floa
             Pack<float, kWidth> values = reals(read);
             for (int k = 0; k < kWidth; ++k) {
                 const float value = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
-                values.values[k] = relu && !(value > 0) ? 0 : value;
+                values.values[k] = relu && value <= 0 ? 0 : value;
             }
             y[row * rows.packs + pack] = rounded<T>(values);
         });
@@ -230,7 +230,7 @@ __global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack
             Pack<float, kWidth> gradients = reals(read.dy);
             for (int k = 0; k < kWidth; ++k) {
                 const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
-                const float gradient = relu && !(y > 0) ? 0 : gradients.values[k];
+                const float gradient = relu && y <= 0 ? 0 : gradients.values[k];
                 const float centred = values.values[k] - mean.values[k];
                 gradients.values[k] = factor.values[k] * gradient + (offset.values[k] + slope.values[k] * centred);
             }

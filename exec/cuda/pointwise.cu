@@ -20,7 +20,7 @@ __global__ void relu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y,
         return;
     Widest<T> values = x[i];
     for (T& value : values.values)
-        value = real(value) > 0 ? value : rounded<T>(0);
+        value = real(value) <= 0 ? rounded<T>(0) : value;  // NaN stays
     y[i] = values;
 }
 
@@ -33,7 +33,7 @@ __global__ void relu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* 
     const Widest<T> values = x[i];
     Widest<T> gradient = dy[i];
     for (int k = 0; k < kWidest<T>; ++k)
-        if (!(real(values.values[k]) > 0))
+        if (real(values.values[k]) <= 0)
             gradient.values[k] = rounded<T>(0);
     dx[i] = gradient;
 }
@@ -80,8 +80,8 @@ __global__ void add(const Eight<T>* __restrict__ left, const Eight<T>* __restric
     unsigned passed = 0;
     for (int k = 0; k < 8; ++k) {
         const float value = l.values[k] + r.values[k];
-        passed |= (value > 0 ? 1u : 0u) << k;
-        sum.values[k] = relu_on_sum && !(value > 0) ? 0 : value;
+        passed |= (value <= 0 ? 0u : 1u) << k;
+        sum.values[k] = relu_on_sum && value <= 0 ? 0 : value;
     }
     y[i] = rounded<T>(sum);
     if (mask)

@@ -31,7 +31,9 @@ __device__ inline unsigned place_of(const Pixel& pixel, int row, int column, uns
 
 __device__ inline int clamped(int value, int end) { return value < 0 ? 0 : value < end ? value : end - 1; }
 
-// One thread per pack of outputs. A window that sticks out reads its edge again, which changes no maximum.
+__device__ inline bool is_nan(float value) { return value != value; }
+
+// One thread per pack of outputs; NaN counts as a maximum. A window that sticks out reads its edge again, which changes no maximum.
 // `chosen` may be null.
 template <class T, int kWidth>
 __global__ void maxima(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* __restrict__ y,
@@ -58,7 +60,7 @@ __global__ void maxima(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* _
                 const Pack<float, kWidth> values = reals(read);
                 const auto place = static_cast<unsigned char>((row - top) * windows.kernel + column_at(kx) - left);
                 for (int k = 0; k < kWidth; ++k)
-                    if (!any || values.values[k] > best.values[k]) {
+                    if (!any || values.values[k] > best.values[k] || is_nan(values.values[k])) {
                         best.values[k] = values.values[k];
                         places.values[k] = place;
                     }

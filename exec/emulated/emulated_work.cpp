@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -114,7 +115,7 @@ void EmulatedDevice::forward(const Task& task) {
         if (edges[edge].from == task.stage)
             run_.write(true, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));
     if (task.stage + 1 == run_.job.plan.shape.stages)
-        run_.losses[step_][mb] = fraction(tag) * run_.plan.sizes.of(mb);
+        run_.losses[mb] = fraction(tag) * run_.plan.sizes.of(mb);
 }
 
 void EmulatedDevice::backward_input(const Task& task) {
@@ -184,7 +185,7 @@ void EmulatedDevice::sum_gradients(int node) {
 
 void EmulatedDevice::update(const Task& task) {
     StageState& state = stages_.at(task.stage);
-    const int number = step_ * run_.job.plan.shape.updates() + run_.job.plan.shape.mini_batch_of(task.microbatch);
+    const int number = run_.job.plan.shape.mini_batch_of(task.microbatch);
     std::uint64_t gradient = gradient_of(state);
     if (run_.job.plan.shape.global_norm)
         for (const std::uint64_t sum : run_.sums)
@@ -210,9 +211,9 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
     const Shape& shape = job.plan.shape;
     const auto microbatches = static_cast<std::size_t>(shape.microbatches);
     sums.assign(static_cast<std::size_t>(shape.stages), 0);
-    losses.assign(static_cast<std::size_t>(job.steps), std::vector<double>(microbatches, 0));
+    losses.assign(microbatches, 0);
     if (plan.trains())
-        norms.assign(static_cast<std::size_t>(job.steps) * static_cast<std::size_t>(shape.updates()),
+        norms.assign(static_cast<std::size_t>(shape.updates()),
                      std::vector<double>(static_cast<std::size_t>(shape.stages), 0));
     for (auto& tags : tags_)
         tags.assign(job.costs.edges.size(), std::vector<std::uint64_t>(microbatches, 0));
@@ -220,14 +221,17 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
         devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
 }
 
+// A long sleep is cut in pieces, so that a run that has failed ends.
 void EmulatedWork::sleep_for(Ns duration) const {
     if (duration <= 0)
         return;
     const Ns until = clock_now() + duration, wakes = until - kSpun;
-    const timespec time{wakes / kSecond, wakes % kSecond};
-    while (clock_now() < wakes && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
+    while (clock_now() < wakes && !stopped_) {
+        const Ns next = std::min(wakes, clock_now() + kSecond / 10);
+        const timespec time{next / kSecond, next % kSecond};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
     }
-    while (clock_now() < until)
+    while (clock_now() < until && !stopped_)
         std::this_thread::yield();
 }
 
@@ -328,12 +332,13 @@ void EmulatedWork::finish(RunResult& result) {
     for (int stage = 0; stage < shape.stages; ++stage)
         hash = mix(hash, devices_[shape.devices_of(stage).front()]->weights(stage));
     result.weights_hash = fmt::format("{:016x}", hash);
-    for (const std::vector<double>& row : norms) {
-        double sum = 0;
-        for (const double part : row)
-            sum += part;
-        result.gradient_norms.push_back(sum);
-    }
+}
+
+std::vector<double> EmulatedWork::gradient_norms() const {
+    std::vector<double> all;
+    for (const std::vector<double>& row : norms)
+        all.push_back(std::accumulate(row.begin(), row.end(), 0.0));
+    return all;
 }
 
 std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options) {

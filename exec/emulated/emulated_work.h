@@ -6,6 +6,7 @@
 #include "exec/host/host_work.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -71,8 +72,10 @@ public:
     std::string machine() const override;
     void leave(int send) override;
     void arrive(int recv) override;
-    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
+    void stop() override { stopped_ = true; }
 
     // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
@@ -84,8 +87,8 @@ public:
     const HostPlan& plan;
     const Job& job;
     std::vector<Ns> durations;                // by node
-    std::vector<std::vector<double>> losses;  // [step][micro-batch]
-    std::vector<std::vector<double>> norms;   // [update][stage]
+    std::vector<double> losses;               // of this step, [micro-batch]
+    std::vector<std::vector<double>> norms;   // of this step, [update][stage]
     std::vector<std::uint64_t> sums;          // [stage], before the U of a global norm
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
@@ -102,6 +105,7 @@ private:
     Ends ends_of(const Task& transfer) const;
     std::string note_on_short_tasks() const;
 
+    std::atomic<bool> stopped_{false};
     std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
     std::vector<Letter> letters_;                      // by node of the SEND
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;

@@ -18,7 +18,8 @@ public:
     // pack(), with room for the guards.
     static Packing pack(std::vector<Buffer> buffers, int devices);
 
-    Guards(const std::vector<Buffer>& buffers, const Packing& packing, const Arena& arena, const Plan& plan, int device);
+    Guards(const std::vector<Buffer>& buffers, const Packing& packing, const Arena& arena, const Plan& plan,
+           int device);
 
     // A task is done and its memory not yet handed on. Throws Error (RunFailed) naming it when bytes beside a buffer
     // have changed since the task before it. Frees the workspace and the buffers that die there, but not those that die
@@ -35,8 +36,8 @@ private:
     const Packing& packing_;
     const Arena& arena_;
     const std::vector<Task>& order_;
-    const int last_;         // position
-    std::vector<int> own_;   // numbers of the device's buffers
+    const int last_;        // position
+    std::vector<int> own_;  // numbers of the device's buffers
 };
 
 }  // namespace pw

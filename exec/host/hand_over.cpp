@@ -4,6 +4,7 @@
 #include "exec/host/host_work.h"
 #include "exec/host/pin.h"
 #include "workloads/first_failure.h"
+#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <limits>
@@ -50,20 +51,27 @@ Ns hand_over_time(const CorePlan& cores) {
     options.spin = !cores.shared;
     Mailbox mailbox(graph, options);
     std::vector<Ns> trips;
-    std::thread other([&] {
+    FirstFailure failure;
+    const auto stop = [&] { mailbox.abort(); };
+    const auto answer = [&] {
         pin_device(cores, 1);
         for (int round = 0; round < kRounds; ++round) {
             mailbox.wait(graph.node(1, 4 * round));
             mailbox.post(graph.node(1, 4 * round + 3));
         }
-    });
-    for (int round = 0; round < kRounds; ++round) {
-        const Ns start = clock_now();
-        mailbox.post(graph.node(0, 3 * round + 1));
-        mailbox.wait(graph.node(0, 3 * round + 2));
-        trips.push_back((clock_now() - start) / 2);
-    }
+    };
+    const auto ask = [&] {
+        for (int round = 0; round < kRounds; ++round) {
+            const Ns start = clock_now();
+            mailbox.post(graph.node(0, 3 * round + 1));
+            mailbox.wait(graph.node(0, 3 * round + 2));
+            trips.push_back((clock_now() - start) / 2);
+        }
+    };
+    std::thread other = start_thread("a measured hand-over", [&] { failure.guard(answer, stop); });
+    failure.guard(ask, stop);
     other.join();
+    failure.rethrow();
     return median_of(std::move(trips));
 }
 
@@ -84,12 +92,18 @@ public:
 
     // Medians over repeated sums of blocks of so many bytes.
     std::vector<Ns> times(const std::vector<Bytes>& sizes) {
-        std::vector<Ns> medians;
+        std::vector<Ns> medians, ignored;
         const auto stop = [&] { meetings_.abort(); };
-        std::thread first([&] { failure_.guard([&] { medians = run(0, sizes); }, stop); });
-        std::thread second([&] { failure_.guard([&] { run(1, sizes); }, stop); });
-        first.join();
-        second.join();
+        std::vector<std::thread> threads;
+        const auto start_both = [&] {
+            for (const int device : {0, 1})
+                threads.push_back(start_thread(fmt::format("device {}", device), [&, device] {
+                    failure_.guard([&] { (device == 0 ? medians : ignored) = run(device, sizes); }, stop);
+                }));
+        };
+        failure_.guard(start_both, stop);
+        for (std::thread& thread : threads)
+            thread.join();
         failure_.rethrow();
         return medians;
     }

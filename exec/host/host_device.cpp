@@ -13,16 +13,15 @@ bool is_on_edge(BufferUse use) {
 
 }  // namespace
 
-void HostDevice::make_memory(bool guarded) {
+void HostDevice::make_memory() {
     const std::size_t length = plan_.job.plan.order[device_].size();
     arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
-    if (guarded)
+    if (options_.guarded)
         guards_.emplace(plan_.buffers, plan_.packing, *arena_, plan_.job.plan, device_);
     born_.resize(length);
     dies_.resize(length);
     intervals_.resize(length);
     sample_of_.resize(length);
-    samples_.reserve(length * static_cast<std::size_t>(plan_.job.steps) + 1);
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
         if (buffer.device != device_)
@@ -39,6 +38,7 @@ void HostDevice::make_memory(bool guarded) {
 
 void HostDevice::begin_step(int step) {
     step_ = step;
+    samples_.reserve(dies_.size());
     work_.begin_step(step);
 }
 
@@ -57,7 +57,7 @@ void HostDevice::lend(int position) {
 
 void HostDevice::give_back(int position, Ns now) {
     sample_of_[position] = -1;
-    if (position == 0 || samples_.empty() || samples_.back().use != arena_->lent()) {
+    if (samples_.empty() || samples_.back().use != arena_->lent()) {
         sample_of_[position] = static_cast<int>(samples_.size());
         samples_.push_back({step_, device_, now, arena_->lent()});
     }
@@ -82,7 +82,10 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
     }
     if (task.op == Op::SumGradients || task.op == Op::Update)
         work_.meet(task, node);
+    plan_.watch->works(device_, node);
     lend(position);
+    if (options_.before_task)
+        options_.before_task(device_, task);
     Interval& interval = intervals_[position];
     const bool computes = is_compute(task.op);  // S and U may wait for other devices
     const bool clocked = computes && last_task_ >= kWorthClocking;
@@ -99,6 +102,7 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
     if (computes)
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
+    plan_.watch->rests(device_);
     return position;
 }
 
@@ -116,6 +120,7 @@ Interval HostDevice::finish(Ticket ticket) {
 void HostDevice::end_step() {
     if (guards_)
         guards_->end_step();
+    plan_.watch->is_away(device_);
 }
 
 }  // namespace pw

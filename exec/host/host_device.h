@@ -8,15 +8,17 @@
 #include "exec/host/host_work.h"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace pw {
 
 class HostDevice : public Backend {
 public:
-    HostDevice(HostPlan& plan, DeviceWork& work, int device) : plan_(plan), work_(work), device_(device) {}
+    HostDevice(HostPlan& plan, DeviceWork& work, int device, const RunOptions& options)
+        : plan_(plan), work_(work), device_(device), options_(options) {}
 
-    void make_memory(bool guarded);  // needs the planned buffers
+    void make_memory();  // needs the planned buffers
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
     void begin_step(int step) override;
@@ -26,7 +28,7 @@ public:
     void end_step();  // all tickets are finished
 
     const Arena& arena() const { return *arena_; }
-    const std::vector<MemorySample>& samples() const { return samples_; }
+    std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // of the step
     double cpu_share() const { return core_clock_.share(); }  // of tasks that are worth a look at the clock
 
 private:
@@ -38,6 +40,7 @@ private:
     HostPlan& plan_;
     DeviceWork& work_;
     const int device_;
+    const RunOptions& options_;
     Mailbox* mailbox_ = nullptr;
     std::optional<Arena> arena_;
     std::optional<Guards> guards_;

@@ -45,13 +45,16 @@ struct HostPlan {
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+    const std::unique_ptr<Watch> watch;
     const std::unique_ptr<MeetingPoints> meetings;
 
     explicit HostPlan(const Job& the_job)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
-          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout)) {}
+          watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
+          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout,
+                                                   watch.get())) {}
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
@@ -98,12 +101,15 @@ public:
     virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
     virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
 
-    // On the main thread, after a step: sum over the samples of a micro-batch.
-    virtual double loss(int step, int microbatch) const = 0;
-    virtual void abort() {}  // after a failure, when no thread works any more: lets go what waits for peers
+    // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
+    virtual double loss(int microbatch) const = 0;
+    virtual std::vector<double> gradient_norms() const = 0;
+    virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when they are not finite
+    virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
+    virtual void abort() {}  // when no thread works any more: lets go what waits for peers
+    virtual void explain() {}  // then: throws what is known better than the failure itself
 
-    // At the end of the run: weights_hash and gradient_norms.
-    virtual void finish(RunResult& result) = 0;
+    virtual void finish(RunResult& result) = 0;  // at the end of the run: weights_hash
     virtual void write_files(const RunResult& /*result*/) {}  // those that were asked for; after finish()
 };
 

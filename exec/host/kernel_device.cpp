@@ -5,6 +5,7 @@
 #include "workloads/initial_parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw {
 
@@ -195,21 +196,11 @@ void KernelDevice::begin_step(int step) {
 }
 
 void KernelDevice::end_step() {
-    const Shape& shape = run_.job.plan.shape;
-    for (const auto& [stage, program] : programs_) {
+    for (const auto& [stage, program] : programs_)
         if (program->has_loss())
-            for (int mb = 0; mb < shape.microbatches; ++mb)
+            for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
                 if (run_.plan.graph.holder(stage, mb) == device_)
-                    run_.losses[step_][mb] = losses_[mb];
-        if (run_.step_squares == nullptr || !run_.plan.speaks_for(device_, stage))
-            continue;
-        for (int update = 0; update < shape.updates(); ++update)
-            for (const int layer : program->layers()) {
-                const auto place = static_cast<std::size_t>(update) * run_.layer_bytes.size();
-                run_.squares[step_ * shape.updates() + update][layer] =
-                    run_.step_squares[place + static_cast<std::size_t>(layer)];
-            }
-    }
+                    run_.losses[mb] = losses_[mb];
 }
 
 void KernelDevice::run(const Task& task, int node) {
@@ -276,6 +267,10 @@ std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sampl
                           : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
 }
 
+void KernelDevice::load_data(int microbatch, std::byte* to) const {
+    kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
+}
+
 void KernelDevice::compute(const Task& task) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
@@ -287,8 +282,10 @@ void KernelDevice::compute(const Task& task) {
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                kernels_->load_data(run_.data, of_microbatch(samples_, 1, mb), places.data);
+                load_data(mb, places.data);
             program.forward(places, state.saves);
+            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(losses_[mb]))
+                run_.refuse_loss(step_, mb);
             break;
         case Op::Recompute:
             program.recompute(places);

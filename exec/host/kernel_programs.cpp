@@ -35,7 +35,7 @@ void KernelDevice::check_last_program(int stage) const {
         check(values[k].values == others[k].values, values[k].name);
 }
 
-const StageProgram& KernelDevice::program_of(const Task& task) const {
+StageProgram& KernelDevice::program_of(const Task& task) const {
     const auto last = last_programs_.find(task.stage);
     const bool smaller = last != last_programs_.end() && run_.job.plan.shape.ends_mini_batch(task.microbatch);
     return smaller ? *last->second : *programs_.at(task.stage);

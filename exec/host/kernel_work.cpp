@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace pw {
@@ -18,12 +19,10 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
       dump_(options.dump),
       save_(options.save) {
     const Shape& shape = job.plan.shape;
-    const auto steps = static_cast<std::size_t>(job.steps), devices = static_cast<std::size_t>(shape.devices);
+    const auto devices = static_cast<std::size_t>(shape.devices);
     statistics.assign(static_cast<std::size_t>(shape.stages),
                       std::vector<std::byte*>(static_cast<std::size_t>(shape.microbatches), nullptr));
-    losses.assign(steps, std::vector<double>(static_cast<std::size_t>(shape.microbatches), 0));
-    if (plan.trains())
-        squares.assign(steps * static_cast<std::size_t>(shape.updates()), std::vector<double>(layer_bytes.size(), 0));
+    losses.assign(static_cast<std::size_t>(shape.microbatches), 0);
     initial.resize(devices);
     gradients.resize(devices);
     updated.resize(devices);
@@ -62,14 +61,18 @@ std::vector<NamedTensor> KernelWork::parameters() const {
     return without_copies(std::move(by_device));
 }
 
+std::vector<double> KernelWork::gradient_norms() const {
+    std::vector<double> norms;
+    for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
+        const std::size_t layers = layer_bytes.size();
+        const double* squares = step_squares + static_cast<std::size_t>(update) * layers;
+        norms.push_back(std::sqrt(std::accumulate(squares, squares + layers, 0.0)));
+    }
+    return norms;
+}
+
 void KernelWork::finish(RunResult& result) {
     result.weights_hash = hash_of(parameters());
-    for (const std::vector<double>& row : squares) {
-        double sum = 0;
-        for (const double square : row)
-            sum += square;
-        result.gradient_norms.push_back(std::sqrt(sum));
-    }
 }
 
 void KernelWork::write_files(const RunResult& result) {

@@ -7,6 +7,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,12 +40,17 @@ public:
     std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
     // While the devices of an S meet, they read each other's.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    // Runs F once more; `tensors` by edge. The first layer whose output is not finite; -1: none. For kernels whose work
+    // is done when a call returns, on any thread, when no device works.
+    int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
+    bool has_finite_parameters(const Task& forward, int layer);
 
 protected:
     virtual std::shared_ptr<const Kernels> open();  // on the device's thread
     // Meets the others of an S or U for the round-th time, from 0. What was done or queued before is done before what
     // any of them does afterwards.
     virtual void arrive(int node, int round);
+    virtual bool works_at_once() const { return true; }  // what run() was called for is done when it returns
     static constexpr int kRounds = 5;
     const int device_;
 
@@ -64,13 +71,14 @@ private:
     StageState& state_of(int stage);
     StageProgram& add_program(int stage, int samples, std::map<int, std::unique_ptr<StageProgram>>& to) const;
     void check_last_program(int stage) const;
-    const StageProgram& program_of(const Task& task) const;
+    StageProgram& program_of(const Task& task) const;
     StageProgram::Values initial_values() const;
     void list_statistics();
     void gather_statistics(const Task& closing);
     const Places& bind(const Task& task, int version);
     GradientPart& part_of(const Task& task);
     const std::byte* weights_for(const Task& task, int version);
+    void load_data(int microbatch, std::byte* to) const;
     void compute(const Task& task);
     void update(const Task& task, int node);
     std::byte* next_momentum(int stage) const;
@@ -130,7 +138,10 @@ public:
     std::string machine() const override { return devices_.front()->kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
-    double loss(int step, int microbatch) const override { return losses[step][microbatch]; }
+    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override;
+    void check_numbers(int step) const override;
+    void explain() override;
     void finish(RunResult& result) override;
     void write_files(const RunResult& result) override;
 
@@ -139,6 +150,8 @@ public:
     std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
     std::int64_t first_sample(int step, int microbatch) const;
     Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
+    // Of a micro-batch whose F has just been run: throws, and explain() tells more when all have stopped.
+    [[noreturn]] void refuse_loss(int step, int microbatch);
     bool dumps() const { return !dump_.empty(); }
 
     const HostPlan& plan;
@@ -147,9 +160,9 @@ public:
     std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
     std::vector<StageLayout> layouts, last_layouts;         // by stage
     std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
-    std::vector<std::vector<double>> losses;          // [step][micro-batch], sums over samples
-    std::vector<std::vector<double>> squares;         // [update][layer], of the gradients
-    double* step_squares = nullptr;  // shared memory of device 0: those of this step, [update][layer]
+    // Of this step.
+    std::vector<double> losses;      // [micro-batch], sums over samples
+    double* step_squares = nullptr;  // of the gradients, [update][layer]; shared memory of device 0; null: no updates
     std::vector<SharedTable> tables;
     // Of the first update, when dumping: [device]
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
@@ -161,7 +174,11 @@ private:
     Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
 
     std::vector<SharedTable> shared_tables() const;
+    std::string place_of(int step, int microbatch) const;
     const std::string dump_, save_;
+    std::mutex not_finite_mutex_;  // of what follows
+    std::optional<int> not_finite_;  // the first micro-batch whose loss is not
+    int step_not_finite_ = 0;
 };
 
 }  // namespace pw

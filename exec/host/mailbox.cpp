@@ -1,6 +1,7 @@
 #include "exec/host/mailbox.h"
 
 #include "workloads/error.h"
+#include "workloads/start_thread.h"
 
 #include <sys/prctl.h>
 
@@ -17,13 +18,13 @@ namespace {
 // naive pipelining ran 5 to 9 % slower with it on a virtual machine.
 constexpr Ns kSpin = 500'000'000;
 
-[[noreturn]] void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
-
 std::chrono::steady_clock::time_point point_of(Ns time) {
     return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(time));
 }
 
 }  // namespace
+
+void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
 
 Ns clock_now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -42,7 +43,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
     const std::vector<Ns>& occupation = options_.link.occupation;
     if (options_.link.latency > 0 ||
         std::any_of(occupation.begin(), occupation.end(), [](Ns time) { return time > 0; }))
-        wire_ = std::thread([this] { run_wire(); });
+        wire_ = start_thread("the link", [this] { run_wire(); });
 }
 
 Mailbox::~Mailbox() {
@@ -90,6 +91,9 @@ bool Mailbox::spin_until_done(int node, Ns start) const {
 }
 
 void Mailbox::wait(int node) {
+    if (is_done(node))
+        return;
+    const WaitingAt waiting(options_.watch, graph_.device_of(node), node);
     const Ns start = clock_now();
     if (spin_until_done(node, start))
         return;
@@ -97,7 +101,11 @@ void Mailbox::wait(int node) {
     Lock lock(mutex_);
     Bed& bed = beds_[graph_.device_of(node)];
     bed.taken = true;
-    bed.wakes.wait_until(lock, point_of(until), [&] { return aborted_ || is_done(node); });
+    const auto woken = [&] { return aborted_ || is_done(node); };
+    if (options_.watch != nullptr)
+        bed.wakes.wait(lock, woken);
+    else
+        bed.wakes.wait_until(lock, point_of(until), woken);
     bed.taken = false;
     if (!is_done(node))
         fail_waiting(node, start);
@@ -195,17 +203,23 @@ void Mailbox::abort() {
         bed.wakes.notify_all();
 }
 
-void Gate::arrive() {
-    std::unique_lock lock(mutex_);
+bool Gate::is_last(std::int64_t& round) {
     if (aborted_)
         fail_because_of_others();
-    const std::int64_t round = round_;
-    if (++waiting_ == threads_) {
-        waiting_ = 0;
-        ++round_;
-        changed_.notify_all();
+    round = round_;
+    if (++waiting_ < threads_)
+        return false;
+    waiting_ = 0;
+    ++round_;
+    changed_.notify_all();
+    return true;
+}
+
+void Gate::arrive() {
+    std::unique_lock lock(mutex_);
+    std::int64_t round = 0;
+    if (is_last(round))
         return;
-    }
     changed_.wait(lock, [&] { return aborted_ || round_ != round; });
     if (round_ == round)
         fail_because_of_others();

@@ -4,19 +4,23 @@
 #pragma once
 
 #include "exec/backend.h"
+#include "exec/host/watch.h"
 #include "schedules/lanes.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <queue>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pw {
 
 Ns clock_now();  // steady, nanoseconds
+[[noreturn]] void fail_because_of_others();
 
 // What moves with a transfer when the sender keeps a copy. Called once per transfer and step.
 class Payload {
@@ -40,6 +44,7 @@ public:
         bool spin = false;           // devices own their cores: wait awake
         LinkTimes link;              // with times, a thread of its own moves the messages
         Payload* payload = nullptr;  // none: tensors are made where they are read
+        Watch* watch = nullptr;      // is told who waits, and says when that is too long: then there is no timeout here
     };
     Mailbox(const PlanGraph& graph, Options options);
     ~Mailbox();
@@ -101,9 +106,14 @@ class Gate {
 public:
     explicit Gate(int threads) : threads_(threads) {}
     void arrive();  // throws Error (RunFailed) when a thread has failed
+    // Calls look(time since the last call, or since it came) about every `slice` while it waits.
+    template <class Look>
+    void arrive(Ns slice, Look look);
     void abort();
 
 private:
+    bool is_last(std::int64_t& round);  // lets the others go
+
     const int threads_;
     int waiting_ = 0;
     std::int64_t round_ = 0;
@@ -111,5 +121,20 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
 };
+
+template <class Look>
+void Gate::arrive(Ns slice, Look look) {
+    std::unique_lock lock(mutex_);
+    std::int64_t round = 0;
+    if (is_last(round))
+        return;
+    Ns before = clock_now();
+    while (!changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return aborted_ || round_ != round; })) {
+        const Ns now = clock_now();
+        look(now - std::exchange(before, now));
+    }
+    if (round_ == round)
+        fail_because_of_others();
+}
 
 }  // namespace pw

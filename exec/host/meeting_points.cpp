@@ -9,9 +9,10 @@
 
 namespace pw {
 
-MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout)
+MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch)
     : graph_(graph),
       timeout_(timeout),
+      watch_(watch),
       meetings_(meetings_of(graph, shape)),
       number_(static_cast<std::size_t>(graph.size()), -1),
       begins_(number_.size(), false),
@@ -44,10 +45,14 @@ void MeetingPoints::arrive(int node) {
         return;
     }
     const auto passed = [&] { return aborted_ || point.round != round; };
+    const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
     const Ns start = clock_now();
     const auto until = std::chrono::steady_clock::time_point(
         std::chrono::nanoseconds(start + std::min(timeout_, std::numeric_limits<Ns>::max() - start)));
-    changed_.wait_until(lock, until, passed);
+    if (watch_ != nullptr)
+        changed_.wait(lock, passed);
+    else
+        changed_.wait_until(lock, until, passed);
     if (point.round == round)
         fail_waiting(node, clock_now() - start);
 }

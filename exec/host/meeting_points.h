@@ -2,6 +2,7 @@
 // when one device has failed, or when one does not come for the timeout.
 #pragma once
 
+#include "exec/host/watch.h"
 #include "schedules/sum_groups.h"
 #include "workloads/units.h"
 
@@ -13,7 +14,8 @@ namespace pw {
 
 class MeetingPoints {
 public:
-    MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout);
+    // `watch`: is told who waits, and says when that is too long; then there is no timeout here.
+    MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch = nullptr);
 
     // The meeting that an S or U belongs to; none: null. `begins`: it is the device's first task of it.
     const Meeting* meeting(int node) const;
@@ -33,6 +35,7 @@ private:
 
     const PlanGraph& graph_;
     const Ns timeout_;
+    Watch* const watch_;
     const std::vector<Meeting> meetings_;
     std::vector<int> number_;    // by node; -1: none
     std::vector<char> begins_;   // by node

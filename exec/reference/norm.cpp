@@ -37,7 +37,7 @@ public:
                 const double value = (real(x[i]) - moments.mean) * inverse * scale + shift;
                 y[i] = static_cast<Real>(this->layer_.relu && value <= 0 ? 0 : value);
                 if (save && this->layer_.relu)
-                    args.saved[mask_offset_ + i] = std::byte{value > 0};
+                    args.saved[mask_offset_ + i] = std::byte{!(value <= 0)};
             });
             if (save) {
                 this->reals(args.saved)[c] = static_cast<Real>(moments.mean);

@@ -14,7 +14,7 @@ public:
         const Real* x = this->reals(args.inputs[0]);
         Real* y = this->reals(args.output);
         for (std::int64_t i = 0; i < this->outputs_; ++i)
-            y[i] = x[i] > 0 ? x[i] : Real{0};
+            y[i] = x[i] <= 0 ? Real{0} : x[i];  // NaN stays
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -24,7 +24,7 @@ public:
         const Real* dy = this->reals(args.output_gradient);
         Real* dx = this->reals(args.input_gradients[0]);
         for (std::int64_t i = 0; i < this->outputs_; ++i)
-            dx[i] = x[i] > 0 ? dy[i] : Real{0};
+            dx[i] = x[i] <= 0 ? Real{0} : dy[i];
     }
 };
 
@@ -42,9 +42,9 @@ public:
         Real* y = this->reals(args.output);
         for (std::int64_t i = 0; i < this->outputs_; ++i) {
             const Real sum = left[i] + right[i];
-            y[i] = this->layer_.relu && !(sum > 0) ? Real{0} : sum;
+            y[i] = this->layer_.relu && sum <= 0 ? Real{0} : sum;
             if (save && this->layer_.relu)
-                args.saved[i] = std::byte{sum > 0};
+                args.saved[i] = std::byte{!(sum <= 0)};
         }
     }
 

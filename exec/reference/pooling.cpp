@@ -1,10 +1,12 @@
 #include "exec/reference/layers.h"
 
+#include <cmath>
+
 namespace pw::reference {
 
 namespace {
 
-// saved: for every output element, where in its input plane the maximum was; the first on a tie.
+// saved: for every output element, where in its input plane the maximum was; the first on a tie. NaN counts as one.
 template <class Real>
 class MaxPool : public PlainLayer<Real> {
 public:
@@ -60,7 +62,7 @@ private:
                 if (y < 0 || y >= layer.input.height || x < 0 || x >= layer.input.width)
                     continue;
                 const std::int32_t here = y * layer.input.width + x;
-                if (best < 0 || source[here] > source[best])
+                if (best < 0 || source[here] > source[best] || std::isnan(source[here]))
                     best = here;
             }
         return best;

@@ -1,0 +1,79 @@
+// What every device of a run is doing, so that a device that works long is told from one that is silent.
+#pragma once
+
+#include "schedules/plan.h"
+#include "workloads/units.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+class Watch {
+public:
+    // For how long one task, the way from one to the next, and a wait of all devices at once may last.
+    struct Limits {
+        std::vector<Ns> task;  // by node
+        Ns rest = 0, standstill = 0;
+    };
+
+    Watch(const PlanGraph& graph, int devices) : graph_(graph), signs_(new Sign[static_cast<std::size_t>(devices)]) {
+        seen_.resize(static_cast<std::size_t>(devices));
+    }
+
+    // Called by a device's own thread: what it does from now on. Between steps it is away.
+    void works(int device, int node) { set(device, Doing::Working, node); }
+    void waits(int device, int node) { set(device, Doing::Waiting, node); }
+    void rests(int device) { set(device, Doing::Resting, -1); }
+    void is_away(int device) { set(device, Doing::Away, -1); }
+
+    // Called by one thread again and again, `passed` after the last time: throws Error (PeerSilent) naming the device
+    // that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
+    void look(const Limits& limits, Ns passed);
+    static Ns slice_of(const Limits& limits);  // how often
+
+private:
+    enum class Doing { Away, Resting, Working, Waiting };
+    struct alignas(64) Sign {
+        std::atomic<Doing> doing{Doing::Away};
+        std::atomic<int> node{-1};
+        std::atomic<std::int64_t> changes{0};
+    };
+    struct Seen {
+        std::int64_t changes = -1;
+        Ns since = 0;
+    };
+    void set(int device, Doing doing, int node);
+    std::string waiting() const;
+
+    const PlanGraph& graph_;
+    std::unique_ptr<Sign[]> signs_;
+    std::vector<Seen> seen_;
+    Ns standstill_ = 0;
+};
+
+// While this lives the device waits at the node; then it does again what it did. No watch: nothing.
+class WaitingAt {
+public:
+    WaitingAt(Watch* watch, int device, int node, bool working = false)
+        : watch_(watch), device_(device), node_(node), working_(working) {
+        if (watch_ != nullptr)
+            watch_->waits(device_, node_);
+    }
+    ~WaitingAt() {
+        if (watch_ != nullptr)
+            working_ ? watch_->works(device_, node_) : watch_->rests(device_);
+    }
+    WaitingAt(const WaitingAt&) = delete;
+    WaitingAt& operator=(const WaitingAt&) = delete;
+
+private:
+    Watch* watch_;
+    int device_, node_;
+    bool working_;
+};
+
+}  // namespace pw
