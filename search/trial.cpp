@@ -79,6 +79,7 @@ void Trial::open(Deadline& deadline) {
     if (open_ || !refused_.empty())
         return;
     deadline.check();
+    const auto start = std::chrono::steady_clock::now();
     try {
         judge();
     } catch (const Error& error) {  // the schedule is not defined for this choice
@@ -87,6 +88,8 @@ void Trial::open(Deadline& deadline) {
         found_.may_fit = false;
         return;
     }
+    step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
+    deadline.leave(step_lasts_);
     const Plan& plan = judge().plan();
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
     pieces_ = &model_.pieces(splits_backward(plan), deadline);
