@@ -86,11 +86,14 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
                   "other schedules (search.schedules) or numbers of stages (search.stages)");
     const Shortage& shortage = *result.shortage;
     fail_with(ExitCode::Infeasible,
-              "{}: in the closest one the device of stage {} needs {} ({} bytes) and has {} ({} bytes)\n  "
+              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) and has {} ({} bytes)\n  "
               "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
               "(search.schedules) or recomputation (search.recompute: auto)",
-              result.none_fits ? "no plan fits" : "no plan was found that fits", shortage.stage,
-              print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+              result.none_fits ? "no plan fits" : "no plan was found that fits",
+              result.stop == SearchStop::Time     ? " before the time limit"
+              : result.stop == SearchStop::Memory ? " within the memory limit"
+                                                  : "",
+              shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
 }
 
 // A machine that the config describes by its rates is not this one, and what has no kernels runs nowhere.

@@ -180,7 +180,7 @@ Json json_of_best(const SearchReport& report) {
             {"micro_batches", best.choice.micro_batches},
             {"micro_batch_size", best.choice.micro_batch_size},
             {"step_time_ns", best.step_time},
-            {"bubble_rate", metrics_of(predict(*report.best)).bubble_rate},
+            {"bubble_rate", best.bubble_rate ? *best.bubble_rate : metrics_of(predict(*report.best)).bubble_rate},
             {"reserved_memory_bytes", best.most_reserved()},
             {"stages", stages_json(*report.best, best)},
             {"megatron_layout", megatron_layout(workload, graph, best.split)},

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <chrono>
 #include <iterator>
 #include <new>
 #include <numeric>
@@ -110,16 +112,19 @@ private:
     bool attempt(std::size_t index, Ns limit, Work work) {
         Trial& trial = *trials_[index];
         Deadline deadline = deadline_;
+        deadline.leave(std::max(trial.step_lasts(), step_lasts_));
         bool enough = true;
         try {
             work(trial, index, limit, deadline);
-            if (hurried_ && !deadline.passed())
+            if (hurried_ && trial.is_open() && !deadline.passed())
                 trial.finish();
         } catch (const TimeIsUp&) {
         } catch (const std::bad_alloc&) {
             enough = false;
         }
         trial.close();
+        if (deadline.passed())
+            time_is_up_ = true;
         return enough;
     }
 
@@ -138,6 +143,9 @@ private:
             if (limits_.threads > 1)
                 for (const std::size_t index : batch)
                     no_memory_[index] = no_memory_[index] && !attempt(index, limit, work);
+            for (const std::size_t index : batch)
+                if (trials_[index]->has_plan())  // else the time would be up before the first one
+                    step_lasts_ = std::max(step_lasts_, trials_[index]->step_lasts());
             show(doing, begin + count, order.size());
         }
     }
@@ -241,7 +249,8 @@ private:
     void prove() {
         proven_.assign(trials_.size(), false);
         std::int64_t left = limits_.tasks / 2;
-        for (std::size_t open = prune(); open > 0 && left > limits_.tasks / 20 && !deadline_.passed(); open = prune()) {
+        for (std::size_t open = prune(); open > 0 && left > limits_.tasks / 20 && !time_is_up_ && !deadline_.passed();
+             open = prune()) {
             const std::int64_t each = left / static_cast<std::int64_t>(open), before = spent();
             const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
             in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
@@ -290,7 +299,7 @@ private:
             assert(!plan.fits || plan.lower_bound <= plan.step_time);
             plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
         }
-        if (deadline_.passed())
+        if (time_is_up_ || deadline_.passed())
             result.stop = SearchStop::Time;
         else if (out_of_memory_ || result.left_out > 0)
             result.stop = SearchStop::Memory;
@@ -328,7 +337,9 @@ private:
     MakespanLimits limits_;
     const SearchProgress& progress_;
     Deadline deadline_;
-    bool hurried_;  // a clock ends the search
+    bool hurried_;                                       // a clock ends the search
+    std::atomic<bool> time_is_up_ = false;               // for some choice
+    std::chrono::steady_clock::duration step_lasts_{0};  // to simulate the largest plan so far
     StageSpace space_;
     std::vector<Family> families_;
     std::vector<std::string> notes_;

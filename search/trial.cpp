@@ -81,6 +81,7 @@ void Trial::open(Deadline& deadline) {
     if (open_ || !refused_.empty())
         return;
     deadline.check();
+    const auto start = std::chrono::steady_clock::now();
     try {
         judge();
         refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
@@ -92,6 +93,8 @@ void Trial::open(Deadline& deadline) {
         found_.may_fit = false;
         return;
     }
+    step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
+    deadline.leave(step_lasts_);
     const Plan& plan = judge().plan();
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
     pieces_ = &model_.pieces(splits_backward(plan), deadline);

@@ -7,6 +7,7 @@
 #include "search/plan_bound.h"
 #include "workloads/beyond_limit.h"
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -67,7 +68,8 @@ public:
     bool has_plan() const { return found_.split.stages() > 0; }
     bool fits() const { return found_.fits; }
     Ns step_time() const { return found_.step_time; }
-    void finish();  // fills in what is only reported
+    void finish();                                                                  // fills in what is only reported
+    std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // to simulate a plan, about
     std::int64_t candidates() const { return candidates_; }
     std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
 
@@ -124,6 +126,7 @@ private:
     std::unique_ptr<Judge> judge_;
     std::optional<PlanBound> plan_bound_;
     std::int64_t tasks_of_plan_ = 0;
+    std::chrono::steady_clock::duration step_lasts_{0};
     bool open_ = false;
     std::string refused_;
     std::optional<BeyondLimit> beyond_;
