@@ -33,7 +33,9 @@ Costs uneven_costs(const Shape& shape, bool sent_copies, std::uint64_t seed) {
         bytes.until_input = some_size(random);
         bytes.until_weight = some_size(random);
         bytes.gradient_kept = some_size(random);
-        bytes.workspace = some_size(random);
+        for (Bytes* pass : {&bytes.forward_workspace, &bytes.backward_workspace, &bytes.input_workspace,
+                            &bytes.weight_workspace})
+            *pass = some_size(random);
         const Bytes output = some_size(random);
         if (stage + 1 < shape.stages)
             costs.edges.push_back({stage, stage + 1, output, output, stage % 2 == 0, true, false});

@@ -104,7 +104,7 @@ Trace predicted(const Config& config) {
         const Profile profile = profile_of(config, model);
         const StageSplit split = make_split(config, model, profile);
         plan = make_plan(config, links_of(model.layers, split), config.training.steps);
-        costs = costs_of(model, split, profile, sizes_of(config.pipeline), splits_backward(plan));
+        costs = costs_of(model, split, profile, sizes_of(config.pipeline));
         add_cluster(costs, config, profile);
         add_gradient_sums(costs, plan.shape, ties_of(model.layers, split));
     }
@@ -131,10 +131,10 @@ void expect_possible_search(const Config& config) {
         EXPECT_GE(plan.step_time, 0);
         EXPECT_LE(plan.step_time, kLongestPlan);
         EXPECT_GE(plan.lower_bound, 0);
-        EXPECT_GE(plan.peak(), 0);
+        EXPECT_GE(plan.most_reserved(), 0);
     }
     if (result.best() != nullptr) {
-        EXPECT_LE(result.best()->lower_bound, result.best()->step_time * 1.01 + 100);
+        EXPECT_LE(result.best()->lower_bound, result.best()->step_time);
     }
 }
 

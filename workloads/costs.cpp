@@ -195,8 +195,8 @@ LayerBytes analytic_bytes(const Layer& layer, int samples) {
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
     const bool weighted = has_weight_pass(layer.kind);
-    const double count = samples,
-                 weights = static_cast<double>(layer.parameter_bytes);  // bytes, as doubles: exact up to 2^53
+    const double count = samples;
+    const auto weights = static_cast<double>(layer.parameter_bytes);  // bytes as doubles: exact up to 2^53
     const double tensor = static_cast<double>(layer.input.elements() * kFloat) * count;
     const double output = static_cast<double>(layer.output.elements() * kFloat) * count;
     const double inputs = layer.kind == LayerKind::Add ? 2 * tensor : layer.kind == LayerKind::Concat ? output : tensor;
