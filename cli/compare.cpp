@@ -48,7 +48,7 @@ double parse_percent(const std::string& text) {
 Sides sides_of_traces(const CompareArguments& arguments) {
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
-    Sides sides{report_of(read_trace(arguments.config.path)), report_of(read_trace(arguments.measured)), {}};
+    Sides sides{read_report(arguments.config.path), read_report(arguments.measured), {}};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
         fail(

@@ -45,7 +45,7 @@ void plot_traces(const PlotArguments& arguments) {
     std::vector<Trace> drawn;
     std::vector<std::string> titles;
     for (const std::string& path : arguments.traces) {
-        const Report report = report_of(read_trace(path));
+        const Report report = read_report(path);
         drawn.push_back(drawn_part(report, arguments, path));
         titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
     }
