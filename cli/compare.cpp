@@ -52,7 +52,7 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     for (const std::string& path : {arguments.config.path, arguments.measured})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    Sides sides{report_of(read_trace(arguments.config.path)), report_of(read_trace(arguments.measured)), {}};
+    Sides sides{read_report(arguments.config.path), read_report(arguments.measured), {}};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
         fail(

@@ -42,7 +42,6 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 }
 
 void plot_traces(const PlotArguments& arguments) {
-    check_plot_file(arguments.output);
     std::vector<Trace> drawn;
     std::vector<std::string> titles;
     constexpr std::size_t kMost = 64;
@@ -52,7 +51,7 @@ void plot_traces(const PlotArguments& arguments) {
     check_plot_file(arguments.output);
     for (const std::string& path : arguments.traces) {
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
-        const Report report = report_of(read_trace(path));
+        const Report report = read_report(path);
         drawn.push_back(drawn_part(report, arguments, path));
         titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
     }

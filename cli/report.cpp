@@ -109,6 +109,12 @@ Report report_of(Trace trace) {
     return report;
 }
 
+Report read_report(const std::string& path) {
+    Trace trace = read_trace(path);
+    check_trace(trace, path);
+    return report_of(std::move(trace));
+}
+
 Report report_of(Trace trace, const Config& config) {
     Report report = report_of(std::move(trace));
     const std::vector<DeviceConfig>& devices = config.cluster.devices;

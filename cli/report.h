@@ -21,7 +21,8 @@ struct Report {
     std::vector<std::string> names;  // of devices
 };
 
-Report report_of(Trace trace);                        // as read from a file
+Report report_of(Trace trace);                        // of a plan that is known to the trace alone
+Report read_report(const std::string& path);          // of a file, checked: numbers of nonsense are nonsense
 Report report_of(Trace trace, const Config& config);  // with the memory and names of its devices
 
 Bytes needed_of(const DeviceMetrics& device);  // what is reserved; of a trace that does not say its peak

@@ -17,7 +17,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <utility>
 
 namespace pw {
 
@@ -159,9 +158,7 @@ void validate_plan(const ValidateArguments& arguments) {
 }
 
 void validate_trace(const ValidateArguments& arguments) {
-    Trace trace = read_trace(arguments.path);
-    check_trace(trace, arguments.path);
-    const Report report = report_of(std::move(trace));
+    const Report report = read_report(arguments.path);
     if (arguments.json) {
         Json json = json_of(report);
         json["kind"] = "trace";

@@ -151,9 +151,11 @@ private:
 
     // Those inputs that are on the device itself, as the tasks' names say it.
     void check_inputs(const TraceEvent& event) const {
-        const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
-        const auto after = [&](Op input) { expect_after(event, find(event.step, {input, stage, microbatch, slice})); };
-        switch (op) {
+        const Task& task = event.task;
+        const auto after = [&](Op input) {
+            expect_after(event, find(event.step, {input, task.stage, task.microbatch, task.slice}));
+        };
+        switch (task.op) {
             case Op::Backward:
             case Op::BackwardInput:
             case Op::Recompute:
@@ -176,7 +178,7 @@ private:
             case Op::Update:
                 after(Op::Backward);
                 after(Op::BackwardWeight);
-                expect_after(event, find(event.step, {Op::SumGradients, stage, microbatch}, event.device));
+                expect_after(event, find(event.step, {Op::SumGradients, task.stage, task.microbatch}, event.device));
                 break;
             default:
                 break;

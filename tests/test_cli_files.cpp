@@ -177,7 +177,7 @@ TEST_F(CliFiles, ControlCharactersOfFilesStayText) {
     EXPECT_EQ(table.find('\x1b'), std::string::npos);
 }
 
-TEST_F(CliFiles, ValidateRefusesTracesOfNonsense) {
+TEST_F(CliFiles, TracesOfNonsenseAreRefused) {
     run_well("simulate uniform.yaml --trace t.json");
     run_well("validate t.json");
     Json trace = Json::parse(read("t.json"));
@@ -187,7 +187,8 @@ TEST_F(CliFiles, ValidateRefusesTracesOfNonsense) {
             event["args"]["end_ns"] = std::int64_t{1} << 62;
         }
     write("t.json", trace.dump());
-    EXPECT_TRUE(contains(error_of("validate t.json", 2), "begins before the end of"));
+    for (const char* command : {"validate t.json", "plot t.json -o t.txt", "compare t.json t.json"})
+        EXPECT_TRUE(contains(error_of(command, 2), "begins before the end of"));
 }
 
 TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {

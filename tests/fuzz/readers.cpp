@@ -1,0 +1,117 @@
+// Everything that reads files, fed by libFuzzer. READER=csv build/fuzz/bin/fuzz FOLDER_OF_INPUTS
+#include "tests/fuzz/fuzz.h"
+
+#include "cli/accuracy.h"
+#include "exec/npy.h"
+#include "schedules/csv.h"
+#include "schedules/passes.h"
+#include "schedules/schedule.h"
+#include "schedules/trace.h"
+#include "search/piper_instance.h"
+#include "search/placement_instance.h"
+#include "sim/metrics.h"
+#include "tests/temporary_folder.h"
+#include "workloads/error.h"
+#include "workloads/profiled_layers.h"
+#include "workloads/rank_table.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+namespace pw {
+namespace {
+
+const TemporaryFolder& folder() {
+    static const TemporaryFolder folder;
+    return folder;
+}
+
+// Readers that take a path get a file.
+std::string file(const char* name, const std::string& bytes) { return folder().write(name, bytes); }
+
+void read_quantities(const std::string& text) {
+    if (const auto time = parse_time(text); time && parse_time(exact_time(*time)) != time)
+        std::abort();
+    if (const auto bytes = parse_bytes(text); bytes && parse_bytes(exact_bytes(*bytes)) != bytes)
+        std::abort();
+    if (const auto rate = parse_bandwidth(text); rate && parse_bandwidth(exact_bandwidth(*rate)) != rate)
+        std::abort();
+    parse_flops(text);
+}
+
+void read_plan(const std::string& text) {
+    const CsvPlan read = parse_csv(text, "plan.csv", {});
+    prove(read, {});
+}
+
+void read_whole_trace(const std::string& bytes) {
+    const std::string path = file("trace.json", bytes);
+    const Trace trace = read_trace(path);
+    check_trace(trace, path);
+    const Metrics metrics = metrics_of(trace);
+    if (metrics.makespan < 0 || metrics.step_time < 0 || metrics.ideal > metrics.makespan)
+        std::abort();
+}
+
+void read_digits(const std::string& bytes) {
+    for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
+        file(name, bytes);
+    Dataset::mnist(folder().path().string(), {1, 28, 28}, 1);
+}
+
+struct Target {
+    std::string_view name;
+    std::function<void(const std::string& bytes)> read;
+};
+
+const Target kTargets[] = {
+    {"config", [](const std::string& bytes) { load_config(file("config.yaml", bytes), {}, defaults_of); }},
+    {"units", read_quantities},
+    {"csv", read_plan},
+    {"trace", read_whole_trace},
+    {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
+    {"layers", [](const std::string& bytes) { read_layer_yaml(file("layers.yaml", bytes), 4); }},
+    {"graph", [](const std::string& bytes) { read_graph_txt(std::make_shared<Source>("g.graph.txt", bytes), 4); }},
+    {"max_load", [](const std::string& bytes) { parse_placement_instance(bytes, "instance.json"); }},
+    {"piper", [](const std::string& bytes) { parse_piper_instance(bytes, "instance.json"); }},
+    {"ranks", [](const std::string& bytes) { read_rank_table(file("ranks.json", bytes)); }},
+    {"npy", [](const std::string& bytes) { read_npy(file("array.npy", bytes)); }},
+    {"idx", read_digits},
+    {"results",
+     [](const std::string& bytes) {
+         file("results.json", bytes);
+         print(read_accuracy(folder().path().string()));
+     }},
+    {"simulate", fuzz_simulate},
+};
+
+const Target* chosen() {
+    const char* name = std::getenv("READER");
+    for (const Target& target : kTargets)
+        if (name != nullptr && target.name == name)
+            return &target;
+    std::fprintf(stderr, "set READER to one of:");
+    for (const Target& target : kTargets)
+        std::fprintf(stderr, " %s", std::string(target.name).c_str());
+    std::fprintf(stderr, "\n");
+    std::exit(2);
+}
+
+}  // namespace
+}  // namespace pw
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    static const pw::Target* target = pw::chosen();
+    try {
+        target->read(std::string(reinterpret_cast<const char*>(data), size));
+    } catch (const pw::Error& error) {
+        if (error.code() != pw::ExitCode::BadInput && error.code() != pw::ExitCode::Infeasible)
+            std::abort();
+    }
+    return 0;
+}

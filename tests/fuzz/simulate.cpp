@@ -1,0 +1,120 @@
+// Configs with extreme numbers: refused, or simulated to a trace that keeps what traces promise.
+#include "tests/fuzz/fuzz.h"
+
+#include "schedules/schedule.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/temporary_folder.h"
+#include "workloads/config.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <vector>
+
+namespace pw {
+namespace {
+
+using Values = std::vector<const char*>;
+
+const Values kTimes{"0 ns", "1 ns", "1 s", "1000000 s", "9223372036 s", "9223372036854775807 ns", "[1 ns, 1000000 s]"};
+const Values kSizes{"0 B", "1 B", "10 GB", "1000000 TB", "9223372036854775807 B", "inf", "[1 B, 1000000 TB]"};
+const Values kRates{"1 B/s", "0.000001 B/s", "1 GB/s", "1000000 TB/s", "inf"};
+const Values kCounts{"0",
+                     "1",
+                     "2",
+                     "3",
+                     "4",
+                     "8",
+                     "64",
+                     "65536",
+                     "1000000",
+                     "2147483647",
+                     "2147483648",
+                     "9223372036854775807",
+                     "9223372036854775808",
+                     "-1",
+                     "1e999"};
+const Values kSchedules{"naive", "gpipe", "1f1b", "eager-1f1b", "interleaved",   "bfs",         "zb-h1",
+                        "zb-h2", "zb1p",  "zb-v", "pipedream",  "pipedream-2bw", "forward-only"};
+
+struct Key {
+    const char* name;
+    Values values;
+};
+
+const Key kKeys[] = {
+    {"workload.forward", kTimes},
+    {"workload.backward_input", kTimes},
+    {"workload.backward_weight", kTimes},
+    {"workload.activation", kSizes},
+    {"workload.activation_until_weight", kSizes},
+    {"workload.output", kSizes},
+    {"workload.weights", kSizes},
+    {"cluster.memory", kSizes},
+    {"cluster.link.latency", kTimes},
+    {"cluster.link.bandwidth", kRates},
+    {"cluster.devices", kCounts},
+    {"cluster.devices", {"[{speed: 0.000001}, {}]", "[{speed: 1000000}, {memory: 1 B}]", "[{speed: 3}, {}]"}},
+    {"pipeline.schedule", kSchedules},
+    {"pipeline.stages", kCounts},
+    {"pipeline.micro_batches", kCounts},
+    {"pipeline.micro_batch_size", kCounts},
+    {"pipeline.mini_batch", kCounts},
+    {"pipeline.replicas", {"[1, 1]", "[2, 2]", "[1, 3]", "[2]", "[]", "[2147483647, 2147483647]"}},
+    {"pipeline.recompute", {"all", "none", "[0]", "[1]", "[2147483647]"}},
+    {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
+    {"pipeline.group", kCounts},
+    {"pipeline.drain", {"fifo", "lifo"}},
+    {"training.steps", kCounts},
+    {"transfer.receive", {"early", "deferred"}},
+    {"transfer.protocol", {"eager", "rendezvous"}},
+    {"transfer.communicator", {"edge", "direction", "one"}},
+};
+
+constexpr const char* kBase = R"(
+workload: {model: uniform, forward: 3 us, backward_input: 2 us, backward_weight: 1 us, activation: 1 MB, output: 1 kB}
+cluster: {devices: 2, link: {latency: 1 us, bandwidth: 1 GB/s}}
+pipeline: {schedule: 1f1b, micro_batches: 4}
+training: {steps: 3}
+)";
+
+// What is legal and merely long is not waited for.
+bool is_small(const Config& config) {
+    const double steps = config.training.steps, stages = config.pipeline.stages;
+    return stages * config.pipeline.micro_batches * steps < 400 && config.cluster.devices.size() < 64;
+}
+
+}  // namespace
+
+void fuzz_simulate(const std::string& bytes) {
+    static const TemporaryFolder folder;
+    static const std::string path = folder.write("base.yaml", kBase);
+    std::vector<std::string> set;
+    for (std::size_t i = 0; i + 1 < bytes.size() && set.size() < 6; i += 2) {
+        const Key& key = kKeys[static_cast<unsigned char>(bytes[i]) % std::size(kKeys)];
+        set.push_back(
+            fmt::format("{}={}", key.name, key.values[static_cast<unsigned char>(bytes[i + 1]) % key.values.size()]));
+    }
+    const Config config = load_config(path, set, defaults_of);
+    if (!is_small(config))
+        return;
+    Costs costs = uniform_costs(config);
+    add_cluster(costs, config, {});
+    const Plan plan = make_plan(config, {}, config.training.steps);
+    Trace trace = simulate(plan, costs, mode_of(config.transfer));
+    trace.label = "predicted";
+    trace.micro_batches = config.pipeline.micro_batches;
+    trace.micro_batch_size = config.pipeline.micro_batch_size;
+    trace.mini_batch = config.pipeline.mini_batch;
+    try {
+        check_trace(trace, "simulated");
+    } catch (const Error&) {
+        std::abort();
+    }
+    const Metrics metrics = metrics_of(trace);
+    if (metrics.makespan < 0 || metrics.step_time < 0 || metrics.samples_per_second < 0)
+        std::abort();
+}
+
+}  // namespace pw
