@@ -335,8 +335,8 @@ bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) c
     Ns room = 0, room_on_the_way = 0;  // of all devices
     for (int other = 0; other < std::ssize(descent.loads); ++other) {
         const Load& has = other == device ? load : descent.loads[other];
-        room += limit - 1 - has.in_all();
-        room_on_the_way += limit - 1 - has.with_way_back();
+        room = bounded_sum(room, std::max<Ns>(0, limit - 1 - has.in_all()));
+        room_on_the_way = bounded_sum(room_on_the_way, std::max<Ns>(0, limit - 1 - has.with_way_back()));
     }
     const int last = found_.choice.stages - 1, parts = last - stage;  // the last one runs R only where all stages do
     return plan_bound_->whole_time_in_parts(last, rest.back(), parts) <= room &&
