@@ -212,12 +212,13 @@ TEST(Interpolation, FromOneSizeIsProportional) {
     EXPECT_EQ(costs.bytes[0].weights, costs_of(model, split_even(model.layers, 1), profile, 4).bytes[0].weights);
 }
 
-TEST(Interpolation, NeverFallsBelowZeroNorOverflows) {
+TEST(Interpolation, NeverFallsBelowZeroAndIsRefusedBeyondTheLimit) {
     Profile profile = measured_mlp({4, 8});
     profile.layers[0].times[4].forward.median = 1;
     profile.layers[0].times[8].forward.median = 1'000'000'000'000;
     EXPECT_GE(layer_times(profile, 1)[0], 0);
-    EXPECT_LE(layer_times(profile, std::numeric_limits<int>::max())[0], 1'000'000'000'000'000);
+    expect_says(refusal([&] { layer_times(profile, std::numeric_limits<int>::max()); }),
+                {"layer 'fc1'", "pipeline.micro_batch_size"});
 }
 
 TEST(CostsOf, RefuseAProfileOfSomethingElse) {
