@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <system_error>
 
 namespace pw {
 
 namespace {
 
+// Empty of what is no file: a pipe can be read only once, and may never end.
 std::string beginning_of(const std::string& path) {
     constexpr std::size_t kEnough = 1 << 16;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored))
+        return "";
     std::string text(kEnough, '\0');
     std::ifstream file(path, std::ios::binary);
     file.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -156,10 +156,10 @@ public:
 private:
     json parse(std::ifstream& file) {
         try {
-            return parse_json(file, fmt::format("trace '{}'", path_),
-                              [this](int depth, json::parse_event_t event, json& value) {
-                                  return keep(depth, event, value);
-                              });
+            const auto kept = [this](int depth, json::parse_event_t event, json& value) {
+                return keep(depth, event, value);
+            };
+            return parse_json(file, fmt::format("trace '{}'", path_), kept, kOnlyOwn);
         } catch (const std::ios_base::failure& error) {
             fail("cannot read trace '{}': {}", path_, error.what());
         }

@@ -25,9 +25,9 @@ std::string shown(const Json& value) {
 }
 
 // Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: what it does not keep takes no memory.
-// Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...".
+// Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` where there is one.
 template <class Json = nlohmann::json, class Input, class Keep>
-Json parse_json(Input&& input, std::string_view what, Keep keep) {
+Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_view help = {}) {
     try {
         return Json::parse(std::forward<Input>(input), [&](int depth, typename Json::parse_event_t event, Json& value) {
             if (depth > kMostJsonDepth)
@@ -36,7 +36,8 @@ Json parse_json(Input&& input, std::string_view what, Keep keep) {
         });
     } catch (const nlohmann::json::exception& error) {
         const std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-        fail("{}: not JSON: {}", what, shortened(text.substr(std::min(text.find("] ") + 2, text.size())), 300));
+        fail("{}: not JSON: {}{}{}", what, shortened(text.substr(std::min(text.find("] ") + 2, text.size())), 300),
+             help.empty() ? "" : "\n  help: ", help);
     }
 }
 
