@@ -99,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
                "workload: {model: layers.yaml}\nsearch: {objective: pipedream, levels: [{devices: 65536, bandwidth: 1 "
                "GB/s}, {devices: 65536, bandwidth: 1 GB/s}]}\n",
                {"cfg.yaml:2:40", "65536 devices", "one group of the level below"}},
-        Beyond{"steps of a run",
-               "run",
+        Beyond{"steps of a trace",
+               "run --trace x.json",
                "workload: {model: uniform, stages: 1}\nrun: {backend: emulated}\ntraining: {steps: 1000000000}\n",
                {"cfg.yaml:3:19", "1000000000 steps", "fewer training.steps"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
