@@ -2,6 +2,7 @@
 
 #include "schedules/limits.h"
 #include "workloads/beyond_limit.h"
+#include "workloads/cost_totals.h"
 
 #include <algorithm>
 
@@ -13,19 +14,7 @@ double sum_of(const std::vector<StageCost>& layers) {
     StageCost sum;
     for (const StageCost& layer : layers)
         sum += layer;
-    double time = 0;
-    for (const Ns part : {sum.forward, sum.backward, sum.backward_input, sum.backward_weight, sum.recompute, sum.update,
-                          sum.accumulate})
-        time += static_cast<double>(part);
-    return time;
-}
-
-double size_of(const LayerBytes& layer) {
-    double size = 0;
-    for (const Bytes part : {layer.weights, layer.statistics, layer.output, layer.saved_until_input,
-                             layer.kept_until_weight, layer.scratch})
-        size += static_cast<double>(part);
-    return size;
+    return all_times_of(sum);
 }
 
 }  // namespace
@@ -41,7 +30,7 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
     for (std::size_t layer = 0; layer < costs.bytes().size(); ++layer) {
         const LayerBytes& own = costs.bytes()[layer];
         const auto readers = std::min<double>(static_cast<double>(out_degree(layer, graph)), plan.shape.stages);
-        bytes += size_of(own);
+        bytes += all_bytes_of(own);
         weights += static_cast<double>(own.weights);
         sent += 2 * readers * static_cast<double>(own.output);
     }

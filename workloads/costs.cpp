@@ -2,6 +2,7 @@
 
 #include "workloads/beyond_limit.h"
 #include "workloads/bounded.h"
+#include "workloads/cost_totals.h"
 
 #include <algorithm>
 #include <cassert>
@@ -57,22 +58,6 @@ private:
     double sum_ = 0, most_ = 0;
     const LayerProfile* largest_ = nullptr;
 };
-
-double time_of(const StageCost& cost) {
-    double sum = 0;
-    for (const Ns part : {cost.forward, cost.backward, cost.backward_input, cost.backward_weight, cost.recompute,
-                          cost.update, cost.accumulate})
-        sum += static_cast<double>(part);
-    return sum;
-}
-
-double size_of(const LayerBytes& bytes) {
-    double sum = 0;
-    for (const Bytes part : {bytes.weights, bytes.statistics, bytes.output, bytes.saved_until_input,
-                             bytes.kept_until_weight, bytes.scratch})
-        sum += static_cast<double>(part);
-    return sum;
-}
 
 // Measured, else the sum of its parts.
 Ns backward_of(const LayerTimes& times) {
@@ -271,13 +256,13 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
         alone_.push_back(layer_cost(layer, layer.times, samples));
-        times.add(layer, time_of(alone_.back()));
+        times.add(layer, all_times_of(alone_.back()));
         if (busy) {
             busy_.push_back(layer_cost(layer, layer.busy, samples));
-            times.add(layer, time_of(busy_.back()));
+            times.add(layer, all_times_of(busy_.back()));
         }
         bytes_.push_back(aligned(raw_bytes(layer, samples)));
-        sizes.add(layer, size_of(bytes_.back()));
+        sizes.add(layer, all_bytes_of(bytes_.back()));
         interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
     }
     interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
