@@ -76,7 +76,8 @@ PiperSearch::Layer PiperSearch::least_of(const PiperLayer& layer, int degree) {
 }
 
 bool PiperSearch::is_feasible_size() const {
-    return static_cast<std::size_t>(sets_.count()) * (instance_.devices + 1) * (most_replicas_ + 1) <= kMostStates;
+    const std::size_t rows = static_cast<std::size_t>(sets_.count()) * (std::size_t(instance_.devices) + 1);
+    return rows <= kMostStates / (std::size_t(most_replicas_) + 1);
 }
 
 std::size_t PiperSearch::state(int set, int devices, int replicas) const {
@@ -223,8 +224,7 @@ void PiperSearch::reach(int next, const Reached& from, int replicas, double cost
     if (!is_worth(next, from, replicas, cost))
         return;
     states_[state(next, from.devices + replicas * degrees_[degree_], from.replicas + replicas)] = {
-        std::max(from.most, cost), first_, static_cast<std::uint16_t>(degrees_[degree_]),
-        static_cast<std::uint16_t>(replicas)};
+        std::max(from.most, cost), first_, degrees_[degree_], replicas};
 }
 
 // What a stage costs grows with the micro-batches in flight, and is looked at closely only where a lower bound of it

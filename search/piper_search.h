@@ -61,8 +61,7 @@ private:
     };
     struct State {
         double most;
-        std::int32_t from;
-        std::uint16_t degree, replicas;  // of the stage that leads here
+        std::int32_t from, degree, replicas;  // of the stage that leads here
     };
 
     Layer least_of(const PiperLayer& layer, int degree);

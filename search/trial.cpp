@@ -306,11 +306,6 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
     }
 }
 
-bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
-    Descent descent{{0}, std::vector<Load>(found_.choice.devices.size()), limit, spent_ + tasks, deadline};
-    return descend(descent, 0);
-}
-
 Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
     if (load.head < 0) {
         load.head = plan_bound_->path(pieces_->least_head(piece.from));
@@ -343,39 +338,54 @@ bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) c
            plan_bound_->until_last_backwards_in_parts(last, rest.back(), parts) <= room_on_the_way;
 }
 
-bool Trial::descend(Descent& descent, Ns so_far) {
+bool Trial::is_too_slow(const Descent& descent, Ns bound) const {
+    return bound >= descent.limit || (found_.fits && bound >= found_.step_time);
+}
+
+Trial::Level Trial::next_level(const Descent& descent, Ns so_far) {
     const int stage = static_cast<int>(descent.cuts.size()) - 1, cut = descent.cuts.back();
-    const auto too_slow = [&](Ns bound) {
-        return bound >= descent.limit || (found_.fits && bound >= found_.step_time);
-    };
-    if (stage == found_.choice.stages) {
-        try_cuts(descent.cuts);
-        return true;
-    }
-    std::vector<std::pair<Ns, const Piece*>> steps;  // by bound, then by cut
+    Level level;
     for (const Piece& piece : pieces_->from(cut)) {
         const Ns rest = bounds_[stage + 1][piece.to];
-        if (rest >= kNever || too_slow(std::max(so_far, rest)))
+        if (rest >= kNever || is_too_slow(descent, std::max(so_far, rest)))
             continue;
-        if (const Ns bound = std::max({so_far, rest, bound_of(stage, piece)}); !too_slow(bound))
-            steps.emplace_back(bound, &piece);
+        if (const Ns bound = std::max({so_far, rest, bound_of(stage, piece)}); !is_too_slow(descent, bound))
+            level.steps.emplace_back(bound, &piece);
     }
     spent_ += std::ssize(pieces_->from(cut));
-    std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [bound, piece] : steps) {
-        if (too_slow(bound) || (shares_devices() && !leaves_room(descent, stage, *piece)))
-            continue;
-        if (spent_ >= descent.end || descent.deadline.passed())
-            return false;
+    std::stable_sort(level.steps.begin(), level.steps.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    return level;
+}
+
+bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
+    const std::int64_t end = spent_ + tasks;
+    Descent descent{{0}, std::vector<Load>(found_.choice.devices.size()), limit};
+    std::vector<Level> levels = {next_level(descent, 0)};
+    while (!levels.empty()) {
+        const int stage = static_cast<int>(levels.size()) - 1;
+        Level& level = levels.back();
         Load& load = descent.loads[plan_bound_->device_of(stage)];
-        const Load before = load;
+        if (level.before) {
+            descent.cuts.pop_back();
+            load = *std::exchange(level.before, std::nullopt);
+        }
+        if (level.next == level.steps.size()) {
+            levels.pop_back();
+            continue;
+        }
+        const auto [bound, piece] = level.steps[level.next++];
+        if (is_too_slow(descent, bound) || (shares_devices() && !leaves_room(descent, stage, *piece)))
+            continue;
+        if (spent_ >= end || deadline.passed())
+            return false;
+        level.before = load;
         load = with(load, stage, *piece);
         descent.cuts.push_back(piece->to);
-        const bool complete = descend(descent, bound);
-        descent.cuts.pop_back();
-        load = before;
-        if (!complete)
-            return false;
+        if (stage + 1 == found_.choice.stages)
+            try_cuts(descent.cuts);
+        else
+            levels.push_back(next_level(descent, bound));
     }
     return true;
 }

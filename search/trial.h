@@ -12,6 +12,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -106,8 +108,11 @@ private:
         Cuts cuts = {0};
         std::vector<Load> loads;
         Ns limit;
-        std::int64_t end;
-        Deadline& deadline;
+    };
+    struct Level {  // a stage of it: the pieces that it may be, by bound, and what its device had before the one taken
+        std::vector<std::pair<Ns, const Piece*>> steps;
+        std::size_t next = 0;
+        std::optional<Load> before;
     };
     Load with(Load load, int stage, const Piece& piece) const;
     bool leaves_room(const Descent& descent, int stage, const Piece& piece) const;
@@ -116,7 +121,8 @@ private:
     void propose_what_fits(Deadline& deadline);
     bool try_cuts(const Cuts& cuts);  // true: better than the best so far
     bool move_cut(std::size_t which, int steps);
-    bool descend(Descent& descent, Ns so_far);
+    bool is_too_slow(const Descent& descent, Ns bound) const;
+    Level next_level(const Descent& descent, Ns so_far);
     bool shares_devices() const { return found_.choice.stages > std::ssize(found_.choice.devices); }
 
     const SearchProblem& problem_;

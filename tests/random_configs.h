@@ -135,10 +135,13 @@ private:
         const bool two =
             schedule == "interleaved" || schedule == "bfs" || schedule.starts_with("zb1") || schedule == "zb-v";
         const bool huge = !tame_ && uniform_ && one_in(40);  // more than any memory holds
+        const bool many = !tame_ && !huge && one_in(100);  // micro-batches: what takes longest of all that fits
         int stages = two && one_in(2) ? 2 * stages_ : stages_;
         stages = huge ? 2000 + below(63'000) : stages;
-        std::string text = fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule, stages,
-                                       huge ? 100'000 + below(900'000) : 1 + below(one_in(4) ? 40 : 9));
+        const int micro_batches =
+            huge ? 100'000 + below(900'000) : many ? 1000 + below(9000) : 1 + below(one_in(4) ? 40 : 9);
+        std::string text =
+            fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule, stages, micro_batches);
         if (one_in(3))
             text += ", micro_batch_size: " + pick({"1", "3", tame_ ? "4" : "1000000", tame_ ? "2" : "65536"});
         if (one_in(8))
@@ -171,7 +174,7 @@ private:
         text +=
             fmt::format("}}\ntransfer: {{communicator: {}, receive: {}, protocol: {}}}\n",
                         pick({"edge", "direction", "one"}), pick({"early", "deferred"}), pick({"eager", "rendezvous"}));
-        if (!uniform_ && stages_ <= 3 && one_in(2))
+        if (!uniform_ && (stages_ <= 3 || one_in(4)) && one_in(2))
             text += fmt::format("search: {{schedules: {}, mini_batch: {}, recompute: {}}}\n",
                                 pick({"[gpipe, 1f1b]", "[interleaved]", "all", "[zb-v, pipedream]"}),
                                 pick({"4", "12", "4294967295", "999999999989"}), pick({"none", "auto", "all"}));

@@ -276,6 +276,18 @@ constexpr Golden kGoldens[] = {
 
 class PublicSplits : public testing::TestWithParam<Golden> {};
 
+TEST(Piper, TakesTensorDegreesOfAnySize) {
+    constexpr int kDegree = 65'536;
+    PiperInstance instance;
+    instance.layers.resize(1);
+    instance.layers[0].options[kDegree].push_back({.time = 1});
+    instance.devices = kDegree;
+    instance.memory = instance.microbatches = 1;
+    const Partition partition = piper_partition(instance, {}, {});
+    ASSERT_EQ(std::ssize(partition.stages), 1);
+    EXPECT_EQ(partition.stages[0].tensor_degree, kDegree);
+}
+
 TEST(Piper, SearchesStagesOfAnyLength) {
     constexpr int kLayers = 1500;
     PiperInstance instance;

@@ -1,5 +1,5 @@
 // Whatever a config says: it is refused with a documented code, or every figure of its prediction is one that can be.
-// PIPEWRIGHT_SOAK=1 draws ten times as many; PIPEWRIGHT_SEED=N draws others.
+// PIPEWRIGHT_SOAK=1 draws ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
 #include "schedules/durations.h"
 #include "schedules/limits.h"
 #include "schedules/schedule.h"
@@ -34,7 +34,10 @@ constexpr bool kSanitized = false;
 constexpr rlim_t kMemory = rlim_t{4} << 30;
 constexpr unsigned kHang = 120;  // seconds for one config: beyond it, something hangs
 
-bool soaks() { return std::getenv("PIPEWRIGHT_SOAK") != nullptr; }
+int count_of(int usual) {
+    const bool soaks = std::getenv("PIPEWRIGHT_SOAK") != nullptr;
+    return soaks ? 10 * usual : kSanitized ? usual / 5 : usual;
+}
 
 std::uint64_t first_seed() {
     const char* seed = std::getenv("PIPEWRIGHT_SEED");
@@ -156,7 +159,7 @@ bool is_taken(Act act) {
 TEST(Properties, OfAnyConfigThatIsPredicted) {
     limit_this_process();
     const TemporaryFolder folder;
-    const int count = soaks() ? 100'000 : 10'000;
+    const int count = count_of(10'000);
     int predictions = 0, searches = 0;
     for (int number = 0; number < count && !testing::Test::HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 1'000'000 + static_cast<std::uint64_t>(number);
@@ -250,7 +253,7 @@ RandomConfig config_of(std::uint64_t seed, int command) {
 }
 
 TEST_F(BinaryProperties, OfAnyConfigAndCommand) {
-    const int count = soaks() ? 1000 : 100;
+    const int count = count_of(100);
     for (int number = 0; number < count && !HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 2'000'000 + static_cast<std::uint64_t>(number);
         const bool runs = number % 5 == 4;
