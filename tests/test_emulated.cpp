@@ -217,6 +217,14 @@ TEST(Emulated, TasksTakeAsLongAsTheirCosts) {
         }
 }
 
+TEST(Emulated, TensorsOfAnySizeArrive) {
+    for (const int bytes : {1, 7, 8, 9, 63, 65, 71, 100, 127, 129}) {
+        SCOPED_TRACE(bytes);
+        const Emulation emulation(settings("1f1b", {fmt::format("workload.output={} B", bytes)}));
+        EXPECT_NO_THROW((void)emulation.run());
+    }
+}
+
 TEST(Emulated, EvaluationChangesNothing) {
     const RunResult once = Emulation(settings("forward-only")).run();
     const RunResult result = Emulation(settings("forward-only", {"training.steps=3"})).run();

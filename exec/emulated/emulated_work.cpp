@@ -241,7 +241,7 @@ EmulatedWork::Ends EmulatedWork::ends_of(std::byte* buffer, bool is_forward, int
     const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
     if (buffer == nullptr || length == 0)
         return {};
-    return {buffer, buffer + size - length, length};
+    return {buffer, buffer + (size / kTag * kTag - length), length};  // in step where they overlap
 }
 
 EmulatedWork::Ends EmulatedWork::ends_of(const Task& transfer) const {
