@@ -191,6 +191,7 @@ Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode)
       graph_(graph),
       lanes_(graph, mode),
       next_(plan.order.size(), 0),
+      inputs_done_(plan.order.size(), 0),
       done_(static_cast<std::size_t>(graph.size()), false) {
     for (const std::vector<Task>& order : plan.order)
         lengths_.push_back(static_cast<int>(order.size()));
@@ -246,8 +247,12 @@ bool Walk::advance(int device) {
         lanes_.post(node);
     } else {
         const std::vector<int>& inputs = graph_.inputs(node);
-        if (!std::all_of(inputs.begin(), inputs.end(), [&](int input) { return is_done(input); }))
+        std::size_t& input = inputs_done_[device];
+        while (input < inputs.size() && is_done(inputs[input]))
+            ++input;
+        if (input < inputs.size())
             return false;
+        input = 0;
         done_[node] = true;
     }
     reached[device].push_back(node);

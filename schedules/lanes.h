@@ -111,6 +111,7 @@ private:
     const PlanGraph& graph_;
     Lanes lanes_;
     std::vector<int> next_, lengths_;
+    std::vector<std::size_t> inputs_done_;  // of the next node of each device, the first so many: what is done stays so
     std::vector<bool> done_;
 };
 
