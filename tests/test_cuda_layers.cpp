@@ -269,6 +269,26 @@ TEST_P(CudaNorms, KeepTheVarianceFarFromZero) {
     expect_close(tested.parameters(), expected.parameters(), tolerance(), "parameter");
 }
 
+// Every pass makes the ReLU's mask of these values: they must not depend on what a compiler fuses.
+TEST_P(CudaNorms, RoundScaleAndShiftOnce) {
+    LayerRig tested = rig(kernels());
+    tested.forward(false);
+    const auto parameters = tested.parameters();
+    const std::vector<float>&gamma = parameters[0], &beta = parameters[1], &mean = parameters[2],
+                            &variance = parameters[3];
+    std::vector<float> expected = tested.kernel->read_input(tested.inputs[0].get());
+    const auto pixels = static_cast<std::size_t>(tested.layer.input.height * tested.layer.input.width);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::size_t c = i / pixels % gamma.size();
+        const auto scale = static_cast<float>(1 / std::sqrt(double{variance[c]} + 1e-5) * double{gamma[c]});
+        const float value = std::fma(expected[i] - mean[c], scale, beta[c]);
+        expected[i] = tested.layer.relu && value <= 0 ? 0 : value;
+        if (precision() == Precision::Bf16)
+            expected[i] = kept_by_bf16(expected[i]);
+    }
+    EXPECT_EQ(tested.plain_output(), expected);
+}
+
 TEST_P(CudaNorms, AverageAsTheReferenceDoes) {
     LayerRig tested = rig(kernels());
     const std::int64_t count = tested.samples * tested.layer.input.elements();

@@ -26,7 +26,10 @@ enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
 // dx = kFactor dy + kOffset + kSlope (x - mean)
 enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
 
-__device__ inline float normal(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
+// Rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
+__device__ inline float normal(float x, float mean, float scale, float shift) {
+    return __fmaf_rn(x - mean, scale, shift);
+}
 
 // The launch bounds let the summing kernels take the registers that their reads ahead need.
 
