@@ -4,6 +4,7 @@
 #include "exec/cuda/cuda_kernels.h"
 #include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
+#include "tests/refusal.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -365,6 +366,34 @@ TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, f
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return name_of(tested.param); });
+
+// Own kernels number items in 32 bits. Nothing of that size is reserved here.
+TEST(CudaItems, AreRefusedWhereThereAreTooMany) {
+    if (cuda_status() != "ready")
+        GTEST_SKIP() << cuda_status();
+    const CudaKernels kernels({}, Precision::Bf16, true);
+    const auto refused = [&](LayerKind kind, Dims input, int samples) {
+        Layer layer = make_layer(kind, input, input.channels, 2, 1, 0);
+        layer.name = "large";
+        return refusal([&] { (void)kernels.make(layer, samples, false); });
+    };
+    for (const LayerKind kind : {LayerKind::BatchNorm, LayerKind::MaxPool, LayerKind::AveragePool}) {
+        const std::string message = refused(kind, {64, 128, 128}, 1 << 14);  // packs of eight channels
+        expect_says(message, {"layer 'large': 16384 samples make 2147483648 items", "smaller pipeline.micro_batch_size"});
+        EXPECT_TRUE(kernels.make(make_layer(kind, {64, 128, 128}, 64, 2, 1, 0), (1 << 14) - 1, false));
+    }
+    expect_says(refused(LayerKind::BatchNorm, {3, 256, 256}, 1 << 14), {"layer 'large': 16384 samples make 3221225472 items"});
+    expect_says(refused(LayerKind::CrossEntropy, {1 << 15, 1, 1}, 1 << 16), {"make 2147483648 items"});
+}
+
+TEST(CudaMaxPool, RefusesWindowsThatAByteCannotNumber) {
+    if (cuda_status() != "ready")
+        GTEST_SKIP() << cuda_status();
+    const CudaKernels kernels({}, Precision::Fp32, true);
+    Layer layer = make_layer(LayerKind::MaxPool, {4, 20, 20}, 4, 17, 1, 0);
+    layer.name = "wide";
+    expect_says(refusal([&] { (void)kernels.make(layer, 1, false); }), {"layer 'wide': ", "17 rows", "run.backend: cpu"});
+}
 
 // A maximum that occurs twice sends its gradient to the first.
 TEST(CudaMaxPool, GivesATieToTheFirst) {

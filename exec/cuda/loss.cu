@@ -3,7 +3,6 @@
 #include "exec/cuda/layers.h"
 #include "exec/cuda/softmax.h"
 
-#include <cassert>
 #include <cmath>
 
 namespace pw::cuda {
@@ -112,7 +111,7 @@ protected:
           classes_(static_cast<unsigned>(loss_shape(layer).classes)),
           positions_(static_cast<unsigned>(loss_shape(layer).positions)),
           rows_(static_cast<unsigned>(samples) * positions_) {
-        assert(samples * layer.input.elements() < std::int64_t{1} << 31);
+        check_items(samples * layer.input.elements());
         bytes_.saved_until_input = bytes_of<float>(elements());
     }
 
@@ -142,7 +141,7 @@ class CrossEntropy : public Loss<T> {
 public:
     CrossEntropy(Device& device, const Layer& layer, int samples)
         : Loss<T>(device, layer, samples), parts_(parts_of_row(this->classes_)) {
-        assert(std::int64_t{this->rows_} * parts_ < std::int64_t{1} << 32);
+        this->check_items(std::int64_t{this->rows_} * parts_);
         rows_at_ = this->template bytes_of<Powers>(this->rows_ * parts_);
         losses_at_ = rows_at_ + this->template bytes_of<Powers>(this->rows_);
         shares_at_ = losses_at_ + this->template bytes_of<double>(this->rows_);

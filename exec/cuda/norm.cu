@@ -5,7 +5,6 @@
 #include "exec/cuda/packs.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 namespace pw::cuda {
@@ -269,7 +268,7 @@ public:
           summing_(summing_rows(channels_ / kWidth, rows_)),
           writing_(writing_rows(channels_ / kWidth, rows_)),
           lines_(summing_.shares > kFewShares ? kGroups : summing_.shares) {
-        assert(rows_ * channels_ / kWidth < std::int64_t{1} << 32);
+        check_items(rows_ * channels_ / kWidth);
         bytes_.weights = block_bytes(2 * channels_, device.precision());
         bytes_.statistics = planes_bytes(2);
         bytes_.saved_until_input = planes_bytes(kStatePlanes);
