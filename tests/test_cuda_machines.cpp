@@ -67,6 +67,28 @@ TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
     EXPECT_EQ(outputs[0], outputs[2]);
 }
 
+// Over the bus an access takes a microsecond; what is read for every pixel or class is copied before.
+TEST_F(CudaMachines, ReadSamplesAndLabelsFromTheirOwnMemory) {
+    const CudaKernels kernels({}, Precision::Bf16, true);
+    const auto notes = kernels.shared(2 * sizeof(Sample));
+    const std::span<const Sample> samples(reinterpret_cast<const Sample*>(notes->data()), 2);
+    const std::size_t before = host_cuda::launches_on_pinned();
+    for (const Dataset& data : {Dataset::synthetic({3, 32, 32}, 10, 1), Dataset::synthetic_text(12, 1000, 3)}) {
+        const auto out = kernels.reserve(kernels.data_bytes(data.input(), 2), "test");
+        kernels.take_data(data);
+        kernels.load_data(data, samples, out->data());
+    }
+    EXPECT_EQ(host_cuda::launches_on_pinned() - before, 0);
+    for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError}) {
+        const std::size_t loaded = host_cuda::launches_on_pinned();
+        LayerRig rig(kernels, make_layer(kind, {10, 6, 5}, 10), 2);
+        rig.fill(1);
+        rig.forward();
+        rig.backward();
+        EXPECT_EQ(host_cuda::launches_on_pinned() - loaded, 1);  // it leaves the loss there
+    }
+}
+
 TEST_F(CudaMachines, GetAllMemoryBack) {
     const auto before = host_cuda::allocated(0);
     for (const bool deterministic : {true, false}) {

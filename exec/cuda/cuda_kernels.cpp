@@ -154,22 +154,30 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
     return make_one(*device_, layer, samples, reads_data);
 }
 
+// Behind the tensor lies which samples it is of: kernels look there once per pixel.
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
+    return image_bytes(input, samples) + round_up(samples * static_cast<Bytes>(sizeof(Sample)), 64);
+}
+
+Bytes CudaKernels::image_bytes(Dims input, std::int64_t samples) const {
     return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
 
-void CudaKernels::load_data(const Dataset&, std::span<const Sample> samples, std::byte* out) const {
+void CudaKernels::load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const {
     assert(stored_);
     const auto count = static_cast<std::int64_t>(samples.size());
+    std::byte* own = out + image_bytes(data.input(), count);
+    copy(reinterpret_cast<const std::byte*>(samples.data()), own, static_cast<Bytes>(samples.size_bytes()));
+    const auto* shown = as<Sample>(own);
     if (stored_->tokens)
-        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, samples.data(),
-                    count, floats(out));
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, shown, count,
+                    floats(out));
     else if (device_->precision() == Precision::Bf16)
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<Bf16>(out));
+        read_images(device_->stream(), stored_->images, shown, count, as<Bf16>(out));
     else
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<float>(out));
+        read_images(device_->stream(), stored_->images, shown, count, as<float>(out));
 }
 
 void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {

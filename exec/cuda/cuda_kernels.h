@@ -44,6 +44,7 @@ public:
 
 private:
     struct Stored;  // the data set on the device
+    Bytes image_bytes(Dims input, std::int64_t samples) const;
 
     std::unique_ptr<Device> device_;
     DeviceMemory partials_;  // of sum_of_squares, and behind them the factor of scale

@@ -32,6 +32,7 @@ void set_memory(std::size_t per_device);  // 1 GiB
 void set_peer_access(bool possible);      // true
 
 std::size_t allocated(int device);  // bytes
+std::size_t launches_on_pinned();   // kernels that were given memory of the host, which each access fetches anew
 
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
 // other orders happen. 0: not any more.
