@@ -327,7 +327,7 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
     const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
-    const CorePlan cores = plan_cores(devices, config.run.threads_per_device);
+    const CorePlan cores = plan_cores(devices, config.run.threads_per_device, numa_nodes(config, devices));
     const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);

@@ -2,8 +2,10 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers.h"
+#include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_rig.h"
+#include "tests/refusal.h"
 #include "workloads/config.h"
 
 #include <gtest/gtest.h>
@@ -122,6 +124,69 @@ TEST_F(CudaMachines, CannotTimeAlgorithmsWithoutMemory) {
     host_cuda::set_memory(static_cast<std::size_t>(128 << 20));
     EXPECT_THROW((void)kernels.make(make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2, false), Error);
     EXPECT_EQ(host_cuda::allocated(0), before);
+}
+
+Config on_gpus(std::vector<int> gpus, std::vector<int> sms = {}) {
+    Config config;
+    config.run.gpus = std::move(gpus);
+    config.run.sms = std::move(sms);
+    return config;
+}
+
+std::string print(const std::vector<Seat>& seats) {
+    std::string text;
+    for (const Seat& seat : seats)
+        text += fmt::format("{}:{}+{} ", seat.gpu, seat.first_group, seat.groups);
+    return text;
+}
+
+TEST_F(CudaMachines, SpreadDevicesOverTheirGpus) {
+    EXPECT_EQ(print(seats_of({}, 2)), "0:0+0 1:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 3)), "0:0+0 1:0+0 2:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 4)), "0:0+8 0:8+8 1:0+0 2:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 6)), "0:0+8 0:8+8 1:0+8 1:8+8 2:0+8 2:8+8 ");
+    EXPECT_EQ(print(seats_of({}, 7)), "0:0+5 0:5+5 0:10+5 1:0+8 1:8+8 2:0+8 2:8+8 ");
+    host_cuda::set_devices(8);
+    EXPECT_EQ(print(seats_of({}, 9)), "0:0+8 0:8+8 1:0+0 2:0+0 3:0+0 4:0+0 5:0+0 6:0+0 7:0+0 ");
+}
+
+TEST_F(CudaMachines, FillGpusWithTheSharesThatAreGiven) {
+    EXPECT_EQ(print(seats_of(on_gpus({}, {32, 32}), 2)), "0:0+4 0:4+4 ");
+    EXPECT_EQ(print(seats_of(on_gpus({}, {64, 64, 8, 128}), 4)), "0:0+8 0:8+8 1:0+1 2:0+16 ");
+    expect_says(refusal([] { (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4); }),
+                {"add up to 136 multiprocessors, but GPU 2 shares out 128 of 132", "run.gpus"});
+}
+
+TEST_F(CudaMachines, TakeTheGpusThatAreGiven) {
+    EXPECT_EQ(print(seats_of(on_gpus({2, 0}), 2)), "2:0+0 0:0+0 ");
+    EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}), 3)), "1:0+8 2:0+0 1:8+8 ");
+    EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}, {8, 16, 120}), 3)), "1:0+1 2:0+2 1:1+15 ");
+    EXPECT_EQ(print(seats_of(on_gpus({2, 1, 1}), 1)), "2:0+0 ");  // the oracle
+    expect_says(refusal([] { (void)seats_of(on_gpus({0, 1}), 3); }), {"2 GPUs for 3 devices"});
+    expect_says(refusal([] { (void)seats_of(on_gpus({0, 3}), 2); }), {"there is no GPU 3", "from 0 to 2"});
+    expect_says(refusal([] { (void)seats_of(on_gpus({1, 1}, {128, 8}), 2); }), {"add up to 136", "GPU 1"});
+    expect_says(refusal([] { (void)seats_of(on_gpus(std::vector<int>(17, 1)), 17); }),
+                {"17 devices do not fit on GPU 1"});
+}
+
+TEST_F(CudaMachines, TellWhereTheirGpusAre) {
+    EXPECT_EQ(cuda_addresses(on_gpus({2, 0, 0}), 3),
+              (std::vector<std::string>{"FFFE:0C:00.0", "FFFE:0A:00.0", "FFFE:0A:00.0"}));
+    Config config = on_gpus({2, 0, 0});
+    config.run.backend = "cuda";
+    EXPECT_EQ(numa_nodes(config, 3), (std::vector<int>{-1, -1, -1}));  // nothing is on that bus
+    config.run.backend = "cpu";
+    EXPECT_TRUE(numa_nodes(config, 3).empty());
+}
+
+TEST_F(CudaMachines, RunFourDevicesOnThreeGpusAsOne) {
+    for (const char* gpus : {"[]", "[1, 0, 2, 0]"})
+        for (const char* transport : {"threads", "nccl"}) {
+            const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=4", "pipeline.schedule=1f1b",
+                                             "pipeline.split=even", std::string("run.gpus=") + gpus,
+                                             std::string("run.transport=") + transport});
+            expect_equal(execution.run(), execution.oracle(), std::string(gpus) + " " + transport);
+        }
 }
 
 }  // namespace

@@ -284,6 +284,16 @@ void CudaKernels::finish() const {
 
 }  // namespace cuda
 
+std::vector<std::string> cuda_addresses(const Config& config, int devices) {
+    std::vector<std::string> addresses;
+    for (const cuda::Seat& seat : cuda::seats_of(config, devices)) {
+        char address[16] = "";
+        cuda::check(cudaDeviceGetPCIBusId(address, sizeof address, seat.gpu), "cudaDeviceGetPCIBusId");
+        addresses.emplace_back(address);
+    }
+    return addresses;
+}
+
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
     const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];
     return std::make_shared<cuda::CudaKernels>(seat, cuda::precision_of(config), config.run.deterministic);
