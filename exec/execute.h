@@ -61,6 +61,7 @@ struct Job {
     // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
     // device has one sum. The oracle of a plan with replicas numbers the holders.
     std::vector<std::vector<int>> gradient_parts = {};
+    std::vector<ConvolutionChoice> convolutions = {};  // of the profile, for devices that time them else
 };
 
 // The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient

@@ -347,6 +347,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         bench.run();
         bench.store_busy(profile);
     }
+    profile.convolutions = kernels->convolutions();
     return profile;
 }
 

@@ -1,5 +1,6 @@
 #include "exec/cuda/cuda_kernels.h"
 
+#include "exec/cuda/algorithms.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
@@ -261,6 +262,8 @@ std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& who
 std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
     return std::make_unique<SharedMemory>(std::max<Bytes>(bytes, 1));
 }
+
+std::vector<ConvolutionChoice> CudaKernels::convolutions() const { return timed_ways(device_->precision()); }
 
 Mark CudaKernels::mark() const {
     if (marks_used_ == marks_.size())

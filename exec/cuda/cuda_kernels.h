@@ -37,6 +37,7 @@ public:
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
     std::string machine() const override { return device_->name(); }
+    std::vector<ConvolutionChoice> convolutions() const override;
     bool has_neighbours() const override { return device_->seat().groups > 0; }
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override;

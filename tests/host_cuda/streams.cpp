@@ -140,7 +140,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
     if (!std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return reaches(stream->device, p); }))
         return result(cudaErrorIllegalAddress);
-    pinned_launches += std::any_of(pointers.begin(), pointers.end(), [](const void* p) { return home_of(p) == kPinned; });
+    const auto is_pinned = [](const void* p) { return home_of(p) == kPinned; };
+    pinned_launches += std::any_of(pointers.begin(), pointers.end(), is_pinned);
     return result(enqueue(config.stream, [grid, block, thread = std::move(thread)] {
         const auto for_each = [](dim3 count, auto&& act) {
             const auto at = [](unsigned i, unsigned n) { return is_backwards ? n - 1 - i : i; };
