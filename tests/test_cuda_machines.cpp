@@ -8,6 +8,7 @@
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_laws.h"
+#include "tests/predicted_memory.h"
 #include "tests/refusal.h"
 #include "workloads/config.h"
 
@@ -369,6 +370,19 @@ TEST_F(CudaConvolutions, NoteWhatAProfileSaysInVain) {
         expect_says(notes_of(run), {"cuDNN cannot run 2 of the profile's convolutions"});
         expect_equal(run, execution.run(), "timed");
     }
+}
+
+// The gradient of the data, which nobody wants, takes nothing but two marks.
+TEST_F(CudaMachines, ProfileLayersWithoutTheMarksAroundThem) {
+    const TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda"});
+    host_cuda::slow_events(300);
+    const Profile profile = measure_profile(config, build_model(config), {3}, {});
+    host_cuda::slow_events(0);
+    EXPECT_GE(profile.dispatch.median, 300'000);
+    EXPECT_LT(profile.layers.front().times.at(3).backward_input.median, 150'000);
+    EXPECT_GT(profile.layers.front().times.at(3).forward.median, 0);
+    EXPECT_EQ(measured(kMlp, 3).dispatch, Measured{});  // on the host a mark only reads the clock
 }
 
 }  // namespace

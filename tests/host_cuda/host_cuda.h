@@ -56,5 +56,6 @@ std::size_t launches_on_pinned();   // kernels that were given memory of the hos
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
 // other orders happen. 0: not any more.
 void slow_streams(std::uint64_t seed);
+void slow_events(int microseconds);  // that a stream takes to record one
 
 }  // namespace host_cuda

@@ -16,6 +16,7 @@ namespace host_cuda {
 namespace {
 
 std::atomic<std::uint64_t> slow_seed{0};
+std::atomic<int> event_delay{0};  // microseconds
 std::atomic<std::size_t> pinned_launches{0};
 thread_local bool is_stream_thread = false, is_backwards = false;
 
@@ -64,6 +65,7 @@ void shake(int stream, int item) {
 }  // namespace
 
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
+void slow_events(int microseconds) { event_delay = microseconds; }
 std::size_t launches_on_pinned() { return pinned_launches; }
 
 // The system call itself: the sanitizer sees no order in it.
@@ -330,7 +332,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
         return result(cudaErrorInvalidValue);
     event->graph = nullptr;
     Recording& recording = event->recordings.emplace_front();
-    const auto record = [&recording] { recording.time = std::chrono::steady_clock::now(); };
+    const auto record = [&recording] {
+        if (const int delay = event_delay; delay > 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(delay));
+        recording.time = std::chrono::steady_clock::now();
+    };
     return result(enqueue(stream, record, &recording.done));
 }
 
