@@ -146,13 +146,16 @@ std::vector<double> samples_after(const Job& job, std::size_t updates) {
 
 Job job_of(const Pipeline& pipeline) {
     const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
-    return {pipeline.config,
+    Job job{pipeline.config,
             pipeline.model ? &*pipeline.model : nullptr,
             pipeline.split,
             pipeline.plan,
             versions_of(pipeline.plan),
             steps,
             pipeline.costs};
+    if (knows_precision(pipeline.config, pipeline.profile))
+        job.convolutions = pipeline.profile.convolutions;
+    return job;
 }
 
 Report report_of(const RunResult& result, const Config& config) { return report_of(result.trace, config); }

@@ -1,6 +1,7 @@
 // What this build can execute on: rows, not plug-ins.
 #include "exec/execute.h"
 #include "exec/host/host_work.h"
+#include "exec/host/pin.h"
 #ifdef PIPEWRIGHT_CUDA
 #include "exec/cuda/backend.h"
 #endif
@@ -33,20 +34,21 @@ struct Row {
     std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
     HandOver (*hand_over)(const Config& config);
     std::string (*status)();
+    std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: none
 };
 
 constexpr Row kBackends[] = {
     {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, open_host<cpu_kernels>,
-     measure_host_hand_over, ready},
+     measure_host_hand_over, ready, nullptr},
     {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, open_host<reference_kernels>,
-     measure_host_hand_over, ready},
+     measure_host_hand_over, ready, nullptr},
     {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr,
-     nullptr, ready},
+     nullptr, ready, nullptr},
 #ifdef PIPEWRIGHT_CUDA
     {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_work, open_cuda_kernels,
-     measure_cuda_hand_over, cuda_status},
+     measure_cuda_hand_over, cuda_status, cuda_addresses},
 #else
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built},
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built, nullptr},
 #endif
 };
 
@@ -84,6 +86,14 @@ std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, in
         fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use cpu or reference",
              row.name);
     return row.open(config, device, devices);
+}
+
+std::vector<int> numa_nodes(const Config& config, int devices) {
+    std::vector<int> nodes;
+    if (const Row& row = row_of(config); row.addresses != nullptr)
+        for (const std::string& address : row.addresses(config, devices))
+            nodes.push_back(numa_node_of(address));
+    return nodes;
 }
 
 HandOver measure_hand_over(const Config& config) { return row_of(config).hand_over(config); }

@@ -61,6 +61,7 @@ struct Job {
     // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
     // device has one sum. The oracle of a plan with replicas numbers the holders.
     std::vector<std::vector<int>> gradient_parts = {};
+    std::vector<ConvolutionChoice> convolutions = {};  // of the profile, for devices that time them else
 };
 
 // The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient
@@ -84,6 +85,8 @@ bool is_emulated(const Config& config);
 // How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
 // hold a message, so that with deferred receives it leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);
+// NUMA node that each of `devices` devices of `run.backend` is nearest to, -1: not known. Empty: they are the cores.
+std::vector<int> numa_nodes(const Config& config, int devices);
 // The kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws Error
 // (RunFailed) when this build or this machine does not have them.
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "exec/memory.h"
+#include "workloads/convolution_choice.h"
 #include "workloads/dataset.h"
 #include "workloads/layer_graph.h"
 #include "workloads/parameters.h"
@@ -118,6 +119,8 @@ public:
     virtual std::unique_ptr<Memory> shared(Bytes bytes) const = 0;
 
     virtual std::string machine() const = 0;  // for people: what it runs on
+    // How its library does convolutions, as far as timing has decided it in this process.
+    virtual std::vector<ConvolutionChoice> convolutions() const { return {}; }
     // Whether devices of this kind slow each other down when all compute: they share memory bandwidth.
     virtual bool has_neighbours() const = 0;
 

@@ -31,6 +31,8 @@ Measured summary(std::vector<Ns> values) {
     return {at(0.5), at(0.9) - at(0.1)};
 }
 
+bool is_host(const Kernels& kernels) { return dynamic_cast<const HostKernels*>(&kernels) != nullptr; }
+
 // Times by layer and pass; weight gradients that are added apart from those that are written.
 class StopWatch : public PassObserver {
 public:
@@ -44,9 +46,15 @@ public:
     // After a mini-batch: reads what the marks say.
     void collect() {
         for (const Call& call : calls_)
-            add(call, kernels_.time_between(call.start, call.end));
+            add(call, time_between(call.start, call.end));
         calls_.clear();
     }
+    // Without what the marks take themselves.
+    Ns time_between(Mark from, Mark to) const {
+        return std::max<Ns>(0, kernels_.time_between(from, to) - cost_of_marks_.median);
+    }
+    void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
+    Measured cost_of_marks() const { return cost_of_marks_; }
     void forget() { layers_.assign(layers_.size(), {}); }
 
     LayerTimes times(int layer) const {
@@ -104,6 +112,7 @@ private:
     const Kernels& kernels_;
     std::vector<Row> layers_;
     std::vector<Call> calls_;
+    Measured cost_of_marks_;
     Mark start_ = 0;
 };
 
@@ -143,6 +152,7 @@ public:
 
     void run() {
         one_mini_batch();
+        measure_marks();
         watch_.forget();  // the first was the warm-up
         data_times_.clear();
         const Ns start = clock_now();
@@ -169,6 +179,7 @@ public:
             profile.layers[layer].update = watch_.update(static_cast<int>(layer));
         }
         profile.data[samples_] = summary(data_times_);
+        profile.dispatch = watch_.cost_of_marks();  // a task is timed between two marks, too
         profile.data_bytes[samples_] = sizes_.data;
     }
 
@@ -218,6 +229,27 @@ private:
         }
     }
 
+    // Of a device with a queue: what lies between two marks in a row, while it is as busy as between two layers. On the
+    // host a mark only reads the clock.
+    void measure_marks() {
+        if (is_host(kernels_))
+            return;
+        constexpr int kPairs = 201;
+        program_.set_observer(nullptr);
+        program_.forward(places_[0], true);
+        std::vector<std::pair<Mark, Mark>> pairs;
+        for (int k = 0; k < kPairs; ++k) {
+            const Mark start = kernels_.mark();
+            pairs.emplace_back(start, kernels_.mark());
+        }
+        std::vector<Ns> times;
+        for (const auto& [start, end] : pairs)
+            times.push_back(kernels_.time_between(start, end));
+        watch_.set_cost_of_marks(summary(times));
+        kernels_.finish();
+        program_.set_observer(&watch_);
+    }
+
     void one_mini_batch() {
         const double scale = 1.0 / (kMicroBatches * samples_);
         std::vector<std::pair<Mark, Mark>> loads;
@@ -232,7 +264,7 @@ private:
         const Sgd still{0, 0, 0};  // the weights stay where they are
         program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
         for (const auto& [start, end] : loads)
-            data_times_.push_back(kernels_.time_between(start, end));
+            data_times_.push_back(watch_.time_between(start, end));
         watch_.collect();
         kernels_.finish();
     }
@@ -327,7 +359,7 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
     const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
-    const CorePlan cores = plan_cores(devices, config.run.threads_per_device);
+    const CorePlan cores = plan_cores(devices, config.run.threads_per_device, numa_nodes(config, devices));
     const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
@@ -339,7 +371,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         Bench bench(config, model, data, *kernels, samples[size]);
         bench.run();
         bench.store(profile);
-        if (dynamic_cast<const HostKernels*>(kernels.get()) != nullptr)
+        if (is_host(*kernels))
             profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
         if (devices == 1 || cores.shared || !kernels->has_neighbours())
             continue;
@@ -347,6 +379,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         bench.run();
         bench.store_busy(profile);
     }
+    profile.convolutions = kernels->convolutions();
     return profile;
 }
 

@@ -280,9 +280,7 @@ protected:
         if (cuda_status() != "ready")
             GTEST_SKIP() << cuda_status();
         check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
-        cudaDeviceProp properties{};
-        check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-        groups = properties.multiProcessorCount / kGroup;
+        groups = groups_on(0);
     }
 
     int gpus = 0, groups = 0;
@@ -296,14 +294,14 @@ TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
     }
 }
 
-TEST_F(CudaSeats, EqualSharesOfOneGpuWhereThereAreNot) {
-    const int devices = gpus + 2;
-    int first = 0;
-    for (const Seat& seat : seats_of({}, devices)) {
-        EXPECT_EQ(seat.gpu, 0);
-        EXPECT_EQ(seat.first_group, first);
-        EXPECT_EQ(seat.groups, groups / devices);
-        first += seat.groups;
+TEST_F(CudaSeats, EqualSharesWhereThereAreNot) {
+    const int devices = 2 * gpus;
+    const std::vector<Seat> seats = seats_of({}, devices);
+    for (int device = 0; device < devices; ++device) {
+        const Seat& seat = seats[static_cast<std::size_t>(device)];
+        EXPECT_EQ(seat.gpu, device / 2);
+        EXPECT_EQ(seat.groups, groups_on(seat.gpu) / 2);
+        EXPECT_EQ(seat.first_group, device % 2 * seat.groups);
     }
 }
 
@@ -333,14 +331,18 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
     expect_says(refused({64, 64}, 3), {"2 shares for 3 devices"});
     expect_says(refused({64, 12}, 2), {"12 multiprocessors are no share", "multiples of 8"});
     expect_says(refused({64, 0}, 2), {"0 multiprocessors are no share"});
-    expect_says(refused({kGroup * groups, 8}, 2), {fmt::format("add up to {} multiprocessors", kGroup * (groups + 1))});
-    expect_says(refused({}, std::max(gpus, groups) + 1), {"do not fit on GPU 0"});
+    Config config;
+    config.run.gpus = {0, 0};
+    config.run.sms = {kGroup * groups, 8};
+    expect_says(refusal([&] { (void)seats_of(config, 2); }),
+                {fmt::format("add up to {} multiprocessors, but GPU 0 ", kGroup * (groups + 1))});
+    expect_says(refused({}, gpus * groups + 1), {"do not fit on GPU 0"});
 }
 
 TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
     Config config;
     config.run.precision = "bf16";
-    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 3 * 32 * 32 * 2);
+    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 3 * 32 * 32 * 2 + 64);  // and samples
     config.run.precision = "fp16";
     expect_says(refusal([&] { (void)open_cuda_kernels(config, 0, 1); }), {"no precision 'fp16'", "fp32, tf32 or bf16"});
 }

@@ -4,6 +4,7 @@
 #include "exec/cuda/cuda_kernels.h"
 #include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
+#include "tests/refusal.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -269,6 +270,26 @@ TEST_P(CudaNorms, KeepTheVarianceFarFromZero) {
     expect_close(tested.parameters(), expected.parameters(), tolerance(), "parameter");
 }
 
+// Every pass makes the ReLU's mask of these values: they must not depend on what a compiler fuses.
+TEST_P(CudaNorms, RoundScaleAndShiftOnce) {
+    LayerRig tested = rig(kernels());
+    tested.forward(false);
+    const auto parameters = tested.parameters();
+    const std::vector<float>&gamma = parameters[0], &beta = parameters[1], &mean = parameters[2],
+                            &variance = parameters[3];
+    std::vector<float> expected = tested.kernel->read_input(tested.inputs[0].get());
+    const auto pixels = static_cast<std::size_t>(tested.layer.input.height * tested.layer.input.width);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::size_t c = i / pixels % gamma.size();
+        const auto scale = static_cast<float>(1 / std::sqrt(double{variance[c]} + 1e-5) * double{gamma[c]});
+        const float value = std::fma(expected[i] - mean[c], scale, beta[c]);
+        expected[i] = tested.layer.relu && value <= 0 ? 0 : value;
+        if (precision() == Precision::Bf16)
+            expected[i] = kept_by_bf16(expected[i]);
+    }
+    EXPECT_EQ(tested.plain_output(), expected);
+}
+
 TEST_P(CudaNorms, AverageAsTheReferenceDoes) {
     LayerRig tested = rig(kernels());
     const std::int64_t count = tested.samples * tested.layer.input.elements();
@@ -345,6 +366,34 @@ TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, f
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return name_of(tested.param); });
+
+// Own kernels number items in 32 bits. Nothing of that size is reserved here.
+TEST(CudaItems, AreRefusedWhereThereAreTooMany) {
+    if (cuda_status() != "ready")
+        GTEST_SKIP() << cuda_status();
+    const CudaKernels kernels({}, Precision::Bf16, true);
+    const auto refused = [&](LayerKind kind, Dims input, int samples) {
+        Layer layer = make_layer(kind, input, input.channels, 2, 1, 0);
+        layer.name = "large";
+        return refusal([&] { (void)kernels.make(layer, samples, false); });
+    };
+    for (const LayerKind kind : {LayerKind::BatchNorm, LayerKind::MaxPool, LayerKind::AveragePool}) {
+        const std::string message = refused(kind, {64, 128, 128}, 1 << 14);  // packs of eight channels
+        expect_says(message, {"layer 'large': 16384 samples make 2147483648 items", "smaller pipeline.micro_batch_size"});
+        EXPECT_TRUE(kernels.make(make_layer(kind, {64, 128, 128}, 64, 2, 1, 0), (1 << 14) - 1, false));
+    }
+    expect_says(refused(LayerKind::BatchNorm, {3, 256, 256}, 1 << 14), {"layer 'large': 16384 samples make 3221225472 items"});
+    expect_says(refused(LayerKind::CrossEntropy, {1 << 15, 1, 1}, 1 << 16), {"make 2147483648 items"});
+}
+
+TEST(CudaMaxPool, RefusesWindowsThatAByteCannotNumber) {
+    if (cuda_status() != "ready")
+        GTEST_SKIP() << cuda_status();
+    const CudaKernels kernels({}, Precision::Fp32, true);
+    Layer layer = make_layer(LayerKind::MaxPool, {4, 20, 20}, 4, 17, 1, 0);
+    layer.name = "wide";
+    expect_says(refusal([&] { (void)kernels.make(layer, 1, false); }), {"layer 'wide': ", "17 rows", "run.backend: cpu"});
+}
 
 // A maximum that occurs twice sends its gradient to the first.
 TEST(CudaMaxPool, GivesATieToTheFirst) {

@@ -107,6 +107,7 @@ std::vector<Case> all_cases() {
             positions(7, 32, 2),
             embedding(6, 7, 5, 3),
             embedding(20, 1000, 8, 4),
+            embedding(333, 40, 5, 2),
             row_linear(4, 5, 7, 2),
             row_linear(50, 16, 24, 2),
             row_linear(4, 5, 7, 2, false),
@@ -287,6 +288,21 @@ TEST_P(CudaTokens, ArriveExactly) {
     kernels.load_data(data, samples, rig.inputs[0].get());
     EXPECT_EQ(rig.kernel->read_input(rig.inputs[0].get()), expected);
     EXPECT_GT(*std::ranges::max_element(expected), 256);
+}
+
+// Rows are sorted, not searched: the batch of a GPT has tens of thousands, some tokens in very many of them.
+TEST_P(CudaTokens, GiveTheirGradientsInLargeBatches) {
+    const CudaKernels kernels({}, GetParam(), true);
+    const Case many = embedding(1 << 14, 300, 3, 3);
+    LayerRig tested(kernels, many.layer, many.samples, true), expected(reference_kernels(), many.layer, many.samples, true);
+    std::vector<float> tokens = random_values(tested.input_elements(0), 9, 17);
+    std::ranges::transform(tokens, tokens.begin(), [](float value) { return std::floor(value * value); });  // most are few
+    for (LayerRig* each : {&tested, &expected}) {
+        fill(*each, GetParam(), kSeed);
+        each->kernel->fill_input(tokens, each->inputs[0].get());
+        each->backward();
+    }
+    EXPECT_LE(relative_error(tested.parameter_gradients()[0], expected.parameter_gradients()[0]), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),

@@ -58,6 +58,18 @@ protected:
         profile.link = {12'345, 1e10 / 3};
         profile.sums = {345, 1e9 / 7};
         profile.sent_copies = true;
+        profile.convolutions = {{{.pass = ConvolutionPass::BackwardWeight,
+                                  .samples = 4,
+                                  .channels = 3,
+                                  .height = 32,
+                                  .width = 31,
+                                  .outputs = 64,
+                                  .kernel = 7,
+                                  .stride = 2,
+                                  .padding = 3,
+                                  .multiprocessors = 132},
+                                 {.algorithm = 1, .math = ConvolutionMath::TensorOp}},
+                                {{.samples = 16, .channels = 64, .multiprocessors = 32}, {}}};
         profile.data = {{1, {1001, 3}}, {4, {4000, 0}}};
         profile.data_bytes = {{1, 64}, {4, 1 << 20}};
         Ns time = 123'456'789;
@@ -105,6 +117,28 @@ TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {
     profile.machine = profile.date = "";
     profile.sent_copies = false;
     write_profile(profile, path_);
+    EXPECT_EQ(read_profile(path_), profile);
+}
+
+TEST_F(ProfileFile, RefusesConvolutionsThatAreNone) {
+    expect_refused(with("pass: backward_weight", "pass: sideways"),
+                   {"sideways", "forward, backward_input, backward_weight", ".yaml:23:12"});
+    expect_refused(with("math: tensor_op", "math: guess"), {"guess", "fma, default, tensor_op"});
+    expect_refused(with("algorithm: 1,", "algorithm: -1,"), {"algorithm", "-1"});
+    expect_refused(with("algorithm: 1,", "algorithm: 1000,"), {"algorithm", "1000"});
+    expect_refused(with("algorithm: 1,", ""), {"'convolutions[0].algorithm' is missing"});
+    expect_refused(with("kernel: 7", "kernel: 0"), {"kernel", "0"});
+    expect_refused(with("padding: 3", "padding: all"), {"padding", "all"});
+    expect_refused(with("multiprocessors: 132", "sms: 132"), {"sms", "multiprocessors"});
+    Profile twice = sample();
+    twice.convolutions.push_back(twice.convolutions[1]);
+    expect_refused(written(twice), {"stands twice in 'convolutions'", "keep one of them"});
+}
+
+TEST_F(ProfileFile, NeedsNoConvolutions) {
+    Profile profile = sample();
+    profile.convolutions.clear();
+    EXPECT_EQ(written(profile).find("convolutions"), std::string::npos);
     EXPECT_EQ(read_profile(path_), profile);
 }
 

@@ -130,9 +130,12 @@ void read_cuda(const Yaml& at, RunConfig& run) {
     if (at["sms"].present())
         for (const Yaml& share : at["sms"].items())
             run.sms.push_back(static_cast<int>(share.integer(8, 8, 1 << 16)));
+    if (at["gpus"].present())
+        for (const Yaml& gpu : at["gpus"].items())
+            run.gpus.push_back(static_cast<int>(gpu.integer(0, 0, 1023)));
     if (run.backend == "cuda")
         return;
-    for (const char* key : {"precision", "deterministic", "sms", "graph"})
+    for (const char* key : {"precision", "deterministic", "gpus", "sms", "graph"})
         if (at[key].present())
             at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, run.backend),
                              "remove the key, or set run.backend: cuda");
@@ -155,7 +158,7 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
 
 RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "allow_nan", "precision",
-              "deterministic", "sms", "graph"});
+              "deterministic", "gpus", "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
     run.transport = at["transport"].choice(run.transport, {"threads", "link", "mpi", "nccl"});

@@ -97,7 +97,8 @@ struct RunConfig {
     // cuda
     std::string precision = "fp32";  // fp32 | tf32 | bf16
     bool deterministic = true;       // algorithms by shape; else by timing
-    std::vector<int> sms;            // on one GPU: multiprocessors per device; empty: equal shares
+    std::vector<int> gpus;           // the GPU of each device; empty: spread over all
+    std::vector<int> sms;            // multiprocessors of each device, on its GPU; empty: equal shares
     bool graph = false;              // a step is launched as one CUDA graph
 };
 

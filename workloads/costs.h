@@ -2,6 +2,7 @@
 // from FLOPs and bytes.
 #pragma once
 
+#include "workloads/convolution_choice.h"
 #include "workloads/stage_layout.h"
 
 #include <limits>
@@ -60,6 +61,7 @@ struct Profile {
     Link link;
     Link sums;                 // a ring over it takes as long as S does: devices may sum otherwise than by messages
     bool sent_copies = false;  // a transport that copies out of the sender
+    std::vector<ConvolutionChoice> convolutions;  // of this precision; each shape once
     bool operator==(const Profile&) const = default;
 };
 

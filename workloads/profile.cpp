@@ -4,7 +4,10 @@
 #include "workloads/files.h"
 #include "workloads/yaml.h"
 
+#include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 
 namespace pw {
 
@@ -14,6 +17,7 @@ constexpr Ns kLongest = 3'600'000'000'000;  // an hour: beyond it a file is brok
 constexpr Bytes kLargest = Bytes{1} << 44;
 constexpr int kMostSamples = 1 << 16;
 constexpr int kMostExtent = 1 << 20;  // channels, height, width, classes, threads
+constexpr int kMostAlgorithm = 255;
 
 Yaml required(const Yaml& map, std::string_view key) {
     Yaml value = map[key];
@@ -164,6 +168,43 @@ Profile read_header(const Yaml& map) {
     return profile;
 }
 
+// The place of `value` among the names of a closed choice.
+template <class Choice, std::size_t kNames>
+Choice read_choice(const Yaml& value, const std::array<std::string_view, kNames>& names) {
+    const std::string name = value.choice(std::string(names[0]), {names.begin(), names.end()});
+    return static_cast<Choice>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+ConvolutionChoice read_convolution(const Yaml& map) {
+    map.allow({"pass", "samples", "channels", "height", "width", "outputs", "kernel", "stride", "padding",
+               "multiprocessors", "algorithm", "math"});
+    const auto extent = [&](const char* key) { return read_count(required(map, key), kMostExtent); };
+    return {.shape = {.pass = read_choice<ConvolutionPass>(required(map, "pass"), kConvolutionPasses),
+                      .samples = read_count(required(map, "samples"), kMostSamples),
+                      .channels = extent("channels"),
+                      .height = extent("height"),
+                      .width = extent("width"),
+                      .outputs = extent("outputs"),
+                      .kernel = extent("kernel"),
+                      .stride = extent("stride"),
+                      .padding = static_cast<int>(required(map, "padding").integer(0, 0, kMostExtent)),
+                      .multiprocessors = extent("multiprocessors")},
+            .way = {.algorithm = static_cast<int>(required(map, "algorithm").integer(0, 0, kMostAlgorithm)),
+                    .math = read_choice<ConvolutionMath>(required(map, "math"), kConvolutionMaths)}};
+}
+
+std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
+    std::vector<ConvolutionChoice> choices;
+    std::set<ConvolutionShape> shapes;
+    for (const Yaml& item : list.items()) {
+        choices.push_back(read_convolution(item));
+        if (!shapes.insert(choices.back().shape).second)
+            item["pass"].complain(fmt::format("this pass of this shape stands twice in '{}'", list.path()),
+                                  "keep one of them");
+    }
+    return choices;
+}
+
 // Double quotes, with the escapes that YAML and JSON share.
 std::string quoted(const std::string& text) {
     std::string result = "\"";
@@ -206,6 +247,16 @@ std::string print_header(const Profile& profile) {
     return text;
 }
 
+std::string print_convolution(const ConvolutionChoice& choice) {
+    const auto& [shape, way] = choice;
+    return fmt::format(
+        "  - {{pass: {}, samples: {}, channels: {}, height: {}, width: {}, outputs: {}, kernel: {}, stride: {}, "
+        "padding: {}, multiprocessors: {}, algorithm: {}, math: {}}}\n",
+        kConvolutionPasses[static_cast<std::size_t>(shape.pass)], shape.samples, shape.channels, shape.height,
+        shape.width, shape.outputs, shape.kernel, shape.stride, shape.padding, shape.multiprocessors, way.algorithm,
+        kConvolutionMaths[static_cast<std::size_t>(way.math)]);
+}
+
 std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {
     std::string text = by_size.empty() ? "" : fmt::format("    {}:\n", key);
     for (const auto& [samples, times] : by_size) {
@@ -238,8 +289,10 @@ std::string print_layer(const LayerProfile& layer) {
 Profile read_profile(const std::string& path) {
     const Yaml file = Yaml::load(path);
     check_version(file);
-    file.allow({"profile", "layers"});
+    file.allow({"profile", "convolutions", "layers"});
     Profile profile = read_header(file["profile"]);
+    if (file["convolutions"].present())
+        profile.convolutions = read_convolutions(file["convolutions"]);
     profile.layers = read_layers(required(file, "layers"));
     file.source().throw_if_mistaken();
     return profile;
@@ -247,7 +300,12 @@ Profile read_profile(const std::string& path) {
 
 void write_profile(const Profile& profile, const std::string& path) {
     NewFile file(path);
-    file.write(print_header(profile) + "layers:\n");
+    file.write(print_header(profile));
+    if (!profile.convolutions.empty())
+        file.write("convolutions:\n");
+    for (const ConvolutionChoice& choice : profile.convolutions)
+        file.write(print_convolution(choice));
+    file.write("layers:\n");
     for (const LayerProfile& layer : profile.layers)
         file.write(print_layer(layer));
     file.finish();

@@ -2,7 +2,7 @@
 #include "exec/cuda/attention_loops.h"
 #include "exec/cuda/products.h"
 
-#include <cassert>
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -21,7 +21,7 @@ public:
           depth_(width_ / layer.heads),
           squares_{static_cast<unsigned>(layer.heads), static_cast<unsigned>(layer.input.height)},
           factor_(static_cast<float>(1 / std::sqrt(static_cast<double>(depth_)))) {
-        assert(squares_.elements() < std::int64_t{1} << 32);
+        check_items(std::max<std::int64_t>(samples * layer.input.elements(), squares_.elements()));
         bytes_.saved_until_input = bytes_of<T>(samples * squares_.elements());
         reals_at_ = round_up(softmax_scratch(squares_), 64);
         rounded_at_ = reals_at_ + bytes_of<float>(squares_.elements());

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace pw {
 
@@ -14,6 +15,8 @@ std::string nccl_status();
 
 std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options);
 HandOver measure_cuda_hand_over(const Config& config);
+// Of the devices' GPUs on the PCI bus: "0000:3B:00.0".
+std::vector<std::string> cuda_addresses(const Config& config, int devices);
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);
 
 }  // namespace pw

@@ -1,11 +1,14 @@
 // Convolutions by cuDNN's legacy interface: NHWC tensors, KRSC filters.
+#include "exec/cuda/algorithms.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/linear_loops.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 namespace pw::cuda {
 
@@ -15,24 +18,12 @@ using TensorShape = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>
 using FilterShape = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using Operation = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-constexpr Bytes kMostTried = Bytes{256} << 20;  // of workspace, for an algorithm chosen by timing
+constexpr Bytes kMostTried = Bytes{256} << 20;  // of workspace, for algorithms that are timed
 
 template <class T>
 constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
 template <>
 constexpr cudnnDataType_t kType<Bf16> = CUDNN_DATA_BFLOAT16;
-
-cudnnMathType_t math_of(Precision precision) {
-    switch (precision) {
-        case Precision::Fp32:
-            return CUDNN_FMA_MATH;
-        case Precision::Tf32:
-            return CUDNN_DEFAULT_MATH;
-        case Precision::Bf16:
-            return CUDNN_TENSOR_OP_MATH;
-    }
-    return CUDNN_DEFAULT_MATH;
-}
 
 TensorShape tensor_shape(Dims dims, int samples, cudnnDataType_t type) {
     cudnnTensorDescriptor_t made = nullptr;
@@ -64,14 +55,7 @@ Operation operation(const Layer& layer, cudnnMathType_t math) {
     return convolution;
 }
 
-// How a pass may be done.
-template <class Algorithm>
-struct Way {
-    Algorithm algorithm;
-    cudnnMathType_t math;
-};
-
-// How it is done.
+// How a pass is done.
 template <class Algorithm>
 struct Pass {
     Operation convolution;
@@ -79,35 +63,31 @@ struct Pass {
     std::size_t workspace = 0;
 };
 
-// The first way that cuDNN has for the shape.
-template <class Algorithm, class WorkspaceOf>
-Pass<Algorithm> first_supported(const Layer& layer, const char* pass, const std::vector<Way<Algorithm>>& ways,
-                                WorkspaceOf workspace_of) {
-    cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
-    for (const Way<Algorithm>& way : ways) {
-        Pass<Algorithm> chosen{operation(layer, way.math), way.algorithm, 0};
-        status = workspace_of(chosen.convolution.get(), way.algorithm, &chosen.workspace);
-        if (status == CUDNN_STATUS_SUCCESS)
-            return chosen;
+// What `list` has found, fastest first. A list that fails is empty: there are other ways.
+template <class Perf, class List>
+std::vector<ConvolutionWay> listed(const Layer& layer, const Device& device, List list) {
+    std::vector<ConvolutionWay> ways;
+    for (const ConvolutionMath math : maths_of(device.precision())) {
+        std::array<Perf, 16> found{};
+        int count = 0;
+        const Operation convolution = operation(layer, math_type(math));
+        if (list(convolution.get(), static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) {
+            (void)cudaGetLastError();
+            continue;
+        }
+        for (const Perf& perf : std::span(found).first(static_cast<std::size_t>(count))) {
+            const bool repeats = perf.determinism == CUDNN_DETERMINISTIC || !device.deterministic();
+            // Asked for one math, cuDNN may try others too.
+            const bool rounds = perf.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
+                                (perf.mathType == CUDNN_TENSOR_OP_MATH && math == ConvolutionMath::Fma);
+            const bool by_default = perf.mathType == CUDNN_DEFAULT_MATH && math == ConvolutionMath::TensorOp;
+            if (perf.status == CUDNN_STATUS_SUCCESS && repeats && !rounds)
+                ways.push_back({static_cast<int>(perf.algo), by_default ? ConvolutionMath::Default : math});
+        }
+        if (!ways.empty())
+            break;
     }
-    fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no algorithm for its {} pass: {}", layer.name, pass,
-              cudnnGetErrorString(status));
-}
-
-// The ways that cuDNN timed, fastest first. Under Fp32 it may try tensor cores all the same.
-template <class Found, class Algorithm, class Find>
-void add_timed(std::vector<Way<Algorithm>>& ways, Precision precision, const char* call, Find find) {
-    std::array<Found, 16> found{};
-    int count = 0;
-    check(find(static_cast<int>(found.size()), &count, found.data()), call);
-    for (int i = 0; i < count; ++i) {
-        const Found& way = found[static_cast<std::size_t>(i)];
-        const bool tensor_cores =
-            way.mathType == CUDNN_TENSOR_OP_MATH || way.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
-        const bool is_fp32 = precision == Precision::Fp32;
-        if (way.status == CUDNN_STATUS_SUCCESS && way.memory <= kMostTried && !(is_fp32 && tensor_cores))
-            ways.push_back({way.algo, is_fp32 ? CUDNN_FMA_MATH : way.mathType});
-    }
+    return ways;
 }
 
 template <class T>
@@ -121,11 +101,11 @@ public:
           w_(filter_shape(layer, kType<T>)) {
         bytes_.weights = block_bytes(count_, device.precision());
         values_ = block_values(bytes_.weights, device.precision());
-        const std::unique_ptr<Trial> trial = device.deterministic() ? nullptr : std::make_unique<Trial>(*this);
-        choose_forward(trial.get());
+        choose_forward();
         if (!reads_data)
-            choose_backward_input(trial.get());
-        choose_backward_weight(trial.get());
+            choose_backward_input();
+        choose_backward_weight();
+        trial_.reset();
         bytes_.scratch =
             round_up(static_cast<Bytes>(std::max({forward_.workspace, input_.workspace, weight_.workspace})), 64);
     }
@@ -187,59 +167,110 @@ private:
         DeviceMemory x, y, w, workspace;
     };
 
-    void choose_forward(const Trial* trial) {
-        std::vector<Way<cudnnConvolutionFwdAlgo_t>> ways;
-        if (trial != nullptr)
-            add_timed<cudnnConvolutionFwdAlgoPerf_t>(
-                ways, device_.precision(), "cudnnFindConvolutionForwardAlgorithmEx",
-                [&](int room, int* count, auto* found) {
-                    return cudnnFindConvolutionForwardAlgorithmEx(
-                        device_.cudnn(), x_.get(), trial->x.get(), w_.get(), trial->w.get(),
-                        operation(layer_, math_of(device_.precision())).get(), y_.get(), trial->y.get(), room, count,
-                        found, trial->workspace.get(), kMostTried);
-                });
-        for (const auto algorithm :
-             {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM})
-            ways.push_back({algorithm, math_of(device_.precision())});
-        forward_ = first_supported(layer_, "forward", ways, [&](auto convolution, auto algorithm, std::size_t* bytes) {
-            return cudnnGetConvolutionForwardWorkspaceSize(device_.cudnn(), x_.get(), w_.get(), convolution, y_.get(),
-                                                           algorithm, bytes);
-        });
+    ConvolutionShape shape_of(ConvolutionPass pass) const {
+        return {.pass = pass,
+                .samples = samples_,
+                .channels = layer_.input.channels,
+                .height = layer_.input.height,
+                .width = layer_.input.width,
+                .outputs = layer_.output.channels,
+                .kernel = layer_.kernel,
+                .stride = layer_.stride,
+                .padding = layer_.padding,
+                .multiprocessors = device_.multiprocessors()};
     }
 
-    void choose_backward_input(const Trial* trial) {
-        std::vector<Way<cudnnConvolutionBwdDataAlgo_t>> ways;
-        if (trial != nullptr)
-            add_timed<cudnnConvolutionBwdDataAlgoPerf_t>(
-                ways, device_.precision(), "cudnnFindConvolutionBackwardDataAlgorithmEx",
-                [&](int room, int* count, auto* found) {
-                    return cudnnFindConvolutionBackwardDataAlgorithmEx(
-                        device_.cudnn(), w_.get(), trial->w.get(), y_.get(), trial->y.get(),
-                        operation(layer_, math_of(device_.precision())).get(), x_.get(), trial->x.get(), room, count,
-                        found, trial->workspace.get(), kMostTried);
+    // `always`: deterministic algorithms that cuDNN has for most shapes. `find` times algorithms, `guess` ranks them by
+    // rules, `workspace_of` tells whether one is supported.
+    template <class Perf, class Algorithm, class Find, class Guess, class WorkspaceOf>
+    Pass<Algorithm> choose(ConvolutionPass pass, const std::vector<Algorithm>& always, Find find, Guess guess,
+                           WorkspaceOf workspace_of) {
+        Pass<Algorithm> made;
+        cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+        const bool timed = !device_.deterministic();
+        const std::vector<ConvolutionMath> maths = maths_of(device_.precision());
+        // Leaves it in `made`.
+        const auto is_possible = [&](const ConvolutionWay& way) {
+            if (std::ranges::find(maths, way.math) == maths.end())
+                return false;
+            made = {operation(layer_, math_type(way.math)), static_cast<Algorithm>(way.algorithm), 0};
+            status = workspace_of(made.convolution.get(), made.algorithm, &made.workspace);
+            return status == CUDNN_STATUS_SUCCESS;
+        };
+        way_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
+            std::vector<ConvolutionWay> ways;
+            if (timed)
+                ways = listed<Perf>(layer_, device_, [&](auto... asked) {
+                    if (!trial_)
+                        trial_ = std::make_unique<Trial>(*this);
+                    return find(*trial_, asked...);
                 });
-        ways.push_back({CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, math_of(device_.precision())});
-        input_ =
-            first_supported(layer_, "input gradient", ways, [&](auto convolution, auto algorithm, std::size_t* bytes) {
+            for (const Algorithm algorithm : always)
+                for (const ConvolutionMath math : maths)
+                    ways.push_back({static_cast<int>(algorithm), math});
+            auto found = std::ranges::find_if(ways, is_possible);
+            if (found == ways.end()) {
+                ways = listed<Perf>(layer_, device_, guess);
+                found = std::ranges::find_if(ways, is_possible);
+            }
+            if (found != ways.end())
+                return *found;
+            fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no algorithm for its {} pass: {}", layer_.name,
+                      kConvolutionPasses[static_cast<std::size_t>(pass)], cudnnGetErrorString(status));
+        });
+        return made;
+    }
+
+    void choose_forward() {
+        forward_ = choose<cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t>(
+            ConvolutionPass::Forward,
+            {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionForwardAlgorithmEx(device_.cudnn(), x_.get(), trial.x.get(), w_.get(),
+                                                              trial.w.get(), convolution, y_.get(), trial.y.get(), room,
+                                                              count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionForwardAlgorithm_v7(device_.cudnn(), x_.get(), w_.get(), convolution,
+                                                              y_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
+                return cudnnGetConvolutionForwardWorkspaceSize(device_.cudnn(), x_.get(), w_.get(), convolution,
+                                                               y_.get(), algorithm, bytes);
+            });
+    }
+
+    void choose_backward_input() {
+        input_ = choose<cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t>(
+            ConvolutionPass::BackwardInput, {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionBackwardDataAlgorithmEx(
+                    device_.cudnn(), w_.get(), trial.w.get(), y_.get(), trial.y.get(), convolution, x_.get(),
+                    trial.x.get(), room, count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardDataAlgorithm_v7(device_.cudnn(), w_.get(), y_.get(), convolution,
+                                                                   x_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
                 return cudnnGetConvolutionBackwardDataWorkspaceSize(device_.cudnn(), w_.get(), y_.get(), convolution,
                                                                     x_.get(), algorithm, bytes);
             });
     }
 
-    void choose_backward_weight(const Trial* trial) {
-        std::vector<Way<cudnnConvolutionBwdFilterAlgo_t>> ways;
-        if (trial != nullptr)
-            add_timed<cudnnConvolutionBwdFilterAlgoPerf_t>(
-                ways, device_.precision(), "cudnnFindConvolutionBackwardFilterAlgorithmEx",
-                [&](int room, int* count, auto* found) {
-                    return cudnnFindConvolutionBackwardFilterAlgorithmEx(
-                        device_.cudnn(), x_.get(), trial->x.get(), y_.get(), trial->y.get(),
-                        operation(layer_, math_of(device_.precision())).get(), w_.get(), trial->w.get(), room, count,
-                        found, trial->workspace.get(), kMostTried);
-                });
-        ways.push_back({CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, math_of(device_.precision())});
-        weight_ =
-            first_supported(layer_, "weight gradient", ways, [&](auto convolution, auto algorithm, std::size_t* bytes) {
+    void choose_backward_weight() {
+        weight_ = choose<cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t>(
+            ConvolutionPass::BackwardWeight, {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionBackwardFilterAlgorithmEx(
+                    device_.cudnn(), x_.get(), trial.x.get(), y_.get(), trial.y.get(), convolution, w_.get(),
+                    trial.w.get(), room, count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardFilterAlgorithm_v7(device_.cudnn(), x_.get(), y_.get(), convolution,
+                                                                     w_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
                 return cudnnGetConvolutionBackwardFilterWorkspaceSize(device_.cudnn(), x_.get(), y_.get(), convolution,
                                                                       w_.get(), algorithm, bytes);
             });
@@ -265,6 +296,7 @@ private:
     }
 
     std::int64_t count_, values_ = 0;  // weights; values of their block
+    std::unique_ptr<Trial> trial_;     // while algorithms are chosen
     TensorShape x_, y_;
     FilterShape w_;
     Pass<cudnnConvolutionFwdAlgo_t> forward_;

@@ -1,5 +1,6 @@
 #include "exec/cuda/cuda_kernels.h"
 
+#include "exec/cuda/algorithms.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
@@ -154,22 +155,30 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
     return make_one(*device_, layer, samples, reads_data);
 }
 
+// Behind the tensor lies which samples it is of: kernels look there once per pixel.
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
+    return image_bytes(input, samples) + round_up(samples * static_cast<Bytes>(sizeof(Sample)), 64);
+}
+
+Bytes CudaKernels::image_bytes(Dims input, std::int64_t samples) const {
     return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
 
-void CudaKernels::load_data(const Dataset&, std::span<const Sample> samples, std::byte* out) const {
+void CudaKernels::load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const {
     assert(stored_);
     const auto count = static_cast<std::int64_t>(samples.size());
+    std::byte* own = out + image_bytes(data.input(), count);
+    copy(reinterpret_cast<const std::byte*>(samples.data()), own, static_cast<Bytes>(samples.size_bytes()));
+    const auto* shown = as<Sample>(own);
     if (stored_->tokens)
-        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, samples.data(),
-                    count, floats(out));
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, shown, count,
+                    floats(out));
     else if (device_->precision() == Precision::Bf16)
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<Bf16>(out));
+        read_images(device_->stream(), stored_->images, shown, count, as<Bf16>(out));
     else
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<float>(out));
+        read_images(device_->stream(), stored_->images, shown, count, as<float>(out));
 }
 
 void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {
@@ -254,6 +263,8 @@ std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
     return std::make_unique<SharedMemory>(std::max<Bytes>(bytes, 1));
 }
 
+std::vector<ConvolutionChoice> CudaKernels::convolutions() const { return timed_ways(device_->precision()); }
+
 Mark CudaKernels::mark() const {
     if (marks_used_ == marks_.size())
         marks_.emplace_back(Event::Kind::Timed);
@@ -275,6 +286,16 @@ void CudaKernels::finish() const {
 }
 
 }  // namespace cuda
+
+std::vector<std::string> cuda_addresses(const Config& config, int devices) {
+    std::vector<std::string> addresses;
+    for (const cuda::Seat& seat : cuda::seats_of(config, devices)) {
+        char address[16] = "";
+        cuda::check(cudaDeviceGetPCIBusId(address, sizeof address, seat.gpu), "cudaDeviceGetPCIBusId");
+        addresses.emplace_back(address);
+    }
+    return addresses;
+}
 
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
     const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];

@@ -37,6 +37,7 @@ public:
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
     std::string machine() const override { return device_->name(); }
+    std::vector<ConvolutionChoice> convolutions() const override;
     bool has_neighbours() const override { return device_->seat().groups > 0; }
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override;
@@ -44,6 +45,7 @@ public:
 
 private:
     struct Stored;  // the data set on the device
+    Bytes image_bytes(Dims input, std::int64_t samples) const;
 
     std::unique_ptr<Device> device_;
     DeviceMemory partials_;  // of sum_of_squares, and behind them the factor of scale

@@ -1,5 +1,6 @@
 #include "exec/cuda/cuda_work.h"
 
+#include "exec/cuda/algorithms.h"
 #include "exec/cuda/backend.h"
 #include "workloads/error.h"
 
@@ -125,6 +126,8 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
       lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
+    if (!job.config.run.deterministic)
+        take_ways(job.convolutions, precision_of(job.config));
     if (plan.trains())
         refuse_sums_between_gpus();
     if (!job.config.run.graph)
@@ -287,6 +290,10 @@ Interval CudaWork::interval(int node) const {
 
 void CudaWork::finish(RunResult& result) {
     KernelWork::finish(result);
+    if (const int ways = count_impossible_ways(); ways > 0)
+        result.notes.push_back(fmt::format("cuDNN cannot run {} of the profile's convolutions as it says: they were "
+                                           "timed anew, and may take longer than predicted",
+                                           ways));
     std::set<int> gpus;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <numeric>
 
 namespace pw::cuda {
 
@@ -67,7 +66,7 @@ Groups split(int gpu) {
 }
 
 // A share joins groups of one split only: a GPU is split once in a process.
-const Groups& groups_of(int gpu) {
+const Groups& split_of(int gpu) {
     static std::mutex mutex;
     static std::map<int, Groups> splits;
     const std::lock_guard lock(mutex);
@@ -75,15 +74,8 @@ const Groups& groups_of(int gpu) {
     return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
 }
 
-void check_shares(const Config& config, int devices, const Groups& gpu) {
-    const std::vector<int>& shares = config.run.sms;
-    const int groups = static_cast<int>(gpu.groups.size());
-    if (shares.empty() && devices > groups)
-        config.fail_at("run.sms",
-                       fmt::format("{} devices do not fit on GPU 0: a device takes {} multiprocessors at least, and {} "
-                                   "of {} can be shared out",
-                                   devices, kGroup, groups * kGroup, gpu.multiprocessors),
-                       fmt::format("use at most {} devices, or a GPU for each", groups));
+void check_lists(const Config& config, int devices) {
+    const std::vector<int>&shares = config.run.sms, &own = config.run.gpus;
     if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
         config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
                        "give one share per device, or none: then they are equal");
@@ -91,12 +83,67 @@ void check_shares(const Config& config, int devices, const Groups& gpu) {
         if (shares[i] <= 0 || shares[i] % kGroup != 0)
             config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
                            fmt::format("shares are multiples of {}", kGroup));
-    const std::int64_t sum = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
-    if (sum > std::int64_t{groups} * kGroup)
+    if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
+                       "give the GPU of each device, or none: then they are spread over all");
+}
+
+void check_gpus(const Config& config, int gpus) {
+    const std::vector<int>& own = config.run.gpus;
+    for (std::size_t i = 0; i < own.size(); ++i)
+        if (own[i] < 0 || own[i] >= gpus)
+            config.fail_at(fmt::format("run.gpus[{}]", i),
+                           fmt::format("there is no GPU {}: this machine has {}", own[i], gpus),
+                           fmt::format("use numbers from 0 to {}", gpus - 1));
+}
+
+// Of every device. Neighbours in the pipeline share a GPU; given shares fill one GPU after the other.
+std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
+    if (!config.run.gpus.empty())
+        return config.run.gpus;
+    std::vector<int> all;
+    int gpu = 0, used = 0;
+    for (int device = 0; device < devices; ++device) {
+        if (config.run.sms.empty()) {
+            all.push_back(devices <= gpus ? device : static_cast<int>(std::int64_t{device} * gpus / devices));
+            continue;
+        }
+        const int share = config.run.sms[static_cast<std::size_t>(device)] / kGroup;
+        const bool is_full = used > 0 && used + share > groups_on(gpu);
+        if (is_full && gpu + 1 < gpus) {
+            ++gpu;
+            used = 0;
+        }
+        used += share;
+        all.push_back(gpu);
+    }
+    return all;
+}
+
+// Gives the devices that are on `gpu` their shares of it. One that has it for itself, and asks for no share, keeps it
+// whole.
+void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, std::vector<Seat>& seats) {
+    const std::vector<int>& shares = config.run.sms;
+    if (shares.empty() && devices.size() <= 1)
+        return;
+    const int groups = groups_on(gpu), count = static_cast<int>(devices.size());
+    if (shares.empty() && count > groups)
+        config.fail_at("run.gpus",
+                       fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
+                                   "{} of {} can be shared out",
+                                   count, gpu, kGroup, groups * kGroup, split_of(gpu).multiprocessors),
+                       "use fewer devices, or more GPUs");
+    std::int64_t sum = 0;
+    for (const std::size_t device : devices) {
+        seats[device].first_group = static_cast<int>(sum);
+        seats[device].groups = shares.empty() ? groups / count : shares[device] / kGroup;
+        sum += seats[device].groups;
+    }
+    if (sum > groups)
         config.fail_at("run.sms",
-                       fmt::format("the shares add up to {} multiprocessors, but GPU 0 shares out {} of {}", sum,
-                                   groups * kGroup, gpu.multiprocessors),
-                       "make the shares smaller");
+                       fmt::format("the shares add up to {} multiprocessors, but GPU {} shares out {} of {}",
+                                   sum * kGroup, gpu, groups * kGroup, split_of(gpu).multiprocessors),
+                       "make the shares smaller, or say in run.gpus who uses which GPU");
 }
 
 }  // namespace
@@ -128,26 +175,28 @@ PinnedMemory allocate_pinned(Bytes bytes) {
     return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
+int groups_on(int gpu) { return static_cast<int>(split_of(gpu).groups.size()); }
+
 std::vector<Seat> seats_of(const Config& config, int devices) {
     set_up_process();
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     std::vector<Seat> seats(static_cast<std::size_t>(devices));
-    const std::vector<int>& shares = config.run.sms;
-    const bool is_alone = devices == 1 && shares.size() > 1;  // the oracle of a plan with shares
-    if ((shares.empty() && devices <= gpus) || is_alone) {
-        for (int device = 0; device < devices; ++device)
-            seats[static_cast<std::size_t>(device)].gpu = device;
+    check_gpus(config, gpus);
+    const RunConfig& run = config.run;
+    if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // the oracle of a plan with shares
+        seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();
         return seats;
     }
-    const Groups& gpu = groups_of(0);
-    check_shares(config, devices, gpu);
-    int first = 0;
-    for (std::size_t i = 0; i < seats.size(); ++i) {
-        seats[i].first_group = first;
-        seats[i].groups = shares.empty() ? static_cast<int>(gpu.groups.size()) / devices : shares[i] / kGroup;
-        first += seats[i].groups;
+    check_lists(config, devices);
+    const std::vector<int> own = gpus_of(config, devices, gpus);
+    std::map<int, std::vector<std::size_t>> devices_of;
+    for (std::size_t device = 0; device < seats.size(); ++device) {
+        seats[device].gpu = own[device];
+        devices_of[own[device]].push_back(device);
     }
+    for (const auto& [gpu, on_it] : devices_of)
+        share_out(gpu, on_it, config, seats);
     return seats;
 }
 
@@ -174,7 +223,7 @@ Device::~Device() { (void)cudaSetDevice(seat_.gpu); }
 void Device::make_current() const { check(cudaSetDevice(seat_.gpu), "cudaSetDevice"); }
 
 void Device::make_green_context() {
-    const Groups& gpu = groups_of(seat_.gpu);
+    const Groups& gpu = split_of(seat_.gpu);
     const auto first = gpu.groups.begin() + seat_.first_group;
     std::vector<CUdevResource> own(first, first + seat_.groups);
     CUdevResourceDesc described{};

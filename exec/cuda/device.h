@@ -29,7 +29,10 @@ struct Seat {
 };
 inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of a share on Hopper
 
-// One GPU per device where there are enough and `run.sms` is silent; else all on GPU 0 in shares: as
+int groups_on(int gpu);           // that can be shared out
+
+// The GPUs are those of `run.gpus`; else one per device where there are enough and `run.sms` is silent; else neighbours
+// share one: evenly many, or as many as the shares in `run.sms` fill it. A device has its GPU whole, or a share of it: as
 // `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 

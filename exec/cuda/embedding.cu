@@ -4,7 +4,7 @@
 #include "exec/cuda/linear_loops.h"
 #include "exec/cuda/packs.h"
 
-#include <cassert>
+#include <utility>
 
 namespace pw::cuda {
 
@@ -25,42 +25,76 @@ __global__ void look_up(const float* __restrict__ tokens, const float* __restric
     y[i] = rounded<T>(table[std::int64_t{token_in(tokens[row], vocabulary)} * width + (i - row * width)]);
 }
 
-// The rows of the data that hold the same token, in their order.
-struct Link {
-    unsigned next;   // as many as there are rows: it is the last
-    unsigned first;  // 1 when it is the first
-};
+// A token and a row of the data that holds it. Sorted, the rows of a token stand together, in the order in which they
+// are added up.
+using Key = unsigned long long;
 
-__global__ void link_rows(const float* __restrict__ tokens, Link* __restrict__ links, unsigned vocabulary,
-                          unsigned rows) {
-    const auto row = static_cast<unsigned>(item());
-    if (row >= rows)
-        return;
-    const unsigned token = token_in(tokens[row], vocabulary);
-    Link link = {rows, 1};
-    const auto read = [&](unsigned other) { return token_in(tokens[other], vocabulary); };
-    for_places<8>(0, 1, row, read, [&](unsigned, unsigned other) { link.first = other == token ? 0 : link.first; });
-    for_places<8>(row + 1, 1, rows, read, [&](unsigned place, unsigned other) {
-        link.next = other == token && place < link.next ? place : link.next;
-    });
-    links[row] = link;
+__device__ inline Key key_of(unsigned token, std::int64_t row) { return Key{token} << 32 | static_cast<Key>(row); }
+__device__ inline unsigned token_of(Key key) { return static_cast<unsigned>(key >> 32); }
+__device__ inline unsigned row_of(Key key) { return static_cast<unsigned>(key); }
+
+constexpr std::int64_t kRun = 64;  // keys that are sorted by comparing each with all others
+
+__device__ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+// How many of keys[first], .. keys[end - 1], which ascend, are smaller.
+__device__ inline std::int64_t count_below(const Key* keys, std::int64_t first, std::int64_t end, Key key) {
+    std::int64_t low = first;
+    while (low < end) {
+        const std::int64_t middle = low + (end - low) / 2;
+        if (keys[middle] < key)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return low - first;
 }
 
-// One thread per row and column: those of a token's first row add up all of its rows.
+// Makes the keys, in ascending runs of kRun.
+__global__ void make_runs(const float* __restrict__ tokens, Key* __restrict__ keys, unsigned vocabulary,
+                          std::int64_t rows) {
+    const std::int64_t row = item();
+    if (row >= rows)
+        return;
+    const std::int64_t first = row / kRun * kRun, end = smaller(first + kRun, rows);
+    const Key own = key_of(token_in(tokens[row], vocabulary), row);
+    std::int64_t below = 0;
+    for (std::int64_t other = first; other < end; ++other)
+        below += key_of(token_in(tokens[other], vocabulary), other) < own ? 1 : 0;
+    keys[first + below] = own;
+}
+
+// Two ascending runs of `run` keys each become one.
+__global__ void merge_runs(const Key* __restrict__ from, Key* __restrict__ to, std::int64_t run, std::int64_t rows) {
+    const std::int64_t i = item();
+    if (i >= rows)
+        return;
+    const std::int64_t first = i / (2 * run) * (2 * run), second = smaller(first + run, rows);
+    const std::int64_t end = smaller(second + run, rows);
+    const Key own = from[i];
+    const std::int64_t below_in_other =
+        i < second ? count_below(from, second, end, own) : count_below(from, first, second, own);
+    to[(i < second ? i : first + (i - second)) + below_in_other] = own;
+}
+
+// One thread per key and column: those of a token's first key add up all of its rows.
 template <class T>
-__global__ void add_rows(const float* __restrict__ tokens, const Link* __restrict__ links,
-                         const T* __restrict__ output_gradient, float* __restrict__ gradient, unsigned vocabulary,
-                         unsigned width, unsigned rows, std::int64_t items) {
+__global__ void add_rows(const Key* __restrict__ keys, const T* __restrict__ output_gradient,
+                         float* __restrict__ gradient, unsigned width, std::int64_t rows, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
-    const auto first = static_cast<unsigned>(i / width), column = static_cast<unsigned>(i % width);
-    if (links[first].first == 0)
+    const std::int64_t first = i / width, column = i - first * width;
+    const unsigned token = token_of(keys[first]);
+    if (first > 0 && token_of(keys[first - 1]) == token)
         return;
+    const std::int64_t end = first + count_below(keys, first, rows, key_of(token + 1, 0));
     float sum = 0;
-    for (unsigned row = first; row < rows; row = links[row].next)
-        sum += real(output_gradient[std::int64_t{row} * width + column]);
-    gradient[std::int64_t{token_in(tokens[first], vocabulary)} * width + column] += sum;
+    for_places<8>(
+        static_cast<unsigned>(first), 1, static_cast<unsigned>(end),
+        [&](unsigned place) { return output_gradient[std::int64_t{row_of(keys[place])} * width + column]; },
+        [&](unsigned, T read) { sum += real(read); });
+    gradient[std::int64_t{token} * width + column] += sum;
 }
 
 // The block: the table {vocabulary, width}, zeros.
@@ -71,9 +105,10 @@ public:
         : CudaLayer(device, layer, samples),
           vocabulary_(static_cast<unsigned>(layer.vocabulary)),
           width_(static_cast<unsigned>(layer.output.width)),
-          rows_(static_cast<unsigned>(samples * layer.input.elements())) {
+          rows_(samples * layer.input.elements()) {
+        check_items(rows_);
         bytes_.weights = block_bytes(parameters(), device.precision());
-        bytes_.scratch = round_up(std::int64_t{rows_} * static_cast<Bytes>(sizeof(Link)), 64);
+        bytes_.scratch = 2 * key_bytes();
     }
 
     void forward(const LayerArgs& args, bool) override {
@@ -85,14 +120,12 @@ public:
 
     void backward_weight(const LayerArgs& args) override {
         float* gradient = floats(args.weight_gradient);
-        const float* tokens = floats(args.inputs[0]);
-        auto* links = reinterpret_cast<Link*>(args.scratch);
         const auto values = static_cast<std::size_t>(block_values(bytes_.weights, device_.precision()));
         if (!args.accumulate)
             check(cudaMemsetAsync(gradient, 0, values * sizeof(float), device_.stream()), "cudaMemsetAsync");
-        launch(device_.stream(), rows_, link_rows, tokens, links, vocabulary_, rows_);
-        launch(device_.stream(), items(), add_rows<T>, tokens, links, reinterpret_cast<const T*>(args.output_gradient),
-               gradient, vocabulary_, width_, rows_, items());
+        const Key* keys = sorted_keys(floats(args.inputs[0]), args.scratch);
+        launch(device_.stream(), items(), add_rows<T>, keys, reinterpret_cast<const T*>(args.output_gradient), gradient,
+               width_, rows_, items());
     }
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
@@ -110,9 +143,22 @@ public:
 
 private:
     std::int64_t parameters() const { return std::int64_t{vocabulary_} * width_; }
-    std::int64_t items() const { return std::int64_t{rows_} * width_; }
+    std::int64_t items() const { return rows_ * width_; }
+    Bytes key_bytes() const { return round_up(rows_ * static_cast<Bytes>(sizeof(Key)), 64); }
 
-    unsigned vocabulary_, width_, rows_;
+    // In one half of the scratch.
+    const Key* sorted_keys(const float* tokens, std::byte* scratch) const {
+        auto *keys = reinterpret_cast<Key*>(scratch), *other = reinterpret_cast<Key*>(scratch + key_bytes());
+        launch(device_.stream(), rows_, make_runs, tokens, keys, vocabulary_, rows_);
+        for (std::int64_t run = kRun; run < rows_; run *= 2) {
+            launch(device_.stream(), rows_, merge_runs, keys, other, run, rows_);
+            std::swap(keys, other);
+        }
+        return keys;
+    }
+
+    unsigned vocabulary_, width_;
+    std::int64_t rows_;
 };
 
 template <class T>

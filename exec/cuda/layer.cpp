@@ -1,6 +1,8 @@
 // What all layers of this backend share: sizes, and the way between the host and the device.
 #include "exec/cuda/layers.h"
 
+#include "workloads/error.h"
+
 #include <algorithm>
 #include <cassert>
 
@@ -10,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;    // bytes, of every size
 constexpr std::int64_t kBlockValues = 32;  // their fp32 part and their bf16 part both keep it
+constexpr std::int64_t kMostItems = std::int64_t{1} << 31;
 
 Bytes bytes_per_value(Precision precision) { return precision == Precision::Bf16 ? 2 : 4; }
 
@@ -62,6 +65,17 @@ CudaLayer::CudaLayer(Device& device, const Layer& layer, int samples)
     if (is_loss(layer.kind))
         layer_.output = {};  // makes no tensor
     bytes_.output = tensor_bytes(samples * layer_.output.elements(), device.precision());
+}
+
+void CudaLayer::refuse(const std::string& why, const std::string& help) const {
+    fail("layer '{}': {}\n  help: {}", layer_.name, why, help);
+}
+
+void CudaLayer::check_items(std::int64_t items) const {
+    if (items >= kMostItems)
+        refuse(fmt::format("{} samples make {} items, and the kernels of the backend cuda number fewer than {}",
+                           samples_, items, kMostItems),
+               "choose a smaller pipeline.micro_batch_size");
 }
 
 void CudaLayer::load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const {

@@ -12,6 +12,7 @@
 #include <cuda_bf16.h>
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -64,6 +65,11 @@ public:
 
 protected:
     CudaLayer(Device& device, const Layer& layer, int samples);
+
+    // Throw Error (BadInput) with the layer's name. Own kernels number items in 32 bits, and their loops may count to
+    // twice as many before they stop.
+    [[noreturn]] void refuse(const std::string& why, const std::string& help) const;
+    void check_items(std::int64_t items) const;
 
     // Between the host and a block's fp32 values; load writes the bf16 copy too, and zeros up to the block's end.
     void load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const;

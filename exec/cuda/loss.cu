@@ -3,7 +3,6 @@
 #include "exec/cuda/layers.h"
 #include "exec/cuda/softmax.h"
 
-#include <cassert>
 #include <cmath>
 
 namespace pw::cuda {
@@ -112,7 +111,7 @@ protected:
           classes_(static_cast<unsigned>(loss_shape(layer).classes)),
           positions_(static_cast<unsigned>(loss_shape(layer).positions)),
           rows_(static_cast<unsigned>(samples) * positions_) {
-        assert(samples * layer.input.elements() < std::int64_t{1} << 31);
+        check_items(samples * layer.input.elements());
         bytes_.saved_until_input = bytes_of<float>(elements());
     }
 
@@ -121,6 +120,14 @@ protected:
         return round_up(count * static_cast<Bytes>(sizeof(Value)), 64);
     }
     unsigned elements() const { return rows_ * classes_; }
+    Bytes label_bytes() const { return bytes_of<int>(rows_); }
+    // Every element of a row asks for its label: not from the host's memory.
+    const int* own_labels(const LayerArgs& args, Bytes at) const {
+        check(cudaMemcpyAsync(args.scratch + at, args.labels.data(), rows_ * sizeof(int), cudaMemcpyHostToDevice,
+                              device_.stream()),
+              "cudaMemcpyAsync");
+        return reinterpret_cast<const int*>(args.scratch + at);
+    }
     const T* values(const LayerArgs& args) const { return reinterpret_cast<const T*>(args.inputs[0]); }
 
     // `losses` has room for kLossShares more.
@@ -142,11 +149,12 @@ class CrossEntropy : public Loss<T> {
 public:
     CrossEntropy(Device& device, const Layer& layer, int samples)
         : Loss<T>(device, layer, samples), parts_(parts_of_row(this->classes_)) {
-        assert(std::int64_t{this->rows_} * parts_ < std::int64_t{1} << 32);
+        this->check_items(std::int64_t{this->rows_} * parts_);
         rows_at_ = this->template bytes_of<Powers>(this->rows_ * parts_);
         losses_at_ = rows_at_ + this->template bytes_of<Powers>(this->rows_);
         shares_at_ = losses_at_ + this->template bytes_of<double>(this->rows_);
-        this->bytes_.scratch = shares_at_ + this->template bytes_of<double>(kLossShares);
+        labels_at_ = shares_at_ + this->template bytes_of<double>(kLossShares);
+        this->bytes_.scratch = labels_at_ + this->label_bytes();
         this->factor_ = 1.0 / this->positions_;
     }
 
@@ -154,7 +162,7 @@ public:
         auto* parts = reinterpret_cast<Powers*>(args.scratch);
         auto* rows = reinterpret_cast<Powers*>(args.scratch + rows_at_);
         auto* losses = reinterpret_cast<double*>(args.scratch + losses_at_);
-        const int* labels = args.labels.data();
+        const int* labels = this->own_labels(args, labels_at_);
         const T* logits = this->values(args);
         const cudaStream_t stream = this->device_.stream();
         launch(stream, this->rows_ * parts_, sum_parts<T>, logits, parts, this->classes_, parts_, this->rows_ * parts_);
@@ -169,8 +177,8 @@ public:
     }
 
 private:
-    unsigned parts_;                                     // of a row
-    Bytes rows_at_ = 0, losses_at_ = 0, shares_at_ = 0;  // in the scratch
+    unsigned parts_;                                                     // of a row
+    Bytes rows_at_ = 0, losses_at_ = 0, shares_at_ = 0, labels_at_ = 0;  // in the scratch
 };
 
 constexpr unsigned kSquareShares = 4096;
@@ -180,29 +188,31 @@ class MeanSquaredError : public Loss<T> {
 public:
     MeanSquaredError(Device& device, const Layer& layer, int samples) : Loss<T>(device, layer, samples) {
         shares_at_ = this->template bytes_of<double>(kSquareShares);
-        this->bytes_.scratch = shares_at_ + this->template bytes_of<double>(kLossShares);
+        labels_at_ = shares_at_ + this->template bytes_of<double>(kLossShares);
+        this->bytes_.scratch = labels_at_ + this->label_bytes();
         this->factor_ = 2.0 / values_of_sample();
     }
 
     void forward(const LayerArgs& args, bool save) override {
         const unsigned elements = this->elements(), sums_made = elements < kSquareShares ? elements : kSquareShares;
         auto* sums = reinterpret_cast<double*>(args.scratch);
+        const int* labels = this->own_labels(args, labels_at_);
         const cudaStream_t stream = this->device_.stream();
         if (args.loss) {
-            launch(stream, sums_made, sum_squares<T>, this->values(args), args.labels.data(), sums, this->classes_,
-                   elements, sums_made);
+            launch(stream, sums_made, sum_squares<T>, this->values(args), labels, sums, this->classes_, elements,
+                   sums_made);
             this->add_up(sums, sums_made, reinterpret_cast<double*>(args.scratch + shares_at_), values_of_sample(),
                          args.loss);
         }
         if (save)
-            launch(stream, elements, distances<T>, this->values(args), args.labels.data(), floats(args.saved),
-                   this->classes_, elements);
+            launch(stream, elements, distances<T>, this->values(args), labels, floats(args.saved), this->classes_,
+                   elements);
     }
 
 private:
     double values_of_sample() const { return static_cast<double>(this->layer_.input.elements()); }
 
-    Bytes shares_at_ = 0;  // in the scratch
+    Bytes shares_at_ = 0, labels_at_ = 0;  // in the scratch
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "exec/cuda/packs.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 namespace pw::cuda {
@@ -26,7 +25,10 @@ enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
 // dx = kFactor dy + kOffset + kSlope (x - mean)
 enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
 
-__device__ inline float normal(float x, float mean, float scale, float shift) { return (x - mean) * scale + shift; }
+// Rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
+__device__ inline float normal(float x, float mean, float scale, float shift) {
+    return __fmaf_rn(x - mean, scale, shift);
+}
 
 // The launch bounds let the summing kernels take the registers that their reads ahead need.
 
@@ -266,7 +268,7 @@ public:
           summing_(summing_rows(channels_ / kWidth, rows_)),
           writing_(writing_rows(channels_ / kWidth, rows_)),
           lines_(summing_.shares > kFewShares ? kGroups : summing_.shares) {
-        assert(rows_ * channels_ / kWidth < std::int64_t{1} << 32);
+        check_items(rows_ * channels_ / kWidth);
         bytes_.weights = block_bytes(2 * channels_, device.precision());
         bytes_.statistics = planes_bytes(2);
         bytes_.saved_until_input = planes_bytes(kStatePlanes);

@@ -2,7 +2,7 @@
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
-#include <cassert>
+#include <algorithm>
 
 namespace pw::cuda {
 
@@ -156,7 +156,7 @@ public:
           packs_(static_cast<unsigned>(layer.input.channels / kWidth)),
           inputs_(samples * layer.input.elements() / kWidth),
           outputs_(samples * layer.output.elements() / kWidth) {
-        assert(inputs_ < std::int64_t{1} << 32);
+        check_items(std::max(inputs_, outputs_));
     }
 
 protected:
@@ -166,6 +166,8 @@ protected:
     std::int64_t inputs_, outputs_;  // packs of a tensor
 };
 
+constexpr int kWidestWindow = 16;  // a place in it fits a byte
+
 // saved: which place of its window every output took, row by row; the first of equals.
 template <class T, int kWidth>
 class MaxPool : public Pool<T, kWidth> {
@@ -174,7 +176,10 @@ public:
         : Pool<T, kWidth>(device, layer, samples), windows_{layer.input.height, layer.input.width, layer.output.height,
                                                             layer.output.width, layer.kernel,      layer.stride,
                                                             layer.padding} {
-        assert(layer.kernel <= 16);  // a place fits a byte
+        if (layer.kernel > kWidestWindow)
+            this->refuse("it pools windows of " + std::to_string(layer.kernel) + " rows, the backend cuda at most of " +
+                             std::to_string(kWidestWindow),
+                         "choose smaller windows, or set run.backend: cpu");
         this->bytes_.saved_until_input = round_up(this->outputs_ * kWidth, 64);
     }
 

@@ -2,8 +2,6 @@
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
-#include <cassert>
-
 namespace pw::cuda {
 
 namespace {
@@ -46,7 +44,7 @@ public:
           sides_{static_cast<unsigned>(layer.input.channels) / kWidth,
                  static_cast<unsigned>(layer.output.channels - layer.input.channels) / kWidth},
           items_(static_cast<unsigned>(samples * layer.output.elements() / kWidth)) {
-        assert(samples * layer.output.elements() / kWidth < std::int64_t{1} << 32);
+        check_items(samples * layer.output.elements() / kWidth);
     }
 
     void forward(const LayerArgs& args, bool) override {
@@ -115,7 +113,7 @@ public:
                  static_cast<unsigned>(layer.input.width), static_cast<unsigned>(layer.stride)},
           inputs_(static_cast<unsigned>(samples * layer.input.elements() / kWidth)),
           outputs_(inputs_ * sizes_.factor * sizes_.factor) {
-        assert(samples * layer.output.elements() / kWidth < std::int64_t{1} << 32);
+        check_items(samples * layer.output.elements() / kWidth);
     }
 
     void forward(const LayerArgs& args, bool) override {

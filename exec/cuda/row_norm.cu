@@ -181,7 +181,8 @@ public:
           rows_(static_cast<unsigned>(samples * layer.input.height)),
           parts_(parts_of_row(packs_)),
           shares_(static_cast<unsigned>(shares_of_rows(rows_))) {
-        assert(samples * layer.input.elements() < std::int64_t{1} << 32 && layer.input.channels == 1);
+        assert(layer.input.channels == 1);
+        check_items(samples * layer.input.elements());
         bytes_.weights = block_bytes(2 * std::int64_t{width_}, device.precision());
         bytes_.saved_until_input = pairs(rows_);
         rows_at_ = pairs(std::int64_t{rows_} * parts_);

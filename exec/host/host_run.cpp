@@ -43,7 +43,8 @@ public:
           options_(options),
           plan_(job_),
           work_(make_work(plan_, options_)),
-          cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device)),
+          cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device,
+                            numa_nodes(job.config, job.plan.shape.devices))),
           gate_(job.plan.shape.devices + 1),
           log_(options.whole_trace) {
         for (int device = 0; device < job.plan.shape.devices; ++device)

@@ -5,7 +5,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 
 namespace pw {
@@ -33,12 +35,12 @@ hwloc_topology_t machine() {
 }
 
 // Logical cores that this process may use: the first thread of every physical core, then the others.
-std::vector<int> usable_cores() {
+std::vector<UsableCore> usable_cores() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return {};
-    std::vector<int> first, other;
+    std::vector<UsableCore> first, other;
     const hwloc_topology_t topology = machine();
     const int cores = topology != nullptr ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) : 0;
     for (int number = 0; number < cores; ++number) {
@@ -47,31 +49,60 @@ std::vector<int> usable_cores() {
         for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
             if (!CPU_ISSET(static_cast<std::size_t>(cpu), &allowed))
                 continue;
-            (taken ? other : first).push_back(cpu);
+            (taken ? other : first).push_back({cpu, hwloc_bitmap_first(core->nodeset)});
             taken = true;
         }
     }
     first.insert(first.end(), other.begin(), other.end());
+    const auto is_known = [&](int cpu) {
+        return std::any_of(first.begin(), first.end(), [&](const UsableCore& core) { return core.number == cpu; });
+    };
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)  // those that the topology does not know, as without /sys
-        if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) &&
-            std::find(first.begin(), first.end(), cpu) == first.end())
-            first.push_back(cpu);
+        if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) && !is_known(cpu))
+            first.push_back({cpu});
     return first;
 }
 
 }  // namespace
 
-CorePlan plan_cores(int devices, int threads) {
-    const std::vector<int> usable = usable_cores();
+CorePlan plan_cores(int devices, int threads, const std::vector<int>& nodes) {
+    return plan_cores(usable_cores(), devices, threads, nodes);
+}
+
+CorePlan plan_cores(const std::vector<UsableCore>& usable, int devices, int threads, const std::vector<int>& nodes) {
+    const auto wanted = static_cast<std::size_t>(threads);
     CorePlan plan;
     plan.cores.resize(static_cast<std::size_t>(devices));
-    plan.shared = devices * threads > static_cast<int>(usable.size());
-    for (std::size_t device = 0; device < plan.cores.size() && !usable.empty(); ++device)
-        for (int thread = 0; thread < threads; ++thread) {
-            const std::size_t turn = device * static_cast<std::size_t>(threads) + static_cast<std::size_t>(thread);
-            plan.cores[device].push_back(usable[turn % usable.size()]);
+    plan.shared = plan.cores.size() * wanted > usable.size();
+    std::vector<bool> taken(usable.size(), false);
+    const auto take = [&](std::vector<int>& cores, auto fits) {
+        std::vector<std::size_t> found;
+        for (std::size_t i = 0; i < usable.size() && found.size() < wanted; ++i)
+            if (!taken[i] && fits(usable[i]))
+                found.push_back(i);
+        for (std::size_t k = 0; found.size() == wanted && k < wanted; ++k) {
+            cores.push_back(usable[found[k]].number);
+            taken[found[k]] = true;
         }
+    };
+    for (std::size_t device = 0; !plan.shared && device < std::min(nodes.size(), plan.cores.size()); ++device)
+        if (nodes[device] >= 0)
+            take(plan.cores[device], [&](const UsableCore& core) { return core.node == nodes[device]; });
+    for (std::size_t device = 0; device < plan.cores.size(); ++device) {
+        if (!plan.shared && plan.cores[device].empty())
+            take(plan.cores[device], [](const UsableCore&) { return true; });
+        for (std::size_t k = 0; plan.shared && !usable.empty() && k < wanted; ++k)
+            plan.cores[device].push_back(usable[(device * wanted + k) % usable.size()].number);
+    }
     return plan;
+}
+
+int numa_node_of(std::string address, const std::string& folder) {
+    for (char& digit : address)
+        digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+    int node = -1;
+    std::ifstream(fmt::format("{}/{}/numa_node", folder, address)) >> node;
+    return std::max(node, -1);
 }
 
 void pin_this_thread(const std::vector<int>& cores) {

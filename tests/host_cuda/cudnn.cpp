@@ -7,6 +7,9 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 struct cudnnContext {
     int device;
@@ -27,6 +30,7 @@ struct cudnnConvolutionStruct {
     int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
     cudnnConvolutionMode_t mode;
     cudnnDataType_t compute;
+    cudnnMathType_t math;
 };
 
 namespace {
@@ -56,6 +60,37 @@ bool fits(const Convolution& c) {
            c.y.w == out(c.x.w, c.how.pad_w, c.w.w, c.how.stride_w, c.how.dilation_w);
 }
 
+struct Convolutions {
+    std::mutex mutex;
+    ConvolutionLimits limits;
+    std::vector<RanConvolution> ran;
+    int timings = 0;
+};
+
+Convolutions& convolutions() {
+    static Convolutions all;
+    return all;
+}
+
+bool is_narrow(const Convolution& c) { return c.x.type == CUDNN_DATA_BFLOAT16 && (c.x.c % 8 != 0 || c.y.c % 8 != 0); }
+
+bool is_within_limits(const Convolution& c) {
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    const bool is_tensor_op = c.how.math == CUDNN_TENSOR_OP_MATH, is_default = c.how.math == CUDNN_DEFAULT_MATH;
+    const bool refused = (all.limits.narrow_tensor_ops && is_tensor_op) || (all.limits.narrow_default && is_default);
+    return !refused || !is_narrow(c);
+}
+
+bool has_algorithm(const Convolution& c) {
+    if (c.x.type == CUDNN_DATA_FLOAT)
+        return c.algorithm == 0 || c.algorithm == 1;
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    const bool is_odd = all.limits.narrow_algorithms && is_narrow(c);
+    return c.x.format == CUDNN_TENSOR_NHWC && (is_odd ? c.algorithm == 0 || c.algorithm == 5 : c.algorithm == 1);
+}
+
 // Algorithm 1 of every pass, which is deterministic, and algorithm 0 for floats, which is not said to be.
 cudnnStatus_t check(const Convolution& c) {
     if (!fits(c))
@@ -63,9 +98,7 @@ cudnnStatus_t check(const Convolution& c) {
     const bool same = c.x.type == c.w.type && c.x.type == c.y.type && c.x.format == c.w.format &&
                       c.x.format == c.y.format && c.how.mode == CUDNN_CROSS_CORRELATION &&
                       c.how.compute == CUDNN_DATA_FLOAT;
-    const bool has = c.x.type == CUDNN_DATA_FLOAT ? c.algorithm == 0 || c.algorithm == 1
-                                                  : c.algorithm == 1 && c.x.format == CUDNN_TENSOR_NHWC;
-    return same && has ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+    return same && has_algorithm(c) && is_within_limits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 std::size_t workspace_of(const Convolution& c) { return c.algorithm == 1 ? 1024 + 256 * std::size_t(c.w.n) : 0; }
@@ -153,6 +186,10 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
          {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
         if (handle->device != current_device() || !reaches(handle->device, memory))
             return CUDNN_STATUS_EXECUTION_FAILED;
+    {
+        const std::lock_guard lock(convolutions().mutex);
+        convolutions().ran.push_back({static_cast<int>(c.pass), c.algorithm, c.how.math});
+    }
     const auto work = [=, a = *alpha, b = *beta] {
         // The workspace holds NaNs before and after, which show in whatever overlaps it.
         if (needs > 0)
@@ -193,16 +230,25 @@ cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, 
                                       wanted ? 1.f + c.algorithm : -1.f,
                                       wanted ? workspace_of(c) : 0,
                                       deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
-                                      CUDNN_DEFAULT_MATH,
+                                      c.how.math,
                                       {}};
         }
     return CUDNN_STATUS_SUCCESS;
+}
+
+bool is_timed(const Convolution& c) {
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    ++all.timings;
+    return !(all.limits.find_narrow && is_narrow(c));
 }
 
 // Like list; and the output is overwritten.
 template <class Perf>
 cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
                    int* returned, Perf* results) {
+    if (!is_timed(c))
+        return CUDNN_STATUS_EXECUTION_FAILED;
     cudaMemsetAsync(output, 0xff, output_of(c).bytes(), handle->stream);
     cudaStreamSynchronize(handle->stream);
     return list(c, algorithms, requested, returned, results);
@@ -223,6 +269,25 @@ cudnnStatus_t destroy(T* descriptor) {
 }
 
 }  // namespace
+
+namespace host_cuda {
+
+void set_convolution_limits(const ConvolutionLimits& limits) {
+    const std::lock_guard lock(convolutions().mutex);
+    convolutions().limits = limits;
+}
+
+std::vector<RanConvolution> take_convolutions() {
+    const std::lock_guard lock(convolutions().mutex);
+    return std::exchange(convolutions().ran, {});
+}
+
+int take_timings() {
+    const std::lock_guard lock(convolutions().mutex);
+    return std::exchange(convolutions().timings, 0);
+}
+
+}  // namespace host_cuda
 
 extern "C" {
 
@@ -293,11 +358,13 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convDesc, int pad_h, int pad_w, int u, int v,
                                               int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t computeType) {
-    *convDesc = {pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType};
+    *convDesc = {pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType, CUDNN_DEFAULT_MATH};
     return status_if(pad_h >= 0 && pad_w >= 0 && u > 0 && v > 0 && dilation_h > 0 && dilation_w > 0);
 }
-cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t) {
-    return CUDNN_STATUS_SUCCESS;  // the arithmetic is the same for all
+// The arithmetic is the same for all.
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc, cudnnMathType_t mathType) {
+    convDesc->math = mathType;
+    return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t xDesc,

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace host_cuda {
 
@@ -31,10 +32,30 @@ void set_devices(int devices);            // 1
 void set_memory(std::size_t per_device);  // 1 GiB
 void set_peer_access(bool possible);      // true
 
+// What the convolutions refuse; all false: nothing that a shape could be blamed for. Narrow ones are those of bf16 with
+// channels that are no multiple of 8.
+struct ConvolutionLimits {
+    bool narrow_tensor_ops = false;  // algorithm 1 of narrow ones in TENSOR_OP_MATH
+    bool narrow_default = false;     // and in DEFAULT_MATH
+    // Narrow ones have no algorithm 1; only heuristics and timing name those they have: 0, which repeats in no backward
+    // pass, and 5.
+    bool narrow_algorithms = false;
+    bool find_narrow = false;  // timing them fails
+};
+void set_convolution_limits(const ConvolutionLimits& limits);
+
+struct RanConvolution {
+    int pass, algorithm, math;  // pass: 0 forward, 1 data, 2 filter
+};
+std::vector<RanConvolution> take_convolutions();  // all since the last call
+int take_timings();                               // calls of cudnnFind...Ex since the last call
+
 std::size_t allocated(int device);  // bytes
+std::size_t launches_on_pinned();   // kernels that were given memory of the host, which each access fetches anew
 
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
 // other orders happen. 0: not any more.
 void slow_streams(std::uint64_t seed);
+void slow_events(int microseconds);  // that a stream takes to record one
 
 }  // namespace host_cuda

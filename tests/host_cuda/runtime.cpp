@@ -183,6 +183,14 @@ cudaError_t cudaGetDevice(int* device) {
     return result(device_count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
+// In a domain that no machine has.
+cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
+    if (pciBusId == nullptr || len < 13)
+        return result(cudaErrorInvalidValue);
+    std::snprintf(pciBusId, static_cast<std::size_t>(len), "FFFE:%02X:00.0", device + 10);
+    return result(is_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
     if (!is_device(device))
         return result(cudaErrorInvalidDevice);

@@ -16,6 +16,8 @@ namespace host_cuda {
 namespace {
 
 std::atomic<std::uint64_t> slow_seed{0};
+std::atomic<int> event_delay{0};  // microseconds
+std::atomic<std::size_t> pinned_launches{0};
 thread_local bool is_stream_thread = false, is_backwards = false;
 
 struct Streams {
@@ -63,6 +65,8 @@ void shake(int stream, int item) {
 }  // namespace
 
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
+void slow_events(int microseconds) { event_delay = microseconds; }
+std::size_t launches_on_pinned() { return pinned_launches; }
 
 // The system call itself: the sanitizer sees no order in it.
 void sleep_while(const std::atomic<int>& word, int seen) {
@@ -138,6 +142,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
     if (!std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return reaches(stream->device, p); }))
         return result(cudaErrorIllegalAddress);
+    const auto is_pinned = [](const void* p) { return home_of(p) == kPinned; };
+    pinned_launches += std::any_of(pointers.begin(), pointers.end(), is_pinned);
     return result(enqueue(config.stream, [grid, block, thread = std::move(thread)] {
         const auto for_each = [](dim3 count, auto&& act) {
             const auto at = [](unsigned i, unsigned n) { return is_backwards ? n - 1 - i : i; };
@@ -326,7 +332,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
         return result(cudaErrorInvalidValue);
     event->graph = nullptr;
     Recording& recording = event->recordings.emplace_front();
-    const auto record = [&recording] { recording.time = std::chrono::steady_clock::now(); };
+    const auto record = [&recording] {
+        if (const int delay = event_delay; delay > 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(delay));
+        recording.time = std::chrono::steady_clock::now();
+    };
     return result(enqueue(stream, record, &recording.done));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <type_traits>
@@ -10,6 +11,8 @@
 
 inline thread_local constinit uint3 threadIdx{}, blockIdx{};
 inline thread_local constinit dim3 blockDim{}, gridDim{};
+
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 
 inline uint2 make_uint2(unsigned int x, unsigned int y) { return {x, y}; }
 inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) { return {x, y, z, w}; }

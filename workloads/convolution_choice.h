@@ -1,0 +1,41 @@
+// How a library does the passes of convolutions, where that was found by timing. A profile holds it, so that a run does
+// as the prediction was measured.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string_view>
+
+namespace pw {
+
+enum class ConvolutionPass : std::uint8_t { Forward, BackwardInput, BackwardWeight };
+inline constexpr std::array<std::string_view, 3> kConvolutionPasses = {"forward", "backward_input", "backward_weight"};
+
+// What the multiplications may be done with: cuDNN's math types.
+enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
+inline constexpr std::array<std::string_view, 3> kConvolutionMaths = {"fma", "default", "tensor_op"};
+
+// A pass over a micro-batch on a device with so many multiprocessors.
+struct ConvolutionShape {
+    ConvolutionPass pass = ConvolutionPass::Forward;
+    int samples = 1;
+    int channels = 1, height = 1, width = 1;  // of a sample of the input
+    int outputs = 1, kernel = 1, stride = 1, padding = 0;
+    int multiprocessors = 1;
+    auto operator<=>(const ConvolutionShape&) const = default;
+};
+
+struct ConvolutionWay {
+    int algorithm = 0;  // the library's number
+    ConvolutionMath math = ConvolutionMath::Default;
+    bool operator==(const ConvolutionWay&) const = default;
+};
+
+struct ConvolutionChoice {
+    ConvolutionShape shape;
+    ConvolutionWay way;
+    bool operator==(const ConvolutionChoice&) const = default;
+};
+
+}  // namespace pw
