@@ -2,6 +2,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers.h"
+#include "exec/cuda/transport.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_rig.h"
 #include "workloads/config.h"
@@ -91,6 +92,36 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
                   fmt::format("device 1 (stage 1): cannot reserve 48.00 MiB on GPU 1: {} of 64.00 MiB are free",
                               print_bytes(free)));
     }
+}
+
+// Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.
+TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
+    constexpr int kDevices = 3;
+    constexpr Bytes kBytes = 4096;
+    std::vector<std::unique_ptr<Device>> own;
+    std::vector<Device*> devices;
+    std::vector<Route> routes;
+    for (int number = 0; number < kDevices; ++number) {
+        own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
+        devices.push_back(own.back().get());
+        routes.push_back({number, (number + 1) % kDevices, true});
+    }
+    const std::unique_ptr<Transport> transport = make_nccl(devices, routes, 10'000'000'000);
+    const DeviceMemory from = allocate(kBytes), to = allocate(kDevices * kBytes);
+    std::vector<std::thread> threads;
+    for (const Route& route : routes)
+        threads.emplace_back([&, route] {
+            const CurrentGpu current(0);
+            const cudaStream_t out = devices[route.from_device]->stream(), in = devices[route.to_device]->add_stream();
+            for (int k = 0; k < 30; ++k) {
+                EXPECT_NO_THROW(transport->move({route.from_device, route.to_device, true, from.get(),
+                                                 to.get() + route.to_device * kBytes, kBytes, out, in}));
+                EXPECT_NO_THROW(transport->check_connections());
+            }
+        });
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 // A layer that does not fit throws what it could not do, and keeps nothing.

@@ -164,6 +164,10 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     while (state == ncclInProgress)
         ASSERT_OK(ncclCommGetAsyncError(comms[0], &state));
     EXPECT_EQ(send(0, 3), ncclInProgress);  // does not block
+    EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(state, ncclInProgress);
+    EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(state, ncclSuccess);
     other.join();
     synchronize(0);
     EXPECT_EQ(buffers[1][1][1], 3);
@@ -172,6 +176,64 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     EXPECT_OK(ncclCommUserRank(comms[1], &rank));
     EXPECT_EQ(ranks, 2);
     EXPECT_EQ(rank, 1);
+}
+
+// Two communicators of device 0 that do not block, each with itself alone.
+class HostNcclAlone : public HostNccl {
+protected:
+    void SetUp() override {
+        HostNccl::SetUp();
+        ASSERT_OK(cudaSetDevice(0));
+        for (ncclComm_t& comm : alone) {
+            ncclUniqueId id;
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            ASSERT_OK(ncclGetUniqueId(&id));
+            ASSERT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+        }
+    }
+    void TearDown() override {
+        for (ncclComm_t comm : alone)
+            EXPECT_OK(ncclCommAbort(comm));
+        HostNccl::TearDown();
+    }
+    ncclResult_t move(int which) {
+        ncclGroupStart();
+        (void)ncclSend(buffers[0][which], kBytes, ncclInt8, 0, alone[which], streams[0][which]);
+        (void)ncclRecv(buffers[0][which + 2], kBytes, ncclInt8, 0, alone[which], streams[0][which]);
+        return ncclGroupEnd();
+    }
+    void wait(int which) {
+        ncclResult_t state = ncclInProgress;
+        while (state == ncclInProgress)
+            ASSERT_OK(ncclCommGetAsyncError(alone[which], &state));
+        EXPECT_OK(state);
+    }
+
+    ncclComm_t alone[2]{};
+};
+
+TEST_F(HostNcclAlone, LaunchesOneGroupAtATimeOnADevice) {
+    EXPECT_EQ(move(0), ncclInProgress);
+    EXPECT_EQ(move(0), ncclInvalidArgument);  // it has not been asked
+    EXPECT_EQ(move(1), ncclInvalidUsage);
+    EXPECT_STREQ(ncclGetLastError(nullptr), "host threads are racing to launch on one device");
+    wait(0);
+    EXPECT_EQ(move(1), ncclInProgress);
+    wait(1);
+    synchronize(0);
+    synchronize(0, 1);
+}
+
+TEST_F(HostNcclAlone, IsUsedByOneThreadAtATime) {
+    EXPECT_EQ(move(0), ncclInProgress);
+    std::thread([&] {
+        ncclResult_t state = ncclSuccess;
+        EXPECT_EQ(ncclCommGetAsyncError(alone[0], &state), ncclInvalidUsage);
+    }).join();
+    wait(0);
+    std::thread([&] { wait(0); }).join();  // between launches any thread may ask
+    synchronize(0);
 }
 
 TEST_F(HostNccl, RefusesTwoRanksOnOneDevice) {

@@ -1,6 +1,6 @@
 // Messages as NCCL send and receive kernels. One communicator per route: a pair of devices and a direction.
 // Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
-// multiprocessor while it waits for a peer.
+// multiprocessor while it waits for a peer. NCCL permits one thread at a time on a GPU, and on a communicator.
 #include "exec/cuda/nccl.h"
 
 #include "exec/host/mailbox.h"
@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -62,9 +63,16 @@ ncclUniqueId new_id() {
 
 namespace {
 
+// Held from the beginning of a group until no communicator of it is in progress: threads of this process may share GPUs.
+std::mutex& turn() {
+    static std::mutex mutex;
+    return mutex;
+}
+
 class Nccl : public Transport {
 public:
     Nccl(const std::vector<Device*>& devices, const std::vector<Route>& routes, Ns timeout) : timeout_(timeout) {
+        const std::lock_guard lock(turn());
         for (const Route& route : routes)
             connect(route, devices[route.from_device]->gpu(), devices[route.to_device]->gpu());
         for (const auto& [route, ends] : ends_)
@@ -78,6 +86,7 @@ public:
         const Ends& ends = ends_.at({parcel.from_device, parcel.to_device, parcel.forward});
         const bool alone = ends.size() == 1;  // one GPU: the message to oneself is a copy by a kernel
         const auto bytes = static_cast<std::size_t>(parcel.bytes);
+        const std::lock_guard lock(turn());
         check(ncclGroupStart(), "ncclGroupStart");
         const ncclResult_t sent = ncclSend(parcel.from, bytes, ncclInt8, alone ? 0 : 1, ends.front().get(), parcel.out);
         const ncclResult_t received =
@@ -90,6 +99,9 @@ public:
     }
 
     void check_connections() override {
+        const std::unique_lock lock(turn(), std::try_to_lock);
+        if (!lock.owns_lock())  // whoever has it looks at what it waits for
+            return;
         for (const auto& [route, ends] : ends_)
             for (const Communicator& end : ends)
                 end.check_state();
