@@ -25,6 +25,17 @@ public:
 
 }  // namespace
 
+class CudaDevice::Turn {
+public:
+    explicit Turn(CudaDevice& device) : turn_(device.turn_) { turn_ = device.work_.turn_to_capture(); }
+    ~Turn() { turn_ = {}; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+private:
+    std::unique_lock<std::mutex>& turn_;
+};
+
 KernelWork& CudaDevice::work_of(CudaWork& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
@@ -54,14 +65,21 @@ void CudaDevice::begin() {
 }
 
 void CudaDevice::meet(const Task& task, int node) {
-    if (work_.queues())
-        KernelDevice::meet(task, node);
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    KernelDevice::meet(task, node);
 }
 
 void CudaDevice::arrive(int node, int round) {
     const cudaStream_t stream = device().stream();
     work_.events[node].met[round].record(stream);
+    const bool captures = turn_.owns_lock();
+    if (captures)
+        turn_.unlock();  // the others come only when they get theirs
     KernelDevice::arrive(node, round);
+    if (captures)
+        turn_.lock();
     for (const int other : work_.plan.meetings->meeting(node)->first)
         if (other != node)
             work_.events[other].met[round].block(stream);
@@ -71,6 +89,7 @@ void CudaDevice::run(const Task& task, int node) {
     if (!work_.queues())
         return;
     const Range range(work_.names[node]);
+    const Turn turn(*this);
     const cudaStream_t stream = device().stream();
     work_.record_start(node, stream);
     KernelDevice::run(task, node);
@@ -78,13 +97,16 @@ void CudaDevice::run(const Task& task, int node) {
 }
 
 void CudaDevice::wait_for_received(int recv) {
-    if (work_.queues())
-        work_.events[recv].awaited().block(device().stream());
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    work_.events[recv].awaited().block(device().stream());
 }
 
 void CudaDevice::about_to_post(int transfer, int earlier) {
     if (!work_.queues())
         return;
+    const Turn turn(*this);
     const cudaStream_t stream = device().stream();
     if (earlier >= 0)
         work_.events[earlier].awaited().block(stream);
@@ -96,6 +118,10 @@ void CudaDevice::all_queued() { work_.device_has_queued(); }
 Interval CudaDevice::finish(int node, Interval) {
     work_.wait(node);
     return work_.interval(node);
+}
+
+std::unique_lock<std::mutex> CudaWork::turn_to_capture() {
+    return graph_ && queues() ? std::unique_lock(capturing_) : std::unique_lock<std::mutex>();
 }
 
 void CudaWork::record_start(int node, cudaStream_t stream) const {
@@ -245,6 +271,7 @@ void CudaWork::leave(int send) {
     }
     parcel.out = streams_[lanes_.lane_of(send)];
     parcel.in = streams_[lanes_.lane_of(recv)];
+    const std::unique_lock turn = turn_to_capture();
     const CurrentGpu current(seats[parcel.from_device].gpu);
     sent.posted->block(parcel.out);
     sent.posted->block(parcel.in);

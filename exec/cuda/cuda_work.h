@@ -13,6 +13,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,9 +42,13 @@ protected:
     bool works_at_once() const override { return false; }
 
 private:
+    // Until its end this device alone puts work into the graph that is being made; without one it is nothing.
+    class Turn;
+
     static KernelWork& work_of(CudaWork& work);
 
     CudaWork& work_;
+    std::unique_lock<std::mutex> turn_;
     std::shared_ptr<CudaKernels> kernels_;
 };
 
@@ -62,6 +67,8 @@ public:
     void wait(int node);
     Interval interval(int node) const;
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
+    // Held around calls that go into a graph; never while its holder waits for other devices.
+    std::unique_lock<std::mutex> turn_to_capture();
     void device_has_queued();
     // Of a task or transfer, on the stream that runs it.
     void record_start(int node, cudaStream_t stream) const;
@@ -90,6 +97,7 @@ private:
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
     std::unique_ptr<StepGraph> graph_;
+    std::mutex capturing_;
     std::atomic<bool> stopped_{false};
     std::atomic<int> queued_{0};           // devices, of this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them

@@ -7,8 +7,8 @@
 // cannot reach, streams and events of another device. Where CUDA leaves a choice, the stand-in takes the less
 // convenient one.
 //
-// Streams capture: kernels, copies, fills, host functions, cuDNN, cuBLAS and events, across streams and threads. A
-// launched graph runs on threads of its own, one for each stream that took part, with only the captured order. What
+// Streams capture: kernels, copies, fills, host functions, cuDNN, cuBLAS and events, across streams, and from threads
+// that take turns: two calls at a time into one graph spoil it. A launched graph runs on threads of its own, one for each stream that took part, with only the captured order. What
 // a capture does not permit ends it, and so do allocations and the like unless it is relaxed. An event recorded there
 // with cudaEventRecordExternal is recorded by each launch, as if cudaGraphLaunch itself recorded it. NCCL, graphs in
 // graphs, copies of memory that is not pinned and waits for work outside are refused in a capture.
