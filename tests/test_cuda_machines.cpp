@@ -3,6 +3,7 @@
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/transport.h"
+#include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_rig.h"
 #include "workloads/config.h"
@@ -21,6 +22,9 @@ protected:
     void TearDown() override {
         host_cuda::set_memory(std::size_t{1} << 30);
         host_cuda::set_devices(1);
+        host_cuda::set_cudnn_contexts(false);
+        host_cuda::set_clock_rate(1);
+        host_cuda::break_device(-1);
         (void)cudaSetDevice(0);
         (void)cudaGetLastError();
     }
@@ -92,6 +96,25 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
                   fmt::format("device 1 (stage 1): cannot reserve 48.00 MiB on GPU 1: {} of 64.00 MiB are free",
                               print_bytes(free)));
     }
+}
+
+// On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
+TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
+    constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
+pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
+training: {steps: 3, seed: 3}
+run: {backend: cuda, sms: [16, 16]}
+)";
+    const std::vector<std::string> set = {"cluster.devices=2"};
+    const RunResult whole = Execution(kUNet, set).oracle();
+    host_cuda::set_cudnn_contexts(true);
+    for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=true", "run.deterministic=false"})
+        expect_equal(Execution(kUNet, with(set, {way})).run(), whole, way);
+    const CudaKernels alone({}, Precision::Fp32, true);
+    LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+    rig.forward();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 // Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.

@@ -8,8 +8,19 @@
 #include <cstring>
 #include <initializer_list>
 
+namespace host_cuda {
+static std::atomic<bool> contexts_matter{false};
+void set_cudnn_contexts(bool matter) { contexts_matter = matter; }
+}  // namespace host_cuda
+
 struct cudnnContext {
+    bool works_here() const {
+        return device == host_cuda::current_device() &&
+               (!host_cuda::contexts_matter || context == host_cuda::current_context());
+    }
+
     int device;
+    const void* context = host_cuda::current_context();
     cudaStream_t stream = nullptr;
 };
 
@@ -151,7 +162,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
         return CUDNN_STATUS_BAD_PARAM;
     for (const void* memory :
          {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
-        if (handle->device != current_device() || !reaches(handle->device, memory))
+        if (!handle->works_here() || !reaches(handle->device, memory))
             return CUDNN_STATUS_EXECUTION_FAILED;
     const auto work = [=, a = *alpha, b = *beta] {
         // The workspace holds NaNs before and after, which show in whatever overlaps it.
@@ -203,6 +214,8 @@ cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, 
 template <class Perf>
 cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
                    int* returned, Perf* results) {
+    if (!handle->works_here())
+        return CUDNN_STATUS_EXECUTION_FAILED;
     cudaMemsetAsync(output, 0xff, output_of(c).bytes(), handle->stream);
     cudaStreamSynchronize(handle->stream);
     return list(c, algorithms, requested, returned, results);
@@ -267,7 +280,8 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     return destroy(handle);
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
-    if (streamId != nullptr && streamId->device != handle->device)
+    if (streamId != nullptr && (streamId->device != handle->device || !handle->works_here() ||
+                                (contexts_matter && streamId->context != handle->context)))
         return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;
     handle->stream = streamId;
     return CUDNN_STATUS_SUCCESS;

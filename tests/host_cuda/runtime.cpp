@@ -34,6 +34,7 @@ std::atomic<std::size_t> memory_per_device{std::size_t{1} << 30};
 std::atomic<bool> peers_possible{true};
 
 thread_local int chosen_device = 0;
+thread_local const void* chosen_context = nullptr;
 thread_local cudaError_t last_error = cudaSuccess;
 
 Allocation* find(const void* pointer) {
@@ -123,6 +124,11 @@ void set_peer_access(bool possible) { peers_possible = possible; }
 std::size_t allocated(int device) { return devices[device].allocated; }
 
 int current_device() { return is_device(chosen_device) ? chosen_device : -1; }
+const void* current_context() { return chosen_context; }
+void set_context(int device, const void* green) {
+    chosen_device = device;
+    chosen_context = green;
+}
 bool is_device(int device) { return device >= 0 && device < device_count; }
 
 int home_of(const void* pointer) {
@@ -174,7 +180,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
     if (!is_device(device))
         return result(device_count > 0 ? cudaErrorInvalidDevice : cudaErrorNoDevice);
-    chosen_device = device;
+    set_context(device, nullptr);
     return result(cudaSuccess);
 }
 

@@ -16,6 +16,9 @@ namespace host_cuda {
 namespace {
 
 std::atomic<std::uint64_t> slow_seed{0};
+std::atomic<double> clock_rate{1};
+std::atomic<int> broken_device{-1};
+std::atomic<bool> breaks_launches{true};
 thread_local bool is_stream_thread = false, is_backwards = false;
 
 struct Streams {
@@ -63,6 +66,11 @@ void shake(int stream, int item) {
 }  // namespace
 
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
+void set_clock_rate(double rate) { clock_rate = rate; }
+void break_device(int device, bool launches) {
+    breaks_launches = launches;
+    broken_device = device;
+}
 
 // The system call itself: the sanitizer sees no order in it.
 void sleep_while(const std::atomic<int>& word, int seen) {
@@ -120,6 +128,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* the
     CUstream_st* target = find_stream(stream);
     if (target == nullptr)
         return cudaErrorNoDevice;
+    if (target->device == broken_device && breaks_launches)
+        return cudaErrorIllegalAddress;
     return target->push_or_capture(std::move(work), then);
 }
 
@@ -337,7 +347,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event == nullptr)
         return result(cudaErrorInvalidResourceHandle);
-    cudaError_t error = refuse_captured(*event);
+    cudaError_t error = event->device == broken_device ? cudaErrorIllegalAddress : refuse_captured(*event);
     if (error == cudaSuccess)
         error = check_unsafe_call();
     if (error != cudaSuccess)
@@ -370,7 +380,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
     const Recording &from = start->recordings.front(), &to = end->recordings.front();
     if (!from.done.is_set() || !to.done.is_set())
         return result(cudaErrorNotReady);
-    *ms = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+    *ms = static_cast<float>(clock_rate * std::chrono::duration<double, std::milli>(to.time - from.time).count());
     return result(cudaSuccess);
 }
 
