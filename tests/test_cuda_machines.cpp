@@ -3,6 +3,7 @@
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/transport.h"
+#include "exec/host/mailbox.h"
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_rig.h"
@@ -115,6 +116,55 @@ run: {backend: cuda, sms: [16, 16]}
     LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
     rig.forward();
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// Of a kernel: it shows when the host puts more work there, or when it waits.
+TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
+    const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=2", "pipeline.schedule=gpipe"});
+    for (const auto& [launches, said] :
+         {std::pair{true, "device 1 queues 1F2: cuda"}, {false, "device 1 waits for 1"}}) {
+        RunOptions options;
+        options.before_task = [launches = launches](int device, const Task& task) {
+            if (device == 1 && task.op == Op::Forward && task.microbatch == 2)
+                host_cuda::break_device(1, launches);
+        };
+        try {
+            (void)execution.run(options);
+            ADD_FAILURE() << "nothing was thrown";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::RunFailed);
+            EXPECT_TRUE(std::string(error.what()).starts_with(said)) << error.what();
+            EXPECT_NE(std::string(error.what()).find(": an illegal memory access"), std::string::npos) << error.what();
+        }
+        host_cuda::break_device(-1);
+    }
+}
+
+TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
+    const Device device({}, Precision::Fp32, true);
+    for (const double rate : {0.5, 1.0, 1.5}) {
+        host_cuda::set_clock_rate(rate);
+        EventClock clock;
+        clock.read_before(device.stream());
+        struct Passed {
+            Event event;
+            Ns before, after;
+        };
+        std::vector<Passed> all;
+        for (int k = 0; k < 3; ++k) {
+            for (const Ns start = clock_now(); clock_now() < start + 10'000'000;)
+                continue;
+            all.push_back({Event(Event::Kind::Timed), clock_now(), 0});
+            all.back().event.record(device.stream());
+            EXPECT_EQ(cudaEventSynchronize(all.back().event.get()), cudaSuccess);
+            all.back().after = clock_now();
+        }
+        clock.read_after(device.stream());
+        for (const Passed& passed : all) {
+            EXPECT_GE(clock.time_of(passed.event), passed.before - 2'000'000) << rate;
+            EXPECT_LE(clock.time_of(passed.event), passed.after + 2'000'000) << rate;
+        }
+    }
 }
 
 // Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.

@@ -91,9 +91,11 @@ void CudaDevice::run(const Task& task, int node) {
     const Range range(work_.names[node]);
     const Turn turn(*this);
     const cudaStream_t stream = device().stream();
-    work_.record_start(node, stream);
-    KernelDevice::run(task, node);
-    work_.record_end(node, stream);
+    work_.call_for(node, "queues", [&] {
+        work_.record_start(node, stream);
+        KernelDevice::run(task, node);
+        work_.record_end(node, stream);
+    });
 }
 
 void CudaDevice::wait_for_received(int recv) {
@@ -115,10 +117,11 @@ void CudaDevice::about_to_post(int transfer, int earlier) {
 
 void CudaDevice::all_queued() { work_.device_has_queued(); }
 
-Interval CudaDevice::finish(int node, Interval) {
-    work_.wait(node);
-    return work_.interval(node);
-}
+void CudaDevice::wait(int node) { work_.wait(node); }
+
+void CudaDevice::all_done() { work_.device_is_done(device_); }
+
+Interval CudaDevice::interval(int node, Interval) { return work_.interval(node); }
 
 std::unique_lock<std::mutex> CudaWork::turn_to_capture() {
     return graph_ && queues() ? std::unique_lock(capturing_) : std::unique_lock<std::mutex>();
@@ -234,20 +237,35 @@ void CudaWork::device_has_queued() {
     all_launched_ = true;
 }
 
-void CudaWork::begin_step(int step) {
+// Of every GPU, by a stream of one of its devices; all are idle.
+void CudaWork::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();
         if (!done.insert(on.gpu()).second)
             continue;
         const CurrentGpu current(on.gpu());
-        clocks_.try_emplace(on.gpu()).first->second.calibrate(on.stream());
+        (clocks_.try_emplace(on.gpu()).first->second.*read)(on.stream());
     }
+}
+
+void CudaWork::device_is_done(int device) {
+    if (++done_ == job.plan.shape.devices) {
+        read_clocks(&EventClock::read_after);
+        clocks_read_ = true;
+    } else if (!job.plan.order[device].empty()) {
+        wait_until(plan.graph.node(device, 0), [this] { return clocks_read_.load(); });
+    }
+}
+
+void CudaWork::begin_step(int step) {
+    read_clocks(&EventClock::read_before);
     if (job.config.run.graph && step == 1)
         make_graph();
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
         *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
-    queued_ = 0;
+    queued_ = done_ = 0;
+    clocks_read_ = false;
     all_launched_ = graph_ == nullptr;
 }
 
@@ -273,26 +291,45 @@ void CudaWork::leave(int send) {
     parcel.in = streams_[lanes_.lane_of(recv)];
     const std::unique_lock turn = turn_to_capture();
     const CurrentGpu current(seats[parcel.from_device].gpu);
-    sent.posted->block(parcel.out);
-    sent.posted->block(parcel.in);
-    if (!early_)
-        received.posted->block(parcel.in);
-    received.start->record(parcel.in);
-    received.start->block(parcel.out);
-    record_start(send, parcel.out);
-    transport_->move(parcel);
-    record_end(send, parcel.out);
-    sent.awaited().block(parcel.in);
-    record_end(recv, parcel.in);
+    call_for(send, "queues", [&] {
+        sent.posted->block(parcel.out);
+        sent.posted->block(parcel.in);
+        if (!early_)
+            received.posted->block(parcel.in);
+        received.start->record(parcel.in);
+        received.start->block(parcel.out);
+        record_start(send, parcel.out);
+        transport_->move(parcel);
+        record_end(send, parcel.out);
+        sent.awaited().block(parcel.in);
+        record_end(recv, parcel.in);
+    });
 }
 
-void CudaWork::wait(int node) {
+void CudaWork::call_for(int node, const char* what, const std::function<void()>& call) const {
+    try {
+        call();
+    } catch (const Error& error) {
+        fail_with(error.code(), "device {} {} {}: {}", plan.graph.device_of(node), what, names[node], error.what());
+    }
+}
+
+void CudaWork::wait(int node) const {
+    const Event& event = graph_ ? graph_->finished() : *events[node].end;
+    wait_until(node, [&] { return all_launched_ && event.passed(); });
+}
+
+void CudaWork::wait_until(int node, const std::function<bool()>& passed) const {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
-    const Event& event = graph_ ? graph_->finished() : *events[node].end;
     const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
     const Ns start = clock_now();
-    while (!all_launched_ || !event.passed()) {
+    const auto is_over = [&] {
+        bool over = false;
+        call_for(node, "waits for", [&] { over = passed(); });
+        return over;
+    };
+    while (!is_over()) {
         if (stopped_)
             fail_because_of_others();
         if (clock_now() - start < kAwake) {

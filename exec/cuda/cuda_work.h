@@ -11,6 +11,7 @@
 #include "exec/host/kernel_work.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,9 @@ public:
     void wait_for_received(int recv) override;
     void about_to_post(int transfer, int earlier) override;
     void all_queued() override;
-    Interval finish(int node, Interval by_host) override;
+    void wait(int node) override;
+    void all_done() override;
+    Interval interval(int node, Interval by_host) override;
 
     Device& device() const { return kernels_->device(); }
 
@@ -63,13 +66,17 @@ public:
     void stop() override { stopped_ = true; }
     void abort() override;
 
-    // Waits for a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
-    void wait(int node);
+    // Waits at a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
+    void wait_until(int node, const std::function<bool()>& passed) const;
+    void wait(int node) const;
     Interval interval(int node) const;
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
     // Held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
     void device_has_queued();
+    void device_is_done(int device);  // waits for the others
+    // What is called for a node: an error says so. A fault in a kernel shows only in a later call.
+    void call_for(int node, const char* what, const std::function<void()>& call) const;
     // Of a task or transfer, on the stream that runs it.
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
@@ -90,6 +97,7 @@ private:
     void refuse_sums_between_gpus() const;
     void make_lanes();
     void make_graph();
+    void read_clocks(void (EventClock::*read)(cudaStream_t));
 
     const bool early_;
     Lanes lanes_;                        // asked for lanes and partners; it does not run
@@ -101,6 +109,8 @@ private:
     std::atomic<bool> stopped_{false};
     std::atomic<int> queued_{0};           // devices, of this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
+    std::atomic<int> done_{0};              // devices, with this step
+    std::atomic<bool> clocks_read_{false};  // after it
 };
 
 }  // namespace pw::cuda
