@@ -172,20 +172,20 @@ TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
     constexpr int kDevices = 3;
     constexpr Bytes kBytes = 4096;
     std::vector<std::unique_ptr<Device>> own;
-    std::vector<Device*> devices;
-    std::vector<Route> routes;
+    Network network;
     for (int number = 0; number < kDevices; ++number) {
         own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
-        devices.push_back(own.back().get());
-        routes.push_back({number, (number + 1) % kDevices, true});
+        network.devices.push_back(own.back().get());
+        network.routes.push_back({number, (number + 1) % kDevices, true});
     }
-    const std::unique_ptr<Transport> transport = make_nccl(devices, routes, 10'000'000'000);
+    const std::unique_ptr<Transport> transport = make_nccl(network, true, 10'000'000'000);
     const DeviceMemory from = allocate(kBytes), to = allocate(kDevices * kBytes);
     std::vector<std::thread> threads;
-    for (const Route& route : routes)
+    for (const Route& route : network.routes)
         threads.emplace_back([&, route] {
             const CurrentGpu current(0);
-            const cudaStream_t out = devices[route.from_device]->stream(), in = devices[route.to_device]->add_stream();
+            const cudaStream_t out = network.devices[route.from_device]->stream();
+            const cudaStream_t in = network.devices[route.to_device]->add_stream();
             for (int k = 0; k < 30; ++k) {
                 EXPECT_NO_THROW(transport->move({route.from_device, route.to_device, true, from.get(),
                                                  to.get() + route.to_device * kBytes, kBytes, out, in}));

@@ -120,6 +120,30 @@ TEST_F(HostNccl, SendsToItselfInOneGroupOnly) {
     EXPECT_EQ(self(false), ncclInvalidArgument);
 }
 
+TEST_F(HostNccl, AddsUpTheSameOnAllRanks) {
+    constexpr int kCount = kBytes / static_cast<int>(sizeof(float));
+    for (int device : {0, 1})
+        for (int i = 0; i < kCount; ++i)
+            reinterpret_cast<float*>(buffers[device][0])[i] = static_cast<float>((device + 1) * i);
+    const auto add = [&](int device, int to) {
+        return ncclAllReduce(buffers[device][0], buffers[device][to], kCount, ncclFloat32, ncclSum, comms[device],
+                             streams[device][0]);
+    };
+    for (const int to : {1, 0}) {  // in place, too
+        ASSERT_OK(ncclGroupStart());
+        for (int device : {0, 1})
+            ASSERT_OK(add(device, to));
+        ASSERT_OK(ncclGroupEnd());
+        for (int device : {0, 1}) {
+            synchronize(device);
+            for (int i = 0; i < kCount; ++i)
+                ASSERT_EQ(reinterpret_cast<float*>(buffers[device][to])[i], static_cast<float>(3 * i));
+        }
+    }
+    EXPECT_EQ(ncclAllReduce(buffers[0][0], buffers[1][0], kCount, ncclFloat32, ncclSum, comms[0], streams[0][0]),
+              ncclInvalidArgument);  // memory of 1
+}
+
 TEST_F(HostNccl, LetsGoWhenAborted) {
     ASSERT_OK(recv(1, 0));
     ASSERT_OK(send(0, 0));

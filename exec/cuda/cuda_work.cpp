@@ -74,15 +74,46 @@ void CudaDevice::meet(const Task& task, int node) {
 void CudaDevice::arrive(int node, int round) {
     const cudaStream_t stream = device().stream();
     work_.events[node].met[round].record(stream);
-    const bool captures = turn_.owns_lock();
-    if (captures)
-        turn_.unlock();  // the others come only when they get theirs
-    KernelDevice::arrive(node, round);
-    if (captures)
-        turn_.lock();
+    wait_for_others(node);
     for (const int other : work_.plan.meetings->meeting(node)->first)
         if (other != node)
             work_.events[other].met[round].block(stream);
+}
+
+void CudaDevice::wait_for_others(int node) {
+    const bool captures = turn_.owns_lock();
+    if (captures)
+        turn_.unlock();  // they come only when they get theirs
+    work_.plan.meetings->arrive(node);
+    if (captures)
+        turn_.lock();
+}
+
+bool CudaDevice::reads(int device) const { return work_.seats[device].gpu == work_.seats[device_].gpu; }
+
+bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
+
+// One thread queues it for all devices of the meeting, while they wait.
+template <class Act>
+void CudaDevice::as_one(int node, Act act) {
+    wait_for_others(node);
+    if (work_.plan.meetings->meeting(node)->first.front() == node)
+        act();
+    wait_for_others(node);
+}
+
+void CudaDevice::fetch(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (work_.is_on_one_gpu(meeting))
+        return;
+    as_one(node, [&] { work_.fetch(meeting); });
+    fetches_.clear();
+}
+
+void CudaDevice::reduce(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (std::any_of(meeting.stages.begin(), meeting.stages.end(), [&](int stage) { return reduces(stage); }))
+        as_one(node, [&] { work_.reduce(meeting); });
 }
 
 void CudaDevice::run(const Task& task, int node) {
@@ -154,8 +185,6 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
       lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
-    if (plan.trains())
-        refuse_sums_between_gpus();
     if (!job.config.run.graph)
         return;
     const auto refuse = [&](const std::string& why) {
@@ -169,17 +198,59 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         refuse("the devices are on several GPUs");
 }
 
-// Their kernels read each other's blocks.
-void CudaWork::refuse_sums_between_gpus() const {
-    for (const SumGroup& group : sum_groups(job.plan.shape))
-        for (const int device : group.devices)
-            if (seats[device].gpu != seats[group.devices.front()].gpu)
-                job.config.fail_at("pipeline",
-                                   fmt::format("devices {} and {} sum the gradients of stage {}, but are on GPUs {} "
-                                               "and {}",
-                                               group.devices.front(), device, group.stages.front(),
-                                               seats[group.devices.front()].gpu, seats[device].gpu),
-                                   "share one GPU between them with run.sms, or set run.backend: cpu");
+std::vector<int> CudaWork::devices_of(const Meeting& meeting) const {
+    std::vector<int> devices;
+    for (const int node : meeting.first)
+        devices.push_back(plan.graph.device_of(node));
+    return devices;
+}
+
+std::set<int> CudaWork::gpus_of(const std::vector<int>& devices) const {
+    std::set<int> gpus;
+    for (const int device : devices)
+        gpus.insert(seats[device].gpu);
+    return gpus;
+}
+
+bool CudaWork::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+
+bool CudaWork::reduces(int stage) const {
+    const std::vector<int> holders = job.plan.shape.devices_of(stage);
+    return transport_->reduces() && holders.size() > 1 && gpus_of(holders).size() == holders.size();
+}
+
+// The devices of each group of stages, and the holders of each stage.
+std::vector<std::vector<int>> CudaWork::sums_between_gpus() const {
+    std::vector<std::vector<int>> sums;
+    for (const SumGroup& group : sum_groups(job.plan.shape)) {
+        sums.push_back(group.devices);
+        for (const int stage : group.stages)
+            sums.push_back(job.plan.shape.devices_of(stage));
+    }
+    std::erase_if(sums, [&](const std::vector<int>& devices) { return gpus_of(devices).size() == 1; });
+    return sums;
+}
+
+void CudaWork::fetch(const Meeting& meeting) {
+    const std::vector<int> devices = devices_of(meeting);
+    std::vector<Fetch> all;
+    for (const int device : devices)
+        all.insert(all.end(), cuda_device(device).fetches().begin(), cuda_device(device).fetches().end());
+    if (!all.empty())
+        transport_->fetch(devices, all);
+}
+
+void CudaWork::reduce(const Meeting& meeting) {
+    for (const int stage : meeting.stages) {
+        if (!reduces(stage))
+            continue;
+        const std::vector<int> holders = job.plan.shape.devices_of(stage);
+        std::vector<std::byte*> blocks;
+        for (const int holder : holders)
+            blocks.push_back(cuda_device(holder).gradients_of(stage).front().block);
+        if (blocks.front() != nullptr && layouts[stage].weights > 0)
+            transport_->reduce(holders, blocks, layouts[stage].weights);
+    }
 }
 
 void CudaWork::abort() {
@@ -208,12 +279,14 @@ void CudaWork::make_lanes() {
         if (is_send(op))
             routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
     }
-    std::vector<Device*> devices;
+    Network network{{}, {routes.begin(), routes.end()}, {}};
     for (int device = 0; device < job.plan.shape.devices; ++device)
-        devices.push_back(&cuda_device(device).device());
-    const std::vector<Route> all(routes.begin(), routes.end());
-    transport_ = job.config.run.transport == "nccl" ? make_nccl(devices, all, job.config.run.timeout)
-                                                    : make_copies(devices, all);
+        network.devices.push_back(&cuda_device(device).device());
+    if (plan.trains())
+        network.sums = sums_between_gpus();
+    transport_ = job.config.run.transport == "nccl"
+                     ? make_nccl(network, job.config.run.deterministic, job.config.run.timeout)
+                     : make_copies(network);
 }
 
 // The first step is queued as ever: libraries load their code, and plans are made.
@@ -354,7 +427,9 @@ void CudaWork::finish(RunResult& result) {
     std::set<int> gpus;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();
-        result.notes.push_back(fmt::format("device {}: {}", device, on.name()));
+        const Bytes room = cuda_device(device).room();
+        result.notes.push_back(fmt::format("device {}: {}{}", device, on.name(),
+                                           room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
         gpus.insert(on.gpu());
     }
     for (const int gpu : gpus) {

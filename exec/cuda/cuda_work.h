@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ public:
     void run(const Task& task, int node) override;
     void wait_for_received(int recv) override;
     void about_to_post(int transfer, int earlier) override;
+    void fetch(int node) override;
+    void reduce(int node) override;
     void all_queued() override;
     void wait(int node) override;
     void all_done() override;
@@ -43,12 +46,17 @@ protected:
     std::shared_ptr<const Kernels> open() override;
     void arrive(int node, int round) override;
     bool works_at_once() const override { return false; }
+    bool reads(int device) const override;
+    bool reduces(int stage) const override;
 
 private:
     // Until its end this device alone puts work into the graph that is being made; without one it is nothing.
     class Turn;
 
     static KernelWork& work_of(CudaWork& work);
+    void wait_for_others(int node);
+    template <class Act>
+    void as_one(int node, Act act);
 
     CudaWork& work_;
     std::unique_lock<std::mutex> turn_;
@@ -73,6 +81,11 @@ public:
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
     // Held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
+    bool is_on_one_gpu(const Meeting& meeting) const;
+    bool reduces(int stage) const;
+    // At a meeting, for all of its devices.
+    void fetch(const Meeting& meeting);
+    void reduce(const Meeting& meeting);
     void device_has_queued();
     void device_is_done(int device);  // waits for the others
     // What is called for a node: an error says so. A fault in a kernel shows only in a later call.
@@ -94,7 +107,9 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
-    void refuse_sums_between_gpus() const;
+    std::vector<int> devices_of(const Meeting& meeting) const;
+    std::set<int> gpus_of(const std::vector<int>& devices) const;
+    std::vector<std::vector<int>> sums_between_gpus() const;
     void make_lanes();
     void make_graph();
     void read_clocks(void (EventClock::*read)(cudaStream_t));

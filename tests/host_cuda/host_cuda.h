@@ -15,7 +15,7 @@
 // and waits for work outside are refused in a capture.
 //
 // It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
-// other, up or down), pointers inside of structs that kernels take, the shared memory and the attributes of launches,
+// other, up or down), pointers behind pointers that kernels take, the shared memory and the attributes of launches,
 // blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are built or
 // changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower precision,
 // NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to issue
@@ -30,7 +30,7 @@ namespace host_cuda {
 // Before the first call of a test that wants something else. Devices: 0 to 16.
 void set_devices(int devices);            // 1
 void set_memory(std::size_t per_device);  // 1 GiB
-void set_peer_access(bool possible);      // true
+void set_peer_access(bool possible);      // true; false: not any more
 // Whether cuDNN takes streams of the current context only, that of a green context or the device's own, and works only
 // while the context is current in which its handle was made.
 void set_cudnn_contexts(bool matter);  // false

@@ -64,10 +64,12 @@ struct Transfer {
     std::size_t bytes;
     CUstream_st* stream;
     Message* message = nullptr;  // once its stream has come to it
+    std::function<void()> then{};  // when all of its launch have ended
 };
 
 struct Launch {
     std::vector<Transfer> transfers;
+    std::vector<std::function<void()>> ends{};
     std::vector<CUstream_st*> streams;
     std::unique_ptr<Signal[]> arrived;  // by stream
     Signal done;
@@ -208,6 +210,8 @@ ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
         transfer.number = comm.issued[transfer.sends][transfer.peer]++;
         if (std::find(launch.streams.begin(), launch.streams.end(), transfer.stream) == launch.streams.end())
             launch.streams.push_back(transfer.stream);
+        if (transfer.then)
+            launch.ends.push_back(std::move(transfer.then));
     }
     launch.transfers = std::move(transfers);
     launch.arrived = std::make_unique<Signal[]>(launch.streams.size());
@@ -221,13 +225,15 @@ ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
         for (std::size_t i = 1; i < launch.streams.size(); ++i)
             launch.arrived[i].wait();
         progress(comm, launch.transfers);
+        for (const auto& end : launch.ends)
+            end();
         launch.done.set();
     });
     return all ? ncclSuccess : fail(ncclUnhandledCudaError, "a stream is closed");
 }
 
-ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                   cudaStream_t stream) {
+// Whether the communicator takes a call for memory and a stream.
+ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, cudaStream_t stream) {
     if (comm == nullptr || !comm->usable || comm->aborted)
         return fail(ncclInvalidArgument, "no such communicator");
     const Use use(*comm);
@@ -236,17 +242,38 @@ ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t t
     CUstream_st* found = find_stream(stream);
     if (state_of(*comm) != ncclSuccess || comm->job != nullptr)
         return fail(ncclInvalidArgument, "the communicator is not ready");
-    if (peer < 0 || peer >= comm->world->ranks || (type != ncclInt8 && type != ncclUint8))
-        return fail(ncclInvalidArgument, "no such peer or type");
     if (found == nullptr || found->device != comm->device)
         return fail(ncclInvalidUsage, "the stream is of another device than the communicator");
     if (found->capture_status() != cudaStreamCaptureStatusNone)
         return fail(ncclInvalidUsage, "transfers are not captured here");
-    if (!reaches(comm->device, memory))
-        return fail(ncclInvalidArgument, "the device cannot reach the buffer");
+    for (const void* each : memory)
+        if (!reaches(comm->device, each))
+            return fail(ncclInvalidArgument, "the device cannot reach the buffer");
+    return ncclSuccess;
+}
+
+ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                   cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {memory}, stream); checked != ncclSuccess)
+        return checked;
+    if (peer < 0 || peer >= comm->world->ranks || (type != ncclInt8 && type != ncclUint8))
+        return fail(ncclInvalidArgument, "no such peer or type");
     ncclGroupStart();
-    group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, found});
+    group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, find_stream(stream)});
     return ncclGroupEnd();
+}
+
+// As in a ring: each rank begins with another part, whose sum goes from rank to rank. Equal on all ranks, but in no
+// order that a caller may count on.
+void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
+    const std::size_t ranks = of_ranks.size(), count = of_ranks.front().size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t first = i * ranks / count;
+        float sum = of_ranks[first][i];
+        for (std::size_t k = 1; k < ranks; ++k)
+            sum += of_ranks[(first + k) % ranks][i];
+        to[i] = sum;
+    }
 }
 
 ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
@@ -471,6 +498,26 @@ ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatyp
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
     return issue(false, recvbuff, count, datatype, peer, comm, stream);
+}
+
+// Every rank gets what all have.
+ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {sendbuff, recvbuff}, stream); checked != ncclSuccess)
+        return checked;
+    if (datatype != ncclFloat32 || op != ncclSum || count == 0)
+        return fail(ncclInvalidArgument, "sums of floats only");
+    const auto ranks = static_cast<std::size_t>(comm->world->ranks);
+    const auto parts = std::make_shared<std::vector<std::vector<float>>>(ranks, std::vector<float>(count));
+    const std::size_t bytes = count * sizeof(float);
+    ncclGroupStart();
+    for (int peer = 0; peer < comm->world->ranks; ++peer)
+        for (const bool sends : {true, false})
+            group.transfers.emplace_back(
+                comm, Transfer{sends, peer, 0, sends ? const_cast<void*>(sendbuff) : (*parts)[peer].data(), bytes,
+                               find_stream(stream)});
+    group.transfers.back().second.then = [parts, to = static_cast<float*>(recvbuff)] { add_in_ring(*parts, to); };
+    return ncclGroupEnd();
 }
 
 ncclResult_t ncclGroupStart() {

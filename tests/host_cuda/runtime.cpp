@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +26,7 @@ struct Allocation {
 };
 
 constexpr int kMaxAllocations = 1 << 16;
+constexpr int kMostPeers = 8;  // of a device, where there is no NVSwitch
 Allocation allocations[kMaxAllocations];
 std::atomic<int> allocations_made{0};
 
@@ -99,6 +101,7 @@ constexpr ErrorText kErrors[] = {
     HOST_CUDA_ERROR(cudaErrorNotReady, "device not ready"),
     HOST_CUDA_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     HOST_CUDA_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    HOST_CUDA_ERROR(cudaErrorTooManyPeers, "peer access has been enabled for too many devices"),
     HOST_CUDA_ERROR(cudaErrorNotPermitted, "operation not permitted"),
     HOST_CUDA_ERROR(cudaErrorNotSupported, "operation not supported"),
     HOST_CUDA_ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
@@ -120,7 +123,12 @@ constexpr ErrorText kErrors[] = {
 
 void set_devices(int count) { device_count = count; }
 void set_memory(std::size_t per_device) { memory_per_device = per_device; }
-void set_peer_access(bool possible) { peers_possible = possible; }
+void set_peer_access(bool possible) {
+    peers_possible = possible;
+    for (Device& device : devices)
+        for (auto& peer : device.has_peer)
+            peer = peer && possible;
+}
 std::size_t allocated(int device) { return devices[device].allocated; }
 
 int current_device() { return is_device(chosen_device) ? chosen_device : -1; }
@@ -221,6 +229,9 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
         return result(cudaErrorInvalidValue);
     if (!peers_possible)
         return result(cudaErrorPeerAccessUnsupported);
+    const auto& peers = devices[device].has_peer;
+    if (!peers[peerDevice] && std::count(std::begin(peers), std::end(peers), true) == kMostPeers)
+        return result(cudaErrorTooManyPeers);
     const bool had = devices[device].has_peer[peerDevice].exchange(true);
     return result(had ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }

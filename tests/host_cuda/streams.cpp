@@ -133,8 +133,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* the
     return target->push_or_capture(std::move(work), then);
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
-                   std::function<void()> thread) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, std::function<void()> thread) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0 &&
                       grid.x < 1u << 31 && grid.y < 1u << 16 && grid.z < 1u << 16 && block.z <= 64 &&
@@ -146,7 +145,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const
     const CUstream_st* stream = find_stream(config.stream);
     if (stream == nullptr || stream->device != current_device())
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
-    if (!std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return reaches(stream->device, p); }))
+    const auto is_good = [&](const void* p) { return reaches(stream->device, p); };
+    const auto may_be_good = [&](const void* p) { return p == nullptr || home_of(p) < 0 || is_good(p); };
+    if (!std::all_of(pointers.own.begin(), pointers.own.end(), is_good) ||
+        !std::all_of(pointers.inside.begin(), pointers.inside.end(), may_be_good))
         return result(cudaErrorIllegalAddress);
     return result(enqueue(config.stream, [grid, block, thread = std::move(thread)] {
         const auto for_each = [](dim3 count, auto&& act) {
