@@ -326,8 +326,8 @@ void CudaWork::device_is_done(int device) {
     if (++done_ == job.plan.shape.devices) {
         read_clocks(&EventClock::read_after);
         clocks_read_ = true;
-    } else if (!job.plan.order[device].empty()) {
-        wait_until(plan.graph.node(device, 0), [this] { return clocks_read_.load(); });
+    } else if (const auto length = static_cast<int>(job.plan.order[device].size()); length > 0) {
+        wait_until(plan.graph.node(device, length - 1), [this] { return clocks_read_.load(); });
     }
 }
 

@@ -75,13 +75,11 @@ class Nccl : public Transport {
 public:
     Nccl(const Network& network, bool in_order, Ns timeout)
         : devices_(network.devices), in_order_(in_order), timeout_(timeout) {
-        const std::lock_guard lock(turn());
         for (const Route& route : network.routes)
             connect(routes_[route], gpus_of({route.from_device, route.to_device}), route.forward ? "forward" : "backward");
         for (const std::vector<int>& sum : network.sums)
             if (Ends& ends = sums_[gpus_of(sum)]; ends.empty())
                 connect(ends, gpus_of(sum), "sum");
-        for_each([&](const Communicator& end) { end.wait(timeout_); });
     }
 
     void move(const Parcel& parcel) override {
@@ -147,15 +145,15 @@ private:
         return static_cast<int>(std::find(gpus.begin(), gpus.end(), gpu) - gpus.begin());
     }
 
-    static void connect(Ends& ends, const std::vector<int>& gpus, const char* name) {
+    void connect(Ends& ends, const std::vector<int>& gpus, const char* name) const {
         const ncclUniqueId id = new_id();
         const auto ranks = static_cast<int>(gpus.size());
-        check(ncclGroupStart(), "ncclGroupStart");
-        for (int rank = 0; rank < ranks; ++rank) {
-            const CurrentGpu current(gpus[rank]);
-            ends.emplace_back(id, ranks, rank, name);
-        }
-        check(ncclGroupEnd(), "ncclGroupEnd");
+        in_group(ends, [&] {
+            for (int rank = 0; rank < ranks; ++rank) {
+                const CurrentGpu current(gpus[rank]);
+                ends.emplace_back(id, ranks, rank, name);
+            }
+        });
     }
 
     static void send(const std::byte* from, Bytes bytes, int to, const Communicator& end, cudaStream_t stream) {
