@@ -16,7 +16,7 @@ struct Interval {
     Ns start = 0, end = 0;
 };
 
-// launch() may run ahead of the device; only finish() waits for it. A host device works in
+// launch() may run ahead of the device; only all_launched() waits for it. A host device works in
 // launch() itself, which then waits for the receives among `after`.
 class Backend {
 public:
@@ -24,8 +24,8 @@ public:
     virtual void begin_step(int step) = 0;
     // `position` in the device's list. `after`: tickets of this device's tasks that must be done first.
     virtual Ticket launch(const Task& task, int position, std::span<const Ticket> after) = 0;
-    virtual void all_launched() {}  // of this step
-    virtual Interval finish(Ticket ticket) = 0;
+    virtual void all_launched() {}  // of this step: waits until all is done
+    virtual Interval finish(Ticket ticket) = 0;  // after that
 };
 
 }  // namespace pw

@@ -4,6 +4,8 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers.h"
+#include "exec/cuda/transport.h"
+#include "exec/host/mailbox.h"
 #include "tests/cuda_precisions.h"
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
@@ -28,6 +30,9 @@ protected:
     void TearDown() override {
         host_cuda::set_memory(std::size_t{1} << 30);
         host_cuda::set_devices(1);
+        host_cuda::set_cudnn_contexts(false);
+        host_cuda::set_clock_rate(1);
+        host_cuda::break_device(-1);
         (void)cudaSetDevice(0);
         (void)cudaGetLastError();
     }
@@ -121,6 +126,104 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
                   fmt::format("device 1 (stage 1): cannot reserve 48.00 MiB on GPU 1: {} of 64.00 MiB are free",
                               print_bytes(free)));
     }
+}
+
+// On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
+TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
+    constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
+pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
+training: {steps: 3, seed: 3}
+run: {backend: cuda, sms: [16, 16]}
+)";
+    const std::vector<std::string> set = {"cluster.devices=2"};
+    const RunResult whole = Execution(kUNet, set).oracle();
+    host_cuda::set_cudnn_contexts(true);
+    for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=true", "run.deterministic=false"})
+        expect_equal(Execution(kUNet, with(set, {way})).run(), whole, way);
+    const CudaKernels alone({}, Precision::Fp32, true);
+    LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+    rig.forward();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// Of a kernel: it shows when the host puts more work there, or when it waits.
+TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
+    const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=2", "pipeline.schedule=gpipe"});
+    for (const auto& [launches, said] :
+         {std::pair{true, "device 1 queues 1F2: cuda"}, {false, "device 1 waits for 1"}}) {
+        RunOptions options;
+        options.before_task = [launches = launches](int device, const Task& task) {
+            if (device == 1 && task.op == Op::Forward && task.microbatch == 2)
+                host_cuda::break_device(1, launches);
+        };
+        try {
+            (void)execution.run(options);
+            ADD_FAILURE() << "nothing was thrown";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::RunFailed);
+            EXPECT_TRUE(std::string(error.what()).starts_with(said)) << error.what();
+            EXPECT_NE(std::string(error.what()).find(": an illegal memory access"), std::string::npos) << error.what();
+        }
+        host_cuda::break_device(-1);
+    }
+}
+
+TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
+    const Device device({}, Precision::Fp32, true);
+    for (const double rate : {0.5, 1.0, 1.5}) {
+        host_cuda::set_clock_rate(rate);
+        EventClock clock;
+        clock.read_before(device.stream());
+        struct Passed {
+            Event event;
+            Ns before, after;
+        };
+        std::vector<Passed> all;
+        for (int k = 0; k < 3; ++k) {
+            for (const Ns start = clock_now(); clock_now() < start + 10'000'000;)
+                continue;
+            all.push_back({Event(Event::Kind::Timed), clock_now(), 0});
+            all.back().event.record(device.stream());
+            EXPECT_EQ(cudaEventSynchronize(all.back().event.get()), cudaSuccess);
+            all.back().after = clock_now();
+        }
+        clock.read_after(device.stream());
+        for (const Passed& passed : all) {
+            EXPECT_GE(clock.time_of(passed.event), passed.before - 2'000'000) << rate;
+            EXPECT_LE(clock.time_of(passed.event), passed.after + 2'000'000) << rate;
+        }
+    }
+}
+
+// Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.
+TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
+    constexpr int kDevices = 3;
+    constexpr Bytes kBytes = 4096;
+    std::vector<std::unique_ptr<Device>> own;
+    Network network;
+    for (int number = 0; number < kDevices; ++number) {
+        own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
+        network.devices.push_back(own.back().get());
+        network.routes.push_back({number, (number + 1) % kDevices, true});
+    }
+    const std::unique_ptr<Transport> transport = make_nccl(network, true, 10'000'000'000);
+    const DeviceMemory from = allocate(kBytes), to = allocate(kDevices * kBytes);
+    std::vector<std::thread> threads;
+    for (const Route& route : network.routes)
+        threads.emplace_back([&, route] {
+            const CurrentGpu current(0);
+            const cudaStream_t out = network.devices[route.from_device]->stream();
+            const cudaStream_t in = network.devices[route.to_device]->add_stream();
+            for (int k = 0; k < 30; ++k) {
+                EXPECT_NO_THROW(transport->move({route.from_device, route.to_device, true, from.get(),
+                                                 to.get() + route.to_device * kBytes, kBytes, out, in}));
+                EXPECT_NO_THROW(transport->check_connections());
+            }
+        });
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 // A layer that does not fit throws what it could not do, and keeps nothing.

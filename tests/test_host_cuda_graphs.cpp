@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 namespace {
@@ -199,19 +200,24 @@ TEST_F(HostCudaGraphs, RecordExternalEventsAtEachLaunch) {
     EXPECT_OK(cudaGraphExecDestroy(graph));
 }
 
-TEST_F(HostCudaGraphs, AreCapturedByTwoThreads) {
+TEST_F(HostCudaGraphs, AreCapturedByTwoThreadsInTurn) {
+    std::mutex turn;
+    const auto in_turn = [&](auto&& call) {
+        const std::lock_guard lock(turn);
+        EXPECT_OK(call());
+    };
     ASSERT_OK(cudaStreamBeginCapture(streams[0], kRelaxed));
     ASSERT_OK(follow(streams[1], events[0], streams[0]));
     std::thread other([&] {
         for (int i = 0; i < 50; ++i)
-            EXPECT_OK(launch(1, 3, 1, streams[1]));
-        EXPECT_OK(cudaStreamWaitEvent(streams[2], events[0], 0));
-        EXPECT_OK(launch(2, 3, 1, streams[2]));
-        EXPECT_OK(follow(streams[1], events[2], streams[2]));
-        EXPECT_OK(cudaEventRecord(events[1], streams[1]));
+            in_turn([&] { return launch(1, 3, 1, streams[1]); });
+        in_turn([&] { return cudaStreamWaitEvent(streams[2], events[0], 0); });
+        in_turn([&] { return launch(2, 3, 1, streams[2]); });
+        in_turn([&] { return follow(streams[1], events[2], streams[2]); });
+        in_turn([&] { return cudaEventRecord(events[1], streams[1]); });
     });
     for (int i = 0; i < 50; ++i)
-        ASSERT_OK(launch(0, 3, 1, streams[0]));
+        in_turn([&] { return launch(0, 3, 1, streams[0]); });
     other.join();
     ASSERT_OK(cudaStreamWaitEvent(streams[0], events[1], 0));
     ASSERT_OK(launch(0, 1, 0, streams[0]));
@@ -222,6 +228,20 @@ TEST_F(HostCudaGraphs, AreCapturedByTwoThreads) {
     ASSERT_OK(cudaStreamSynchronize(nullptr));
     EXPECT_EQ(values[0], 101);
     EXPECT_OK(cudaGraphExecDestroy(graph));
+}
+
+TEST_F(HostCudaGraphs, AreSpoiledByTwoThreadsAtATime) {
+    ASSERT_OK(cudaStreamBeginCapture(streams[0], kRelaxed));
+    ASSERT_OK(follow(streams[1], events[0], streams[0]));
+    std::atomic<bool> spoiled{false};
+    const auto add_many = [&](int stream) {
+        while (!spoiled)
+            spoiled = spoiled || launch(stream, 3, 1, streams[stream]) != cudaSuccess;
+    };
+    std::thread other(add_many, 1);
+    add_many(0);
+    other.join();
+    expect_invalid_capture(streams[0]);
 }
 
 TEST_F(HostCudaGraphs, CaptureLibrariesButNotTransfers) {

@@ -120,6 +120,30 @@ TEST_F(HostNccl, SendsToItselfInOneGroupOnly) {
     EXPECT_EQ(self(false), ncclInvalidArgument);
 }
 
+TEST_F(HostNccl, AddsUpTheSameOnAllRanks) {
+    constexpr int kCount = kBytes / static_cast<int>(sizeof(float));
+    for (int device : {0, 1})
+        for (int i = 0; i < kCount; ++i)
+            reinterpret_cast<float*>(buffers[device][0])[i] = static_cast<float>((device + 1) * i);
+    const auto add = [&](int device, int to) {
+        return ncclAllReduce(buffers[device][0], buffers[device][to], kCount, ncclFloat32, ncclSum, comms[device],
+                             streams[device][0]);
+    };
+    for (const int to : {1, 0}) {  // in place, too
+        ASSERT_OK(ncclGroupStart());
+        for (int device : {0, 1})
+            ASSERT_OK(add(device, to));
+        ASSERT_OK(ncclGroupEnd());
+        for (int device : {0, 1}) {
+            synchronize(device);
+            for (int i = 0; i < kCount; ++i)
+                ASSERT_EQ(reinterpret_cast<float*>(buffers[device][to])[i], static_cast<float>(3 * i));
+        }
+    }
+    EXPECT_EQ(ncclAllReduce(buffers[0][0], buffers[1][0], kCount, ncclFloat32, ncclSum, comms[0], streams[0][0]),
+              ncclInvalidArgument);  // memory of 1
+}
+
 TEST_F(HostNccl, LetsGoWhenAborted) {
     ASSERT_OK(recv(1, 0));
     ASSERT_OK(send(0, 0));
@@ -164,6 +188,10 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     while (state == ncclInProgress)
         ASSERT_OK(ncclCommGetAsyncError(comms[0], &state));
     EXPECT_EQ(send(0, 3), ncclInProgress);  // does not block
+    EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(state, ncclInProgress);
+    EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
+    EXPECT_EQ(state, ncclSuccess);
     other.join();
     synchronize(0);
     EXPECT_EQ(buffers[1][1][1], 3);
@@ -172,6 +200,64 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     EXPECT_OK(ncclCommUserRank(comms[1], &rank));
     EXPECT_EQ(ranks, 2);
     EXPECT_EQ(rank, 1);
+}
+
+// Two communicators of device 0 that do not block, each with itself alone.
+class HostNcclAlone : public HostNccl {
+protected:
+    void SetUp() override {
+        HostNccl::SetUp();
+        ASSERT_OK(cudaSetDevice(0));
+        for (ncclComm_t& comm : alone) {
+            ncclUniqueId id;
+            ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            ASSERT_OK(ncclGetUniqueId(&id));
+            ASSERT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+        }
+    }
+    void TearDown() override {
+        for (ncclComm_t comm : alone)
+            EXPECT_OK(ncclCommAbort(comm));
+        HostNccl::TearDown();
+    }
+    ncclResult_t move(int which) {
+        ncclGroupStart();
+        (void)ncclSend(buffers[0][which], kBytes, ncclInt8, 0, alone[which], streams[0][which]);
+        (void)ncclRecv(buffers[0][which + 2], kBytes, ncclInt8, 0, alone[which], streams[0][which]);
+        return ncclGroupEnd();
+    }
+    void wait(int which) {
+        ncclResult_t state = ncclInProgress;
+        while (state == ncclInProgress)
+            ASSERT_OK(ncclCommGetAsyncError(alone[which], &state));
+        EXPECT_OK(state);
+    }
+
+    ncclComm_t alone[2]{};
+};
+
+TEST_F(HostNcclAlone, LaunchesOneGroupAtATimeOnADevice) {
+    EXPECT_EQ(move(0), ncclInProgress);
+    EXPECT_EQ(move(0), ncclInvalidArgument);  // it has not been asked
+    EXPECT_EQ(move(1), ncclInvalidUsage);
+    EXPECT_STREQ(ncclGetLastError(nullptr), "host threads are racing to launch on one device");
+    wait(0);
+    EXPECT_EQ(move(1), ncclInProgress);
+    wait(1);
+    synchronize(0);
+    synchronize(0, 1);
+}
+
+TEST_F(HostNcclAlone, IsUsedByOneThreadAtATime) {
+    EXPECT_EQ(move(0), ncclInProgress);
+    std::thread([&] {
+        ncclResult_t state = ncclSuccess;
+        EXPECT_EQ(ncclCommGetAsyncError(alone[0], &state), ncclInvalidUsage);
+    }).join();
+    wait(0);
+    std::thread([&] { wait(0); }).join();  // between launches any thread may ask
+    synchronize(0);
 }
 
 TEST_F(HostNccl, RefusesTwoRanksOnOneDevice) {

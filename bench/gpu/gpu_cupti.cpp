@@ -1,6 +1,8 @@
 // Are a trace's task intervals right? CUPTI watches a short pipelined run on two shares of a GPU, and its
 // records of kernels are laid over the tasks. Both stand on the host's clock, but a trace starts at 0:
 // the run is shifted as a whole until starts and ends fit equally well, and only relative times are compared.
+// Every kernel of the steps must be on a compute stream of a device, which keeps it on the device's share: a library's
+// own stream would have all multiprocessors.
 //
 //     gpu_cupti [--model resnet50 | mlp]
 #include "bench/gpu/kernel_records.h"
@@ -70,7 +72,7 @@ std::vector<std::vector<TraceEvent>> tasks_of(const Trace& trace) {
     return tasks;
 }
 
-// The streams with the most kernels: those that compute.
+// The streams with the most kernels: those that compute. Lanes only copy.
 std::vector<Records> compute_streams(const std::vector<Record>& records, std::size_t devices) {
     std::map<std::uint64_t, Records> streams;
     std::map<std::uint64_t, std::int64_t> kernels;
@@ -178,6 +180,22 @@ Ns balanced(const std::vector<Gap>& gaps) {
            2;
 }
 
+// By name, the kernels on other streams from the first task to the last.
+std::map<std::string, int> strangers(const std::vector<Record>& records, const Trace& trace, const Fit& fit) {
+    std::map<std::string, int> names;
+    Ns last = 0;
+    for (const TraceEvent& event : trace.events)
+        last = std::max(last, event.end);
+    for (const Record& record : records) {
+        const bool is_own = std::ranges::any_of(
+            fit.streams, [&](const Records& own) { return own.front()->stream == record.stream; });
+        if (record.kind == Record::Kind::Kernel && !is_own && record.end - fit.shift >= 0 &&
+            record.start - fit.shift <= last)
+            ++names[record.name.substr(0, 60)];
+    }
+    return names;
+}
+
 struct Outside {
     std::int64_t inside = 0, sticking_out = 0, between = 0, before_or_after = 0;
     std::map<std::string, int> names;  // of kernels between tasks
@@ -262,14 +280,20 @@ int compare(const Trace& trace, const std::vector<Record>& records) {
     print_steps(gaps, fit.shift, steps);
     const Outside counts = count_outside(tasks, fit);
     print_counts(counts);
+    const std::map<std::string, int> foreign = strangers(records, trace, fit);
+    for (const auto& [name, count] : foreign)
+        fmt::print("  on a stream that is no device's: {} times {}\n", count, name);
 
     const auto wrong = static_cast<double>(counts.between + counts.sticking_out);
     const double outside = 100 * wrong / std::max(1.0, wrong + static_cast<double>(counts.inside));
     const bool fits = !gaps.empty() && with_work == all && median(at_start) <= kMostMedian &&
                       median(at_end) <= kMostMedian && outside <= kMostOutside;
-    return shown(fits, fmt::format("tasks begin and end with their kernels: {} and {} us apart (median, at most {}), "
-                                   "and {:.2f} % of the kernels lie elsewhere (at most {:.0f})",
-                                   us(median(at_start)), us(median(at_end)), us(kMostMedian), outside, kMostOutside));
+    const int confined = shown(foreign.empty(), "all kernels of the steps ran on the devices' own streams");
+    const int told =
+        shown(fits, fmt::format("tasks begin and end with their kernels: {} and {} us apart (median, at most {}), "
+                                "and {:.2f} % of the kernels lie elsewhere (at most {:.0f})",
+                                us(median(at_start)), us(median(at_end)), us(kMostMedian), outside, kMostOutside));
+    return std::max(confined, told);
 }
 
 int measure(Arguments& arguments) {

@@ -10,24 +10,37 @@ namespace {
 // through the host, as the driver does by itself.
 class Copies : public Transport {
 public:
-    Copies(const std::vector<Device*>& devices, const std::vector<Route>& routes) : devices_(devices) {
-        for (const Route& route : routes)
-            reach(devices[route.from_device]->gpu(), devices[route.to_device]->gpu());
+    explicit Copies(const Network& network) : devices_(network.devices) {
+        for (const Route& route : network.routes)
+            reach(devices_[route.from_device]->gpu(), devices_[route.to_device]->gpu());
+        for (const std::vector<int>& sum : network.sums)
+            for (const int to : sum)
+                for (const int from : sum)
+                    reach(devices_[to]->gpu(), devices_[from]->gpu());
     }
 
     void move(const Parcel& parcel) override {
-        if (parcel.bytes == 0)
-            return;
-        const int from = devices_[parcel.from_device]->gpu(), to = devices_[parcel.to_device]->gpu();
-        const auto bytes = static_cast<std::size_t>(parcel.bytes);
-        if (from == to)
-            check(cudaMemcpyAsync(parcel.to, parcel.from, bytes, cudaMemcpyDeviceToDevice, parcel.out),
-                  "cudaMemcpyAsync");
-        else
-            check(cudaMemcpyPeerAsync(parcel.to, to, parcel.from, from, bytes, parcel.out), "cudaMemcpyPeerAsync");
+        copy({parcel.from_device, parcel.to_device, parcel.from, parcel.to, parcel.bytes}, parcel.out);
+    }
+
+    // The receivers copy.
+    void fetch(const std::vector<int>&, std::span<const Fetch> all) override {
+        for (const Fetch& each : all)
+            copy(each, devices_[each.to_device]->stream());
     }
 
 private:
+    void copy(const Fetch& what, cudaStream_t stream) const {
+        if (what.bytes == 0)
+            return;
+        const int from = devices_[what.from_device]->gpu(), to = devices_[what.to_device]->gpu();
+        const auto bytes = static_cast<std::size_t>(what.bytes);
+        if (from == to)
+            check(cudaMemcpyAsync(what.to, what.from, bytes, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+        else
+            check(cudaMemcpyPeerAsync(what.to, to, what.from, from, bytes, stream), "cudaMemcpyPeerAsync");
+    }
+
     void reach(int from, int to) {
         int reachable = 0;
         if (from == to || !reached_.insert({from, to}).second)
@@ -36,8 +49,9 @@ private:
         if (reachable == 0)
             return;
         const CurrentGpu current(from);
-        if (const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0); status == cudaErrorPeerAccessAlreadyEnabled)
-            (void)cudaGetLastError();  // forgets it
+        const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+        if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorTooManyPeers)
+            (void)cudaGetLastError();  // forgets it: beyond the eighth peer copies go through the host
         else
             check(status, "cudaDeviceEnablePeerAccess");
     }
@@ -48,8 +62,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Transport> make_copies(const std::vector<Device*>& devices, const std::vector<Route>& routes) {
-    return std::make_unique<Copies>(devices, routes);
-}
+std::unique_ptr<Transport> make_copies(const Network& network) { return std::make_unique<Copies>(network); }
 
 }  // namespace pw::cuda

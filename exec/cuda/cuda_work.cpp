@@ -26,6 +26,17 @@ public:
 
 }  // namespace
 
+class CudaDevice::Turn {
+public:
+    explicit Turn(CudaDevice& device) : turn_(device.turn_) { turn_ = device.work_.turn_to_capture(); }
+    ~Turn() { turn_ = {}; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+private:
+    std::unique_lock<std::mutex>& turn_;
+};
+
 KernelWork& CudaDevice::work_of(CudaWork& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
@@ -55,37 +66,81 @@ void CudaDevice::begin() {
 }
 
 void CudaDevice::meet(const Task& task, int node) {
-    if (work_.queues())
-        KernelDevice::meet(task, node);
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    KernelDevice::meet(task, node);
 }
 
 void CudaDevice::arrive(int node, int round) {
     const cudaStream_t stream = device().stream();
     work_.events[node].met[round].record(stream);
-    KernelDevice::arrive(node, round);
+    wait_for_others(node);
     for (const int other : work_.plan.meetings->meeting(node)->first)
         if (other != node)
             work_.events[other].met[round].block(stream);
+}
+
+void CudaDevice::wait_for_others(int node) {
+    const bool captures = turn_.owns_lock();
+    if (captures)
+        turn_.unlock();  // they come only when they get theirs
+    work_.plan.meetings->arrive(node);
+    if (captures)
+        turn_.lock();
+}
+
+bool CudaDevice::reads(int device) const { return work_.seats[device].gpu == work_.seats[device_].gpu; }
+
+bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
+
+// One thread queues it for all devices of the meeting, while they wait.
+template <class Act>
+void CudaDevice::as_one(int node, Act act) {
+    wait_for_others(node);
+    if (work_.plan.meetings->meeting(node)->first.front() == node)
+        act();
+    wait_for_others(node);
+}
+
+void CudaDevice::fetch(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (work_.is_on_one_gpu(meeting))
+        return;
+    as_one(node, [&] { work_.fetch(meeting); });
+    fetches_.clear();
+}
+
+void CudaDevice::reduce(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (std::any_of(meeting.stages.begin(), meeting.stages.end(), [&](int stage) { return reduces(stage); }))
+        as_one(node, [&] { work_.reduce(meeting); });
 }
 
 void CudaDevice::run(const Task& task, int node) {
     if (!work_.queues())
         return;
     const Range range(work_.names[node]);
+    const Turn turn(*this);
     const cudaStream_t stream = device().stream();
-    work_.record_start(node, stream);
-    KernelDevice::run(task, node);
-    work_.record_end(node, stream);
+    work_.call_for(node, "queues", [&] {
+        work_.record_start(node, stream);
+        KernelDevice::run(task, node);
+        work_.record_end(node, stream);
+    });
 }
 
 void CudaDevice::wait_for_received(int recv) {
-    if (work_.queues())
-        work_.events[recv].awaited().block(device().stream());
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    work_.events[recv].awaited().block(device().stream());
 }
 
 void CudaDevice::about_to_post(int transfer, int earlier) {
     if (!work_.queues())
         return;
+    const Turn turn(*this);
     const cudaStream_t stream = device().stream();
     if (earlier >= 0)
         work_.events[earlier].awaited().block(stream);
@@ -94,9 +149,14 @@ void CudaDevice::about_to_post(int transfer, int earlier) {
 
 void CudaDevice::all_queued() { work_.device_has_queued(); }
 
-Interval CudaDevice::finish(int node, Interval) {
-    work_.wait(node);
-    return work_.interval(node);
+void CudaDevice::wait(int node) { work_.wait(node); }
+
+void CudaDevice::all_done() { work_.device_is_done(device_); }
+
+Interval CudaDevice::interval(int node, Interval) { return work_.interval(node); }
+
+std::unique_lock<std::mutex> CudaWork::turn_to_capture() {
+    return graph_ && queues() ? std::unique_lock(capturing_) : std::unique_lock<std::mutex>();
 }
 
 void CudaWork::record_start(int node, cudaStream_t stream) const {
@@ -128,8 +188,6 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic)
         take_ways(job.convolutions, precision_of(job.config));
-    if (plan.trains())
-        refuse_sums_between_gpus();
     if (!job.config.run.graph)
         return;
     const auto refuse = [&](const std::string& why) {
@@ -143,17 +201,59 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         refuse("the devices are on several GPUs");
 }
 
-// Their kernels read each other's blocks.
-void CudaWork::refuse_sums_between_gpus() const {
-    for (const SumGroup& group : sum_groups(job.plan.shape))
-        for (const int device : group.devices)
-            if (seats[device].gpu != seats[group.devices.front()].gpu)
-                job.config.fail_at("pipeline",
-                                   fmt::format("devices {} and {} sum the gradients of stage {}, but are on GPUs {} "
-                                               "and {}",
-                                               group.devices.front(), device, group.stages.front(),
-                                               seats[group.devices.front()].gpu, seats[device].gpu),
-                                   "share one GPU between them with run.sms, or set run.backend: cpu");
+std::vector<int> CudaWork::devices_of(const Meeting& meeting) const {
+    std::vector<int> devices;
+    for (const int node : meeting.first)
+        devices.push_back(plan.graph.device_of(node));
+    return devices;
+}
+
+std::set<int> CudaWork::gpus_of(const std::vector<int>& devices) const {
+    std::set<int> gpus;
+    for (const int device : devices)
+        gpus.insert(seats[device].gpu);
+    return gpus;
+}
+
+bool CudaWork::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+
+bool CudaWork::reduces(int stage) const {
+    const std::vector<int> holders = job.plan.shape.devices_of(stage);
+    return transport_->reduces() && holders.size() > 1 && gpus_of(holders).size() == holders.size();
+}
+
+// The devices of each group of stages, and the holders of each stage.
+std::vector<std::vector<int>> CudaWork::sums_between_gpus() const {
+    std::vector<std::vector<int>> sums;
+    for (const SumGroup& group : sum_groups(job.plan.shape)) {
+        sums.push_back(group.devices);
+        for (const int stage : group.stages)
+            sums.push_back(job.plan.shape.devices_of(stage));
+    }
+    std::erase_if(sums, [&](const std::vector<int>& devices) { return gpus_of(devices).size() == 1; });
+    return sums;
+}
+
+void CudaWork::fetch(const Meeting& meeting) {
+    const std::vector<int> devices = devices_of(meeting);
+    std::vector<Fetch> all;
+    for (const int device : devices)
+        all.insert(all.end(), cuda_device(device).fetches().begin(), cuda_device(device).fetches().end());
+    if (!all.empty())
+        transport_->fetch(devices, all);
+}
+
+void CudaWork::reduce(const Meeting& meeting) {
+    for (const int stage : meeting.stages) {
+        if (!reduces(stage))
+            continue;
+        const std::vector<int> holders = job.plan.shape.devices_of(stage);
+        std::vector<std::byte*> blocks;
+        for (const int holder : holders)
+            blocks.push_back(cuda_device(holder).gradients_of(stage).front().block);
+        if (blocks.front() != nullptr && layouts[stage].weights > 0)
+            transport_->reduce(holders, blocks, layouts[stage].weights);
+    }
 }
 
 void CudaWork::abort() {
@@ -182,12 +282,14 @@ void CudaWork::make_lanes() {
         if (is_send(op))
             routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
     }
-    std::vector<Device*> devices;
+    Network network{{}, {routes.begin(), routes.end()}, {}};
     for (int device = 0; device < job.plan.shape.devices; ++device)
-        devices.push_back(&cuda_device(device).device());
-    const std::vector<Route> all(routes.begin(), routes.end());
-    transport_ = job.config.run.transport == "nccl" ? make_nccl(devices, all, job.config.run.timeout)
-                                                    : make_copies(devices, all);
+        network.devices.push_back(&cuda_device(device).device());
+    if (plan.trains())
+        network.sums = sums_between_gpus();
+    transport_ = job.config.run.transport == "nccl"
+                     ? make_nccl(network, job.config.run.deterministic, job.config.run.timeout)
+                     : make_copies(network);
 }
 
 // The first step is queued as ever: libraries load their code, and plans are made.
@@ -211,20 +313,35 @@ void CudaWork::device_has_queued() {
     all_launched_ = true;
 }
 
-void CudaWork::begin_step(int step) {
+// Of every GPU, by a stream of one of its devices; all are idle.
+void CudaWork::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();
         if (!done.insert(on.gpu()).second)
             continue;
         const CurrentGpu current(on.gpu());
-        clocks_.try_emplace(on.gpu()).first->second.calibrate(on.stream());
+        (clocks_.try_emplace(on.gpu()).first->second.*read)(on.stream());
     }
+}
+
+void CudaWork::device_is_done(int device) {
+    if (++done_ == job.plan.shape.devices) {
+        read_clocks(&EventClock::read_after);
+        clocks_read_ = true;
+    } else if (const auto length = static_cast<int>(job.plan.order[device].size()); length > 0) {
+        wait_until(plan.graph.node(device, length - 1), [this] { return clocks_read_.load(); });
+    }
+}
+
+void CudaWork::begin_step(int step) {
+    read_clocks(&EventClock::read_before);
     if (job.config.run.graph && step == 1)
         make_graph();
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
         *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
-    queued_ = 0;
+    queued_ = done_ = 0;
+    clocks_read_ = false;
     all_launched_ = graph_ == nullptr;
 }
 
@@ -248,27 +365,47 @@ void CudaWork::leave(int send) {
     }
     parcel.out = streams_[lanes_.lane_of(send)];
     parcel.in = streams_[lanes_.lane_of(recv)];
+    const std::unique_lock turn = turn_to_capture();
     const CurrentGpu current(seats[parcel.from_device].gpu);
-    sent.posted->block(parcel.out);
-    sent.posted->block(parcel.in);
-    if (!early_)
-        received.posted->block(parcel.in);
-    received.start->record(parcel.in);
-    received.start->block(parcel.out);
-    record_start(send, parcel.out);
-    transport_->move(parcel);
-    record_end(send, parcel.out);
-    sent.awaited().block(parcel.in);
-    record_end(recv, parcel.in);
+    call_for(send, "queues", [&] {
+        sent.posted->block(parcel.out);
+        sent.posted->block(parcel.in);
+        if (!early_)
+            received.posted->block(parcel.in);
+        received.start->record(parcel.in);
+        received.start->block(parcel.out);
+        record_start(send, parcel.out);
+        transport_->move(parcel);
+        record_end(send, parcel.out);
+        sent.awaited().block(parcel.in);
+        record_end(recv, parcel.in);
+    });
 }
 
-void CudaWork::wait(int node) {
+void CudaWork::call_for(int node, const char* what, const std::function<void()>& call) const {
+    try {
+        call();
+    } catch (const Error& error) {
+        fail_with(error.code(), "device {} {} {}: {}", plan.graph.device_of(node), what, names[node], error.what());
+    }
+}
+
+void CudaWork::wait(int node) const {
+    const Event& event = graph_ ? graph_->finished() : *events[node].end;
+    wait_until(node, [&] { return all_launched_ && event.passed(); });
+}
+
+void CudaWork::wait_until(int node, const std::function<bool()>& passed) const {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
-    const Event& event = graph_ ? graph_->finished() : *events[node].end;
     const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
     const Ns start = clock_now();
-    while (!all_launched_ || !event.passed()) {
+    const auto is_over = [&] {
+        bool over = false;
+        call_for(node, "waits for", [&] { over = passed(); });
+        return over;
+    };
+    while (!is_over()) {
         if (stopped_)
             fail_because_of_others();
         if (clock_now() - start < kAwake) {
@@ -297,7 +434,9 @@ void CudaWork::finish(RunResult& result) {
     std::set<int> gpus;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const Device& on = cuda_device(device).device();
-        result.notes.push_back(fmt::format("device {}: {}", device, on.name()));
+        const Bytes room = cuda_device(device).room();
+        result.notes.push_back(fmt::format("device {}: {}{}", device, on.name(),
+                                           room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
         gpus.insert(on.gpu());
     }
     for (const int gpu : gpus) {

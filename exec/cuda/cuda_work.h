@@ -11,9 +11,12 @@
 #include "exec/host/kernel_work.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,8 +33,12 @@ public:
     void run(const Task& task, int node) override;
     void wait_for_received(int recv) override;
     void about_to_post(int transfer, int earlier) override;
+    void fetch(int node) override;
+    void reduce(int node) override;
     void all_queued() override;
-    Interval finish(int node, Interval by_host) override;
+    void wait(int node) override;
+    void all_done() override;
+    Interval interval(int node, Interval by_host) override;
 
     Device& device() const { return kernels_->device(); }
 
@@ -39,11 +46,20 @@ protected:
     std::shared_ptr<const Kernels> open() override;
     void arrive(int node, int round) override;
     bool works_at_once() const override { return false; }
+    bool reads(int device) const override;
+    bool reduces(int stage) const override;
 
 private:
+    // Until its end this device alone puts work into the graph that is being made; without one it is nothing.
+    class Turn;
+
     static KernelWork& work_of(CudaWork& work);
+    void wait_for_others(int node);
+    template <class Act>
+    void as_one(int node, Act act);
 
     CudaWork& work_;
+    std::unique_lock<std::mutex> turn_;
     std::shared_ptr<CudaKernels> kernels_;
 };
 
@@ -58,11 +74,22 @@ public:
     void stop() override { stopped_ = true; }
     void abort() override;
 
-    // Waits for a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
-    void wait(int node);
+    // Waits at a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
+    void wait_until(int node, const std::function<bool()>& passed) const;
+    void wait(int node) const;
     Interval interval(int node) const;
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
+    // Held around calls that go into a graph; never while its holder waits for other devices.
+    std::unique_lock<std::mutex> turn_to_capture();
+    bool is_on_one_gpu(const Meeting& meeting) const;
+    bool reduces(int stage) const;
+    // At a meeting, for all of its devices.
+    void fetch(const Meeting& meeting);
+    void reduce(const Meeting& meeting);
     void device_has_queued();
+    void device_is_done(int device);  // waits for the others
+    // What is called for a node: an error says so. A fault in a kernel shows only in a later call.
+    void call_for(int node, const char* what, const std::function<void()>& call) const;
     // Of a task or transfer, on the stream that runs it.
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
@@ -80,9 +107,12 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
-    void refuse_sums_between_gpus() const;
+    std::vector<int> devices_of(const Meeting& meeting) const;
+    std::set<int> gpus_of(const std::vector<int>& devices) const;
+    std::vector<std::vector<int>> sums_between_gpus() const;
     void make_lanes();
     void make_graph();
+    void read_clocks(void (EventClock::*read)(cudaStream_t));
 
     const bool early_;
     Lanes lanes_;                        // asked for lanes and partners; it does not run
@@ -90,9 +120,12 @@ private:
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
     std::unique_ptr<StepGraph> graph_;
+    std::mutex capturing_;
     std::atomic<bool> stopped_{false};
     std::atomic<int> queued_{0};           // devices, of this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
+    std::atomic<int> done_{0};              // devices, with this step
+    std::atomic<bool> clocks_read_{false};  // after it
 };
 
 }  // namespace pw::cuda

@@ -38,12 +38,17 @@ struct Driver {
     decltype(&cuGreenCtxDestroy) destroy = required<decltype(&cuGreenCtxDestroy)>("cuGreenCtxDestroy");
     decltype(&cuGreenCtxGetDevResource) got = required<decltype(&cuGreenCtxGetDevResource)>("cuGreenCtxGetDevResource");
     decltype(&cuGreenCtxStreamCreate) stream = required<decltype(&cuGreenCtxStreamCreate)>("cuGreenCtxStreamCreate");
+    decltype(&cuCtxFromGreenCtx) context = required<decltype(&cuCtxFromGreenCtx)>("cuCtxFromGreenCtx");
+    decltype(&cuCtxSetCurrent) make_current = required<decltype(&cuCtxSetCurrent)>("cuCtxSetCurrent");
 };
 
 const Driver& driver() {
     static const Driver functions;
     return functions;
 }
+
+// Of a share whose cuDNN asks for it, on its device's thread; cudaSetDevice makes the GPU's current instead.
+thread_local CUcontext context_of_thread = nullptr;
 
 struct Groups {
     CUdevice device = 0;
@@ -218,9 +223,34 @@ Device::Device(const Seat& seat, Precision precision, bool deterministic)
     make_libraries();
 }
 
-Device::~Device() { (void)cudaSetDevice(seat_.gpu); }
+Device::~Device() {
+    (void)cudaSetDevice(seat_.gpu);
+    if (own_context_ == nullptr)
+        return;
+    (void)driver().make_current(own_context_);
+    cudnn_.reset();
+    (void)cudaSetDevice(seat_.gpu);
+    if (context_of_thread == own_context_)
+        context_of_thread = nullptr;
+}
 
-void Device::make_current() const { check(cudaSetDevice(seat_.gpu), "cudaSetDevice"); }
+void Device::make_current() const {
+    check(cudaSetDevice(seat_.gpu), "cudaSetDevice");
+    context_of_thread = own_context_;
+    if (own_context_ != nullptr)
+        check(driver().make_current(own_context_), "cuCtxSetCurrent");
+}
+
+CurrentGpu::CurrentGpu(int gpu) {
+    check(cudaGetDevice(&before_), "cudaGetDevice");
+    check(cudaSetDevice(gpu), "cudaSetDevice");
+}
+
+CurrentGpu::~CurrentGpu() {
+    (void)cudaSetDevice(before_);
+    if (context_of_thread != nullptr)
+        (void)driver().make_current(context_of_thread);
+}
 
 void Device::make_green_context() {
     const Groups& gpu = split_of(seat_.gpu);
@@ -247,13 +277,24 @@ cudaStream_t Device::add_stream() {
     return made;
 }
 
+// A share's stream is in a context of its own. Where cuDNN does not take it beside the GPU's context, the handle begins
+// anew in the share's, which then stays the thread's.
+void Device::make_cudnn() {
+    cudnnHandle_t made = nullptr;
+    check(cudnnCreate(&made), "cudnnCreate");
+    cudnn_.reset(made);
+    const cudnnStatus_t status = cudnnSetStream(made, stream());
+    if (status != CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH || !context_ || own_context_ != nullptr)
+        return check(status, "cudnnSetStream");
+    cudnn_.reset();
+    check(driver().context(&own_context_, context_.get()), "cuCtxFromGreenCtx");
+    make_current();
+    make_cudnn();
+}
+
 // Libraries see all multiprocessors of the GPU unless they are told.
 void Device::make_libraries() {
-    cudnnHandle_t cudnn = nullptr;
-    check(cudnnCreate(&cudnn), "cudnnCreate");
-    cudnn_.reset(cudnn);
-    check(cudnnSetStream(cudnn, stream()), "cudnnSetStream");
-
+    make_cudnn();
     cublasHandle_t cublas = nullptr;
     check(cublasCreate(&cublas), "cublasCreate");
     cublas_.reset(cublas);

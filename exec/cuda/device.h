@@ -55,7 +55,7 @@ public:
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
-    void make_current() const;  // of the calling thread: cudaSetDevice
+    void make_current() const;  // of the calling thread: its GPU, and its context where cuDNN asks for that
     // All compute, in order. Every stream of the device runs on its share.
     cudaStream_t stream() const { return streams_.front().get(); }
     cudaStream_t add_stream();  // for transfers; lives as long as the device
@@ -74,6 +74,7 @@ public:
 
 private:
     void make_green_context();
+    void make_cudnn();
     void make_libraries();
 
     const Seat seat_;
@@ -83,6 +84,7 @@ private:
     int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
     // Destroyed from the last to the first.
     Owned<CUgreenCtx, destroy_green_context> context_;  // none: the whole GPU
+    CUcontext own_context_ = nullptr;                   // of the share; null: cuDNN is content with the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
@@ -93,11 +95,8 @@ private:
 // Makes a GPU the calling thread's current one for a while.
 class CurrentGpu {
 public:
-    explicit CurrentGpu(int gpu) {
-        check(cudaGetDevice(&before_), "cudaGetDevice");
-        check(cudaSetDevice(gpu), "cudaSetDevice");
-    }
-    ~CurrentGpu() { (void)cudaSetDevice(before_); }
+    explicit CurrentGpu(int gpu);
+    ~CurrentGpu();
     CurrentGpu(const CurrentGpu&) = delete;
     CurrentGpu& operator=(const CurrentGpu&) = delete;
 

@@ -3,6 +3,7 @@
 #include "exec/host/mailbox.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -41,25 +42,43 @@ bool Event::passed() const {
     return true;
 }
 
-EventClock::EventClock() : base_(Event::Kind::Timed), spare_(Event::Kind::Timed) {}
+EventClock::EventClock()
+    : before_{Event(Event::Kind::Timed)}, after_{Event(Event::Kind::Timed)}, spare_(Event::Kind::Timed) {}
 
-void EventClock::calibrate(cudaStream_t idle_stream) {
+void EventClock::read(Reading& reading, cudaStream_t idle_stream) {
     constexpr int kTrips = 16;
-    Ns tightest = std::numeric_limits<Ns>::max();
+    reading.trip = std::numeric_limits<Ns>::max();
     for (int trip = 0; trip < kTrips; ++trip) {
         const Ns before = clock_now();
         spare_.record(idle_stream);
         check(cudaEventSynchronize(spare_.get()), "cudaEventSynchronize");
         const Ns after = clock_now();
-        if (after - before >= tightest)
+        if (after - before >= reading.trip)
             continue;
-        tightest = after - before;
-        at_base_ = before + tightest / 2;
-        std::swap(base_, spare_);
+        reading.trip = after - before;
+        reading.time = before + reading.trip / 2;
+        std::swap(reading.event, spare_);
     }
 }
 
-Ns EventClock::time_of(const Event& event) const { return at_base_ + elapsed(base_.get(), event.get()); }
+void EventClock::read_before(cudaStream_t idle_stream) {
+    drift_ = 0;
+    read(before_, idle_stream);
+}
+
+// What is less than the readings are sure of is no drift: it would stretch the tasks of short steps.
+void EventClock::read_after(cudaStream_t idle_stream) {
+    read(after_, idle_stream);
+    const Ns by_gpu = elapsed(before_.event.get(), after_.event.get());
+    const Ns gained = after_.time - before_.time - by_gpu;
+    if (std::abs(gained) > (before_.trip + after_.trip) / 2)
+        drift_ = static_cast<double>(gained) / static_cast<double>(by_gpu);
+}
+
+Ns EventClock::time_of(const Event& event) const {
+    const Ns since = elapsed(before_.event.get(), event.get());
+    return before_.time + since + std::llround(drift_ * static_cast<double>(since));
+}
 
 // A float of milliseconds: exact to the nanosecond up to 16 ms, to a microsecond up to 16 s. Steps are shorter.
 Ns elapsed(cudaEvent_t from, cudaEvent_t to) {

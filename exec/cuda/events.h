@@ -25,17 +25,26 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is
-// read anew before every step: the tightest of a few (host, GPU, host) round trips counts.
+// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is read before and
+// after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell of a drift,
+// times between them are interpolated.
 class EventClock {
 public:
     EventClock();  // on the current GPU
-    void calibrate(cudaStream_t idle_stream);
+    void read_before(cudaStream_t idle_stream);
+    void read_after(cudaStream_t idle_stream);
     Ns time_of(const Event& event) const;  // on the host's clock; the event has been passed
 
 private:
-    Event base_, spare_;
-    Ns at_base_ = 0;
+    struct Reading {
+        Event event;
+        Ns time = 0, trip = 0;  // it was half a trip later at most, or earlier
+    };
+    void read(Reading& reading, cudaStream_t idle_stream);
+
+    Reading before_, after_;
+    Event spare_;
+    double drift_ = 0;  // of the host's clock, in the step
 };
 
 Ns elapsed(cudaEvent_t from, cudaEvent_t to);

@@ -15,7 +15,7 @@ public:
     StepGraph(const StepGraph&) = delete;
     StepGraph& operator=(const StepGraph&) = delete;
 
-    // Between the two, whatever is put on the streams, by any thread, goes into the graph instead.
+    // Between the two, whatever is put on the streams goes into the graph instead: by any thread, one at a time.
     void begin();
     void end();
     bool is_made() const { return launchable_ != nullptr; }

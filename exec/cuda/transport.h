@@ -2,9 +2,11 @@
 #pragma once
 
 #include "exec/cuda/device.h"
+#include "exec/host/fetch.h"
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace pw::cuda {
@@ -24,6 +26,12 @@ public:
     virtual ~Transport() = default;
     // Puts the message on the streams: `from` may be overwritten after `out`, `to` read after `in`.
     virtual void move(const Parcel& parcel) = 0;
+    // Both for all devices of a sum, whose compute streams have met: on these it is put. Nobody may write what is
+    // fetched before they meet again.
+    virtual void fetch(const std::vector<int>& devices, std::span<const Fetch> all) = 0;
+    // Adds up a block of each device, on as many GPUs, where reduces(); every one becomes the sum.
+    virtual bool reduces() const { return false; }
+    virtual void reduce(const std::vector<int>& /*devices*/, std::span<std::byte* const> /*blocks*/, Bytes /*bytes*/) {}
     // Throws Error (RunFailed) when a connection is lost.
     virtual void check_connections() {}
     // Lets go what waits for a peer.
@@ -37,8 +45,16 @@ struct Route {
     auto operator<=>(const Route&) const = default;
 };
 
-// `devices` by number in the plan; they outlive the transport. Throw Error (PeerSilent) after `timeout`.
-std::unique_ptr<Transport> make_copies(const std::vector<Device*>& devices, const std::vector<Route>& routes);
-std::unique_ptr<Transport> make_nccl(const std::vector<Device*>& devices, const std::vector<Route>& routes, Ns timeout);
+// What a transport connects. `devices` by number in the plan; they outlive it. `sums`: of each the devices, on several
+// GPUs.
+struct Network {
+    std::vector<Device*> devices;
+    std::vector<Route> routes;
+    std::vector<std::vector<int>> sums = {};
+};
+
+std::unique_ptr<Transport> make_copies(const Network& network);
+// Throws Error (PeerSilent) after `timeout`. `in_order`: sums add from left to right, else as NCCL does.
+std::unique_ptr<Transport> make_nccl(const Network& network, bool in_order, Ns timeout);
 
 }  // namespace pw::cuda

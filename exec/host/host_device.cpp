@@ -106,12 +106,21 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
     return position;
 }
 
+void HostDevice::all_launched() {
+    work_.all_queued();
+    for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
+        const int node = node_of(position);
+        if (is_transfer(plan_.graph.task(node).op))
+            mailbox_->wait(node);
+        work_.wait(node);
+    }
+    work_.all_done();
+}
+
 Interval HostDevice::finish(Ticket ticket) {
     const int node = node_of(ticket);
     const bool moves = is_transfer(plan_.graph.task(node).op);
-    if (moves)
-        mailbox_->wait(node);
-    const Interval interval = work_.finish(node, moves ? mailbox_->interval(node) : intervals_[ticket]);
+    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[ticket]);
     if (!moves && sample_of_[ticket] >= 0)
         samples_[sample_of_[ticket]].time = interval.start;
     return interval;

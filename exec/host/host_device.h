@@ -23,7 +23,7 @@ public:
 
     void begin_step(int step) override;
     Ticket launch(const Task& task, int position, std::span<const Ticket> after) override;
-    void all_launched() override { work_.all_queued(); }
+    void all_launched() override;
     Interval finish(Ticket ticket) override;
     void end_step();  // all tickets are finished
 

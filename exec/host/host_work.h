@@ -85,9 +85,11 @@ public:
     // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
     // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
     virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
-    virtual void all_queued() {}  // the whole list of this step
-    // Waits for a node; when it ran. `by_host` is when it was called, or handed over.
-    virtual Interval finish(int /*node*/, Interval by_host) { return by_host; }
+    virtual void all_queued() {}     // the whole list of this step
+    virtual void wait(int /*node*/) {}  // until it has been done
+    virtual void all_done() {}       // every node has been waited for
+    // When a node ran, after that. `by_host` is when it was called, or handed over.
+    virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
 
 class HostWork : public Payload {

@@ -48,7 +48,6 @@ void KernelDevice::prepare() {
             make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
     if (job.plan.shape.global_norm)
         clip_factor_ = make_notes<double>(1);
-    summands_.reserve(static_cast<std::size_t>(job.plan.shape.devices + job.plan.shape.stages));
 }
 
 std::unique_ptr<Memory> KernelDevice::reserve(Bytes bytes) {
@@ -156,7 +155,40 @@ void KernelDevice::list_statistics() {
         samples.push_back(run_.plan.sizes.of(mb));
     for (auto& [stage, state] : stages_)
         if (state.statistics != nullptr && state.parts.front().block != nullptr)
-            state.batches = StatisticsTable(*kernels_, run_.statistics[stage], samples);
+            state.batches = StatisticsTable(*kernels_, readable_statistics(stage), samples);
+}
+
+// By micro-batch, with places here for those that are to be fetched.
+std::vector<std::byte*> KernelDevice::readable_statistics(int stage) {
+    StageState& state = stages_.at(stage);
+    std::vector<std::byte*> places = run_.statistics[stage];
+    const Bytes bytes = run_.layouts[stage].statistics;
+    const auto is_elsewhere = [&](std::size_t mb) {
+        return places[mb] != nullptr && !reads(run_.plan.graph.holder(stage, static_cast<int>(mb)));
+    };
+    Bytes room = 0;
+    for (std::size_t mb = 0; mb < places.size(); ++mb)
+        room += is_elsewhere(mb) ? bytes : 0;
+    if (room == 0)
+        return places;
+    state.statistics_room = kernels_->reserve(room, fmt::format("device {}, for statistics of other GPUs", device_));
+    state.fetched_statistics.assign(places.size(), nullptr);
+    std::byte* next = state.statistics_room->data();
+    for (std::size_t mb = 0; mb < places.size(); ++mb)
+        if (is_elsewhere(mb))
+            places[mb] = state.fetched_statistics[mb] = std::exchange(next, next + bytes);
+    return places;
+}
+
+// Before gather_statistics().
+void KernelDevice::take_statistics(const Task& closing) {
+    const StageState& state = stages_.at(closing.stage);
+    const Shape& shape = run_.job.plan.shape;
+    const int mini_batch = shape.mini_batch_of(closing.microbatch);
+    for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch); ++mb)
+        if (std::byte* here = state.fetched_statistics[mb]; here != nullptr)
+            take(run_.plan.graph.holder(closing.stage, mb), run_.statistics[closing.stage][mb], here,
+                 run_.layouts[closing.stage].statistics);
 }
 
 // The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
@@ -175,8 +207,10 @@ void KernelDevice::gather_statistics(const Task& closing) {
 
 void KernelDevice::begin_step(int step) {
     step_ = step;
-    if (step == 0)
+    if (step == 0) {
         list_statistics();
+        make_room();
+    }
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, state] : stages_)
             state.newest = 0;

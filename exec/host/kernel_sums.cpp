@@ -1,5 +1,6 @@
 // S: the holders of a stage, and stages that share a parameter, add up their gradients. Every device adds its share
-// of the bytes from all blocks, and copies the other shares from those who added them.
+// of the bytes from all blocks, and copies the other shares from those who added them. What its kernels cannot read it
+// fetches first.
 #include "exec/host/kernel_work.h"
 #include "workloads/error.h"
 #include "workloads/ties.h"
@@ -41,12 +42,35 @@ void KernelDevice::meet(const Task& task, int node) {
     arrive(node, 0);
 }
 
+// What additions of a stage's gradients and of tables take at most, one after the other.
+void KernelDevice::make_room() {
+    Bytes stages = 0, tables = 0;
+    if (!run_.plan.trains())
+        return;
+    for (const auto& [stage, state] : stages_) {
+        const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+        const Share share = share_of(run_.layouts[stage].weights, place_of(device_, holders), holders.size());
+        for (const int holder : holders)
+            if (!reads(holder) && !reduces(stage))
+                stages += run_.plan.gradient_parts(stage) * share.bytes;
+    }
+    for (const SharedTable& table : run_.tables)
+        if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
+            for (const int layer : table.layers)
+                if (const int stage = run_.job.split.stage_of[layer];
+                    !holds(stage) && !reads(run_.job.plan.shape.devices_of(stage).front()))
+                    tables += share_of(table.bytes, place, table.devices.size()).bytes;
+    if (const Bytes bytes = std::max(stages, tables); bytes > 0)
+        room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other GPUs", device_));
+}
+
 // A device that holds several stages of the meeting sums them all at its first S. Between its first and its last
 // meeting every device may read the blocks of the others, and nobody writes what another one reads.
 void KernelDevice::sum_gradients(int node) {
     if (!run_.plan.meetings->begins(node))
         return;
     const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
+    const int mb = run_.plan.graph.task(node).microbatch;
     const auto own_stages = [&](auto act) {
         for (const int stage : stages)
             if (holds(stage))
@@ -59,61 +83,74 @@ void KernelDevice::sum_gradients(int node) {
                 act(table);
     };
     int round = 0;
-    own_stages([&](int stage) { sum_own_share(stage); });
-    arrive(node, ++round);
     own_stages([&](int stage) {
-        copy_shares(stage);
+        list_share(stage);
+        take_statistics({Op::SumGradients, stage, mb});
+    });
+    fetch(node);
+    add_up();
+    reduce(node);
+    arrive(node, ++round);
+    own_stages([&](int stage) { copy_shares(stage); });
+    fetch(node);
+    own_stages([&](int stage) {
         if (run_.job.plan.shape.devices_of(stage).size() > 1)
-            gather_statistics({Op::SumGradients, stage, run_.plan.graph.task(node).microbatch});
+            gather_statistics({Op::SumGradients, stage, mb});
     });
     arrive(node, ++round);
     if (!run_.tables.empty()) {
-        own_tables([&](const SharedTable& table) { sum_own_share(table); });
+        own_tables([&](const SharedTable& table) { list_share(table); });
+        fetch(node);
+        add_up();
         arrive(node, ++round);
         own_tables([&](const SharedTable& table) { copy_shares(table); });
+        fetch(node);
         arrive(node, ++round);
     }
     own_stages([&](int stage) { stages_.at(stage).summed = true; });
 }
 
-void KernelDevice::sum_own_share(int stage) {
+// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its own.
+void KernelDevice::list_share(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
-    summands_.clear();
-    for (const int holder : holders)
-        for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
-            if (part.begun.weight)
-                summands_.push_back(part.block);
+    const Bytes all = run_.layouts[stage].weights;
     std::byte* own = stages_.at(stage).parts.front().block;
-    const Share share = share_of(run_.layouts[stage].weights, place_of(device_, holders), holders.size());
-    if (own == nullptr || share.bytes == 0 || summands_ == std::vector<const std::byte*>{own})
+    const Share share = reduces(stage) ? Share{0, all} : share_of(all, place_of(device_, holders), holders.size());
+    if (own == nullptr || share.bytes == 0)
         return;
-    if (summands_.empty())
-        kernels_->fill(own + share.first, 0, share.bytes);
-    else
-        kernels_->sum(summands_, share.first, share.bytes, own);
+    Addition sum{{}, own + share.first, share.bytes};
+    for (const int holder : holders)
+        if (holder == device_ || !reduces(stage))
+            for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
+                if (part.begun.weight)
+                    sum.from.push_back(readable(holder, part.block + share.first, share.bytes));
+    additions_.push_back(std::move(sum));
 }
 
 void KernelDevice::copy_shares(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
     std::byte* own = stages_.at(stage).parts.front().block;
-    for (std::size_t k = 0; own != nullptr && k < holders.size(); ++k) {
+    for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
         const Share share = share_of(run_.layouts[stage].weights, k, holders.size());
         if (holders[k] != device_)
-            kernels_->copy(run_.kernel_device(holders[k]).gradients_of(stage).front().block + share.first,
-                           own + share.first, share.bytes);
+            take(holders[k], run_.kernel_device(holders[k]).gradients_of(stage).front().block + share.first,
+                 own + share.first, share.bytes);
     }
 }
 
-// The copies of a shared table: the embedding's gradient first.
-void KernelDevice::sum_own_share(const SharedTable& table) {
+// The copies of a shared table: the embedding's gradient first. All holders of a stage have the same one by now.
+void KernelDevice::list_share(const SharedTable& table) {
     const std::size_t place = place_of(device_, table.devices);
     const Share share = share_of(table.bytes, place, table.devices.size());
-    summands_.clear();
-    for (const int layer : table.layers)
-        summands_.push_back(
-            run_.gradient_of(run_.job.plan.shape.devices_of(run_.job.split.stage_of[layer]).front(), layer));
-    if (share.bytes > 0)
-        kernels_->sum(summands_, share.first, share.bytes, run_.gradient_of(device_, table.nearest[place]));
+    if (share.bytes == 0)
+        return;
+    Addition sum{{}, run_.gradient_of(device_, table.nearest[place]) + share.first, share.bytes};
+    for (const int layer : table.layers) {
+        const int stage = run_.job.split.stage_of[layer];
+        const int holder = holds(stage) ? device_ : run_.job.plan.shape.devices_of(stage).front();
+        sum.from.push_back(readable(holder, run_.gradient_of(holder, layer) + share.first, share.bytes));
+    }
+    additions_.push_back(std::move(sum));
 }
 
 void KernelDevice::copy_shares(const SharedTable& table) {
@@ -124,9 +161,35 @@ void KernelDevice::copy_shares(const SharedTable& table) {
         for (std::size_t k = 0; k < table.devices.size(); ++k) {
             const Share share = share_of(table.bytes, k, table.devices.size());
             if (const std::byte* from = run_.gradient_of(table.devices[k], table.nearest[k]); from != own)
-                kernels_->copy(from + share.first, own + share.first, share.bytes);
+                take(table.devices[k], from + share.first, own + share.first, share.bytes);
         }
     }
+}
+
+// Where kernels here can read the block once fetch() has been called.
+const std::byte* KernelDevice::readable(int device, const std::byte* block, Bytes bytes) {
+    if (reads(device))
+        return block;
+    std::byte* here = room_->data() + std::exchange(used_, used_ + bytes);
+    take(device, block, here, bytes);
+    return here;
+}
+
+void KernelDevice::take(int device, const std::byte* from, std::byte* to, Bytes bytes) {
+    if (reads(device))
+        kernels_->copy(from, to, bytes);
+    else if (bytes > 0)
+        fetches_.push_back({device, device_, from, to, bytes});
+}
+
+void KernelDevice::add_up() {
+    for (const Addition& sum : additions_)
+        if (sum.from.empty())
+            kernels_->fill(sum.to, 0, sum.bytes);
+        else if (sum.from != std::vector<const std::byte*>{sum.to})
+            kernels_->sum(sum.from, 0, sum.bytes, sum.to);
+    additions_.clear();
+    used_ = 0;
 }
 
 // A stage without S has one holder, and its tables are its own.
@@ -135,7 +198,8 @@ void KernelDevice::complete_gradients(int stage) {
         return;
     for (const SharedTable& table : run_.tables)
         if (run_.job.split.stage_of[table.layers.front()] == stage) {
-            sum_own_share(table);
+            list_share(table);
+            add_up();
             copy_shares(table);
         }
 }

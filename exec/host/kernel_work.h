@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/host/batch_statistics.h"
+#include "exec/host/fetch.h"
 #include "exec/host/host_work.h"
 #include "exec/host/stage_program.h"
 
@@ -40,6 +41,9 @@ public:
     std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
     // While the devices of an S meet, they read each other's.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    // Of memory that kernels here do not read; taken up by fetch().
+    const std::vector<Fetch>& fetches() const { return fetches_; }
+    Bytes room() const { return room_ ? room_->size() : 0; }  // beside the planned memory, for what is fetched to be added
     // Runs F once more; `tensors` by edge. The first layer whose output is not finite; -1: none. For kernels whose work
     // is done when a call returns, on any thread, when no device works.
     int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
@@ -51,6 +55,14 @@ protected:
     // any of them does afterwards.
     virtual void arrive(int node, int round);
     virtual bool works_at_once() const { return true; }  // what run() was called for is done when it returns
+    // Whether kernels here read the memory of another device; else a sum fetches it.
+    virtual bool reads(int /*device*/) const { return true; }
+    // Called by all devices of an S: what they have asked for is there before anything that they do next.
+    virtual void fetch(int /*node*/) {}
+    // Whether the holders add up a stage in an order that is none of ours: each its own gradients, reduce() all of them.
+    virtual bool reduces(int /*stage*/) const { return false; }
+    virtual void reduce(int /*node*/) {}  // called by all devices of an S
+    std::vector<Fetch> fetches_;
     static constexpr int kRounds = 5;
     const int device_;
 
@@ -60,6 +72,8 @@ private:
         std::vector<int> slot_of;       // version -> slot
         std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
         std::byte *statistics = nullptr, *predicted = nullptr;
+        std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null: they are read where F leaves them
+        std::unique_ptr<Memory> statistics_room;
         StatisticsTable batches;
         std::vector<GradientPart> parts;  // S and U leave the sum in the first
         int newest = 0;                   // version, within the plan
@@ -84,12 +98,18 @@ private:
     std::byte* next_momentum(int stage) const;
     void keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const;
     bool holds(int stage) const { return stages_.contains(stage); }
+    std::vector<std::byte*> readable_statistics(int stage);
+    void take_statistics(const Task& closing);
     // exec/host/kernel_sums.cpp
+    void make_room();
     void sum_gradients(int node);
-    void sum_own_share(int stage);
+    void list_share(int stage);
     void copy_shares(int stage);
-    void sum_own_share(const SharedTable& table);
+    void list_share(const SharedTable& table);
     void copy_shares(const SharedTable& table);
+    const std::byte* readable(int device, const std::byte* block, Bytes bytes);
+    void take(int device, const std::byte* from, std::byte* to, Bytes bytes);
+    void add_up();
     void complete_gradients(int stage);
     void measure(const Task& update);
     double* squares_of(const Task& update) const;
@@ -106,7 +126,14 @@ private:
     Sample* samples_ = nullptr;
     int* labels_ = nullptr;
     double *losses_ = nullptr, *clip_factor_ = nullptr;
-    std::vector<const std::byte*> summands_;
+    struct Addition {
+        std::vector<const std::byte*> from;  // in this order
+        std::byte* to;
+        Bytes bytes;
+    };
+    std::vector<Addition> additions_;
+    std::unique_ptr<Memory> room_;
+    Bytes used_ = 0;  // of it
     // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;

@@ -11,8 +11,19 @@
 #include <utility>
 #include <vector>
 
+namespace host_cuda {
+static std::atomic<bool> contexts_matter{false};
+void set_cudnn_contexts(bool matter) { contexts_matter = matter; }
+}  // namespace host_cuda
+
 struct cudnnContext {
+    bool works_here() const {
+        return device == host_cuda::current_device() &&
+               (!host_cuda::contexts_matter || context == host_cuda::current_context());
+    }
+
     int device;
+    const void* context = host_cuda::current_context();
     cudaStream_t stream = nullptr;
 };
 
@@ -184,7 +195,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
         return CUDNN_STATUS_BAD_PARAM;
     for (const void* memory :
          {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
-        if (handle->device != current_device() || !reaches(handle->device, memory))
+        if (!handle->works_here() || !reaches(handle->device, memory))
             return CUDNN_STATUS_EXECUTION_FAILED;
     {
         const std::lock_guard lock(convolutions().mutex);
@@ -247,7 +258,7 @@ bool is_timed(const Convolution& c) {
 template <class Perf>
 cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
                    int* returned, Perf* results) {
-    if (!is_timed(c))
+    if (!handle->works_here() || !is_timed(c))
         return CUDNN_STATUS_EXECUTION_FAILED;
     cudaMemsetAsync(output, 0xff, output_of(c).bytes(), handle->stream);
     cudaStreamSynchronize(handle->stream);
@@ -332,7 +343,8 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     return destroy(handle);
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
-    if (streamId != nullptr && streamId->device != handle->device)
+    if (streamId != nullptr && (streamId->device != handle->device || !handle->works_here() ||
+                                (contexts_matter && streamId->context != handle->context)))
         return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;
     handle->stream = streamId;
     return CUDNN_STATUS_SUCCESS;

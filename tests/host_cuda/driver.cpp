@@ -131,6 +131,19 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
+    *pContext = reinterpret_cast<CUcontext>(hCtx);
+    return hCtx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+// Of green contexts only.
+CUresult cuCtxSetCurrent(CUcontext ctx) {
+    if (ctx == nullptr)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    set_context(reinterpret_cast<CUgreenCtx>(ctx)->resource.host_cuda_device, ctx);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) {
     if (hCtx == nullptr || type != CU_DEV_RESOURCE_TYPE_SM)
         return hCtx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -142,6 +155,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigne
     if (greenCtx == nullptr || flags != CU_STREAM_NON_BLOCKING)
         return greenCtx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
     make_stream(greenCtx->resource.host_cuda_device, phStream);
+    (*phStream)->context = greenCtx;
     return CUDA_SUCCESS;
 }
 
@@ -159,6 +173,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr,
         {"cuDevResourceGenerateDesc", address(cuDevResourceGenerateDesc)},
         {"cuGreenCtxCreate", address(cuGreenCtxCreate)},
         {"cuGreenCtxDestroy", address(cuGreenCtxDestroy)},
+        {"cuCtxFromGreenCtx", address(cuCtxFromGreenCtx)},
+        {"cuCtxSetCurrent", address(cuCtxSetCurrent)},
         {"cuGreenCtxGetDevResource", address(cuGreenCtxGetDevResource)},
         {"cuGreenCtxStreamCreate", address(cuGreenCtxStreamCreate)},
     };

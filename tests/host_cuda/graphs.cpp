@@ -14,8 +14,8 @@ struct Node {
     int number = -1;  // in its graph
 };
 
-// What one stream captures. Only who pushes to the stream may touch it until the capture ends: locks for more would
-// order threads that the caller has to order.
+// What one stream captures. Only one thread at a time may touch a graph until its capture ends (Entry): locks would order
+// threads that the caller has to order.
 struct Lane {
     cudaError_t add(Node node);
     cudaError_t fail(cudaError_t error);
@@ -52,6 +52,7 @@ struct CUgraph_st {
     const std::thread::id thread = std::this_thread::get_id();
     std::deque<Lane> lanes;  // the first began
     int nodes = 0;           // once it has ended
+    std::atomic<bool> is_entered{false};
 
 private:
     std::mutex joining_;
@@ -72,6 +73,29 @@ struct CUgraphExec_st {
 };
 
 namespace {
+
+// A call on a stream that captures: beside another thread's it spoils the graph, which is not synchronised. It takes
+// its time, so that two calls without an order between them do meet.
+class Entry {
+public:
+    explicit Entry(CUgraph_st& graph)
+        : graph_(graph), alone_(!graph.is_entered.exchange(true, std::memory_order_relaxed)) {
+        if (alone_)
+            std::this_thread::sleep_for(std::chrono::microseconds(1));
+        else
+            graph.invalidate();
+    }
+    ~Entry() {
+        if (alone_)
+            graph_.is_entered.store(false, std::memory_order_relaxed);
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+private:
+    CUgraph_st& graph_;
+    const bool alone_;
+};
 
 struct Registry {
     std::mutex mutex;
@@ -163,8 +187,10 @@ cudaError_t CUstream_st::push_or_capture(std::function<void()> work, Signal* the
     std::lock_guard lock(pushing_);
     if (closed_)
         return cudaErrorInvalidResourceHandle;
-    if (lane_ != nullptr)
+    if (lane_ != nullptr) {
+        const Entry entry(*lane_->graph);
         return then != nullptr ? cudaErrorNotSupported : lane_->add({std::move(work), nullptr});
+    }
     append(new Item{std::move(work), then, {}, {}});
     return cudaSuccess;
 }
@@ -181,6 +207,7 @@ cudaError_t CUstream_st::wait_for(const CUevent_st& event) {
             return cudaSuccess;
         return enqueue(this, [&newest = event.recordings.front()] { newest.done.wait(); });
     }
+    const Entry entry(*event.graph);
     if (event.graph->state() != CUgraph_st::kCaptures)
         return is_open ? cudaErrorStreamCaptureInvalidated : cudaErrorCapturedEvent;
     if (lane_ == nullptr)
@@ -218,6 +245,7 @@ cudaError_t CUstream_st::end_capture(cudaGraph_t* graph) {
     if (lane == nullptr)
         return cudaErrorIllegalState;
     CUgraph_st& ended = *lane->graph;
+    const Entry entry(ended);
     if (lane != &ended.lanes.front())
         return cudaErrorStreamCaptureUnmatched;
     if (ended.mode != cudaStreamCaptureModeRelaxed && ended.thread != std::this_thread::get_id())
@@ -233,6 +261,7 @@ cudaError_t CUstream_st::end_capture(cudaGraph_t* graph) {
 
 cudaError_t CUstream_st::capture_record(CUevent_st& event, bool external) {
     std::lock_guard lock(pushing_);
+    const Entry entry(*lane_->graph);
     if (external)
         return lane_->add({nullptr, &event});
     if (lane_->graph->state() != CUgraph_st::kCaptures)

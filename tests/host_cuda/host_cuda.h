@@ -7,18 +7,19 @@
 // cannot reach, streams and events of another device. Where CUDA leaves a choice, the stand-in takes the less
 // convenient one.
 //
-// Streams capture: kernels, copies, fills, host functions, cuDNN, cuBLAS and events, across streams and threads. A
-// launched graph runs on threads of its own, one for each stream that took part, with only the captured order. What
-// a capture does not permit ends it, and so do allocations and the like unless it is relaxed. An event recorded there
-// with cudaEventRecordExternal is recorded by each launch, as if cudaGraphLaunch itself recorded it. NCCL, graphs in
-// graphs, copies of memory that is not pinned and waits for work outside are refused in a capture.
+// Streams capture: kernels, copies, fills, host functions, cuDNN, cuBLAS and events, across streams, and from threads
+// that take turns: two calls at a time into one graph spoil it. A launched graph runs on threads of its own, one for
+// each stream that took part, with only the captured order. What a capture does not permit ends it, and so do
+// allocations and the like unless it is relaxed. An event recorded there with cudaEventRecordExternal is recorded by
+// each launch, as if cudaGraphLaunch itself recorded it. NCCL, graphs in graphs, copies of memory that is not pinned
+// and waits for work outside are refused in a capture.
 //
 // It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
-// other, up or down), pointers inside of structs that kernels take, the shared memory and the attributes of launches,
+// other, up or down), pointers behind pointers that kernels take, the shared memory and the attributes of launches,
 // blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are built or
 // changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower precision,
 // NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to issue
-// it), faults after launch.
+// it).
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,10 @@ namespace host_cuda {
 // Before the first call of a test that wants something else. Devices: 0 to 16.
 void set_devices(int devices);            // 1
 void set_memory(std::size_t per_device);  // 1 GiB
-void set_peer_access(bool possible);      // true
+void set_peer_access(bool possible);      // true; false: not any more
+// Whether cuDNN takes streams of the current context only, that of a green context or the device's own, and works only
+// while the context is current in which its handle was made.
+void set_cudnn_contexts(bool matter);  // false
 
 // What the convolutions refuse; all false: nothing that a shape could be blamed for. Narrow ones are those of bf16 with
 // channels that are no multiple of 8.
@@ -52,6 +56,11 @@ int take_timings();                               // calls of cudnnFind...Ex sin
 
 std::size_t allocated(int device);  // bytes
 std::size_t launches_on_pinned();   // kernels that were given memory of the host, which each access fetches anew
+
+// From now on the calls for a device fail as after a fault of a kernel: all that put work there, or, as when the host had
+// been done with that, only questions after events. -1: of none.
+void break_device(int device, bool launches = true);
+void set_clock_rate(double rate);  // 1: how fast the devices' clocks go beside the host's
 
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
 // other orders happen. 0: not any more.

@@ -1,5 +1,6 @@
 // Communicators within the process. What one thread issues in a group for one communicator is one launch: it waits for
-// all streams that it names, and holds them until each of its sends and receives has met its other end.
+// all streams that it names, and holds them until each of its sends and receives has met its other end. Two groups must
+// not be launched on one device at a time, nor may two threads use one communicator at a time.
 #include "tests/host_cuda/streams.h"
 
 #include <nccl.h>
@@ -63,14 +64,36 @@ struct Transfer {
     std::size_t bytes;
     CUstream_st* stream;
     Message* message = nullptr;  // once its stream has come to it
+    std::function<void()> then{};  // when all of its launch have ended
 };
 
 struct Launch {
     std::vector<Transfer> transfers;
+    std::vector<std::function<void()>> ends{};
     std::vector<CUstream_st*> streams;
     std::unique_ptr<Signal[]> arrived;  // by stream
     Signal done;
 };
+
+// A group that is being launched. It ends with ncclGroupEnd, or when its thread has asked every communicator that does
+// not block until it was no longer in progress. Nothing here orders threads.
+struct Job {
+    const std::thread::id thread = std::this_thread::get_id();
+    std::vector<int> devices{};
+    std::atomic<int> open{0};  // communicators that have not been asked
+    bool in_progress = true;   // as the first question hears
+};
+std::atomic<const Job*> launching[kMaxDevices]{};
+
+void end(const Job& job) {
+    for (const int device : job.devices)
+        launching[device].store(nullptr, std::memory_order_relaxed);
+}
+
+void end_one(Job* job) {
+    if (job != nullptr && job->open.fetch_sub(1, std::memory_order_relaxed) == 1)
+        end(*job);
+}
 
 }  // namespace
 
@@ -81,6 +104,9 @@ struct ncclComm {
     bool blocking;
     std::vector<std::size_t> issued[2]{};  // [sends][peer]
     std::deque<Launch> launches{};
+    std::deque<Job> jobs{};
+    std::atomic<Job*> job{nullptr};     // under way
+    std::atomic<bool> is_used{false};   // by a thread, right now
     bool usable = true;
     std::atomic<bool> aborted{false};
     std::atomic<ncclResult_t> error{ncclSuccess};
@@ -115,6 +141,29 @@ ncclResult_t fail(ncclResult_t code, std::string text) {
     if (group.depth > 0)
         group.failed = code;
     return code;
+}
+
+// A call that uses a communicator.
+class Use {
+public:
+    explicit Use(ncclComm& comm) : comm_(comm), alone_(!comm.is_used.exchange(true, std::memory_order_relaxed)) {
+        std::this_thread::yield();
+    }
+    ~Use() {
+        if (alone_)
+            comm_.is_used.store(false, std::memory_order_relaxed);
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    bool is_alone() const { return alone_; }
+
+private:
+    ncclComm& comm_;
+    const bool alone_;
+};
+
+ncclResult_t state_of(const ncclComm& comm) {
+    return comm.world->joined < comm.world->ranks ? ncclInProgress : comm.error.load();
 }
 
 // True when the transfer has ended.
@@ -161,6 +210,8 @@ ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
         transfer.number = comm.issued[transfer.sends][transfer.peer]++;
         if (std::find(launch.streams.begin(), launch.streams.end(), transfer.stream) == launch.streams.end())
             launch.streams.push_back(transfer.stream);
+        if (transfer.then)
+            launch.ends.push_back(std::move(transfer.then));
     }
     launch.transfers = std::move(transfers);
     launch.arrived = std::make_unique<Signal[]>(launch.streams.size());
@@ -174,31 +225,55 @@ ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
         for (std::size_t i = 1; i < launch.streams.size(); ++i)
             launch.arrived[i].wait();
         progress(comm, launch.transfers);
+        for (const auto& end : launch.ends)
+            end();
         launch.done.set();
     });
     return all ? ncclSuccess : fail(ncclUnhandledCudaError, "a stream is closed");
 }
 
-ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                   cudaStream_t stream) {
+// Whether the communicator takes a call for memory and a stream.
+ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, cudaStream_t stream) {
     if (comm == nullptr || !comm->usable || comm->aborted)
         return fail(ncclInvalidArgument, "no such communicator");
-    ncclResult_t state = ncclSuccess;
-    ncclCommGetAsyncError(comm, &state);
+    const Use use(*comm);
+    if (!use.is_alone())
+        return fail(ncclInvalidUsage, "two threads use one communicator");
     CUstream_st* found = find_stream(stream);
-    if (state != ncclSuccess)
+    if (state_of(*comm) != ncclSuccess || comm->job != nullptr)
         return fail(ncclInvalidArgument, "the communicator is not ready");
-    if (peer < 0 || peer >= comm->world->ranks || (type != ncclInt8 && type != ncclUint8))
-        return fail(ncclInvalidArgument, "no such peer or type");
     if (found == nullptr || found->device != comm->device)
         return fail(ncclInvalidUsage, "the stream is of another device than the communicator");
     if (found->capture_status() != cudaStreamCaptureStatusNone)
         return fail(ncclInvalidUsage, "transfers are not captured here");
-    if (!reaches(comm->device, memory))
-        return fail(ncclInvalidArgument, "the device cannot reach the buffer");
+    for (const void* each : memory)
+        if (!reaches(comm->device, each))
+            return fail(ncclInvalidArgument, "the device cannot reach the buffer");
+    return ncclSuccess;
+}
+
+ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                   cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {memory}, stream); checked != ncclSuccess)
+        return checked;
+    if (peer < 0 || peer >= comm->world->ranks || (type != ncclInt8 && type != ncclUint8))
+        return fail(ncclInvalidArgument, "no such peer or type");
     ncclGroupStart();
-    group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, found});
+    group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, find_stream(stream)});
     return ncclGroupEnd();
+}
+
+// As in a ring: each rank begins with another part, whose sum goes from rank to rank. Equal on all ranks, but in no
+// order that a caller may count on.
+void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
+    const std::size_t ranks = of_ranks.size(), count = of_ranks.front().size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t first = i * ranks / count;
+        float sum = of_ranks[first][i];
+        for (std::size_t k = 1; k < ranks; ++k)
+            sum += of_ranks[(first + k) % ranks][i];
+        to[i] = sum;
+    }
 }
 
 ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
@@ -257,6 +332,42 @@ bool meets_itself(const ncclComm& comm, const std::vector<Transfer>& transfers) 
     for (const Transfer& transfer : transfers)
         open += transfer.peer != comm.rank ? 0 : transfer.sends ? 1 : -1;
     return open == 0;
+}
+
+// False where another group is being launched on one of the devices.
+bool begin(Job& job, const Launches& launches) {
+    for (const auto& [comm, transfers] : launches) {
+        if (std::find(job.devices.begin(), job.devices.end(), comm->device) != job.devices.end())
+            continue;
+        const Job* none = nullptr;
+        if (!launching[comm->device].compare_exchange_strong(none, &job, std::memory_order_relaxed))
+            return false;
+        job.devices.push_back(comm->device);
+    }
+    return true;
+}
+
+ncclResult_t launch(const Launches& launches) {
+    if (launches.empty())
+        return ncclSuccess;
+    Job& job = launches.front().first->jobs.emplace_back();
+    if (!begin(job, launches)) {
+        end(job);
+        return fail(ncclInvalidUsage, "host threads are racing to launch on one device");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // so that others come in between
+    ncclResult_t result = ncclSuccess;
+    for (const auto& [comm, transfers] : launches) {
+        if (!comm->blocking) {
+            job.open.fetch_add(1, std::memory_order_relaxed);
+            comm->job.store(&job, std::memory_order_relaxed);
+        }
+        if (const ncclResult_t started = start(*comm, transfers); started != ncclSuccess || !comm->blocking)
+            result = started != ncclSuccess ? started : ncclInProgress;
+    }
+    if (job.open.load(std::memory_order_relaxed) == 0)
+        end(job);
+    return result;
 }
 
 bool finish(ncclComm_t comm) {
@@ -333,8 +444,20 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     return ncclGroupEnd();
 }
 
+// It also ends what its thread has begun.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-    *asyncError = comm->world->joined < comm->world->ranks ? ncclInProgress : comm->error.load();
+    const Use use(*comm);
+    Job* job = comm->job.load(std::memory_order_relaxed);
+    if (!use.is_alone() || (job != nullptr && job->thread != std::this_thread::get_id()))
+        return fail(ncclInvalidUsage, "two threads use one communicator");
+    *asyncError = state_of(*comm);
+    if (job == nullptr)
+        return ncclSuccess;
+    if (std::exchange(job->in_progress, false)) {
+        *asyncError = ncclInProgress;
+        return ncclSuccess;
+    }
+    end_one(comm->job.exchange(nullptr, std::memory_order_relaxed));
     return ncclSuccess;
 }
 
@@ -362,6 +485,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 // Its streams go on without the data. The other ends wait until they are aborted, too. Any thread may call this.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->aborted = true;
+    end_one(comm->job.exchange(nullptr, std::memory_order_relaxed));
     comm->world->ring();
     return ncclSuccess;
 }
@@ -374,6 +498,26 @@ ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatyp
 ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
     return issue(false, recvbuff, count, datatype, peer, comm, stream);
+}
+
+// Every rank gets what all have.
+ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {sendbuff, recvbuff}, stream); checked != ncclSuccess)
+        return checked;
+    if (datatype != ncclFloat32 || op != ncclSum || count == 0)
+        return fail(ncclInvalidArgument, "sums of floats only");
+    const auto ranks = static_cast<std::size_t>(comm->world->ranks);
+    const auto parts = std::make_shared<std::vector<std::vector<float>>>(ranks, std::vector<float>(count));
+    const std::size_t bytes = count * sizeof(float);
+    ncclGroupStart();
+    for (int peer = 0; peer < comm->world->ranks; ++peer)
+        for (const bool sends : {true, false})
+            group.transfers.emplace_back(
+                comm, Transfer{sends, peer, 0, sends ? const_cast<void*>(sendbuff) : (*parts)[peer].data(), bytes,
+                               find_stream(stream)});
+    group.transfers.back().second.then = [parts, to = static_cast<float*>(recvbuff)] { add_in_ring(*parts, to); };
+    return ncclGroupEnd();
 }
 
 ncclResult_t ncclGroupStart() {
@@ -398,10 +542,8 @@ ncclResult_t ncclGroupEnd() {
     for (const auto& [comm, transfers] : launches)
         if (!meets_itself(*comm, transfers))
             return fail(ncclInvalidUsage, "a rank sends to itself in one group and receives in another");
-    for (const auto& [comm, transfers] : launches)
-        if (const ncclResult_t started = start(*comm, transfers); started != ncclSuccess || !comm->blocking)
-            result = started != ncclSuccess ? started : ncclInProgress;
-    return result;
+    const ncclResult_t launched = launch(launches);
+    return launched == ncclSuccess ? result : launched;
 }
 
 }  // extern "C"

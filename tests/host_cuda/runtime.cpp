@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +26,7 @@ struct Allocation {
 };
 
 constexpr int kMaxAllocations = 1 << 16;
+constexpr int kMostPeers = 8;  // of a device, where there is no NVSwitch
 Allocation allocations[kMaxAllocations];
 std::atomic<int> allocations_made{0};
 
@@ -34,6 +36,7 @@ std::atomic<std::size_t> memory_per_device{std::size_t{1} << 30};
 std::atomic<bool> peers_possible{true};
 
 thread_local int chosen_device = 0;
+thread_local const void* chosen_context = nullptr;
 thread_local cudaError_t last_error = cudaSuccess;
 
 Allocation* find(const void* pointer) {
@@ -98,6 +101,7 @@ constexpr ErrorText kErrors[] = {
     HOST_CUDA_ERROR(cudaErrorNotReady, "device not ready"),
     HOST_CUDA_ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     HOST_CUDA_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    HOST_CUDA_ERROR(cudaErrorTooManyPeers, "peer access has been enabled for too many devices"),
     HOST_CUDA_ERROR(cudaErrorNotPermitted, "operation not permitted"),
     HOST_CUDA_ERROR(cudaErrorNotSupported, "operation not supported"),
     HOST_CUDA_ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
@@ -119,10 +123,20 @@ constexpr ErrorText kErrors[] = {
 
 void set_devices(int count) { device_count = count; }
 void set_memory(std::size_t per_device) { memory_per_device = per_device; }
-void set_peer_access(bool possible) { peers_possible = possible; }
+void set_peer_access(bool possible) {
+    peers_possible = possible;
+    for (Device& device : devices)
+        for (auto& peer : device.has_peer)
+            peer = peer && possible;
+}
 std::size_t allocated(int device) { return devices[device].allocated; }
 
 int current_device() { return is_device(chosen_device) ? chosen_device : -1; }
+const void* current_context() { return chosen_context; }
+void set_context(int device, const void* green) {
+    chosen_device = device;
+    chosen_context = green;
+}
 bool is_device(int device) { return device >= 0 && device < device_count; }
 
 int home_of(const void* pointer) {
@@ -174,7 +188,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
     if (!is_device(device))
         return result(device_count > 0 ? cudaErrorInvalidDevice : cudaErrorNoDevice);
-    chosen_device = device;
+    set_context(device, nullptr);
     return result(cudaSuccess);
 }
 
@@ -223,6 +237,9 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
         return result(cudaErrorInvalidValue);
     if (!peers_possible)
         return result(cudaErrorPeerAccessUnsupported);
+    const auto& peers = devices[device].has_peer;
+    if (!peers[peerDevice] && std::count(std::begin(peers), std::end(peers), true) == kMostPeers)
+        return result(cudaErrorTooManyPeers);
     const bool had = devices[device].has_peer[peerDevice].exchange(true);
     return result(had ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }

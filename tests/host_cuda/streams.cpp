@@ -18,6 +18,9 @@ namespace {
 std::atomic<std::uint64_t> slow_seed{0};
 std::atomic<int> event_delay{0};  // microseconds
 std::atomic<std::size_t> pinned_launches{0};
+std::atomic<double> clock_rate{1};
+std::atomic<int> broken_device{-1};
+std::atomic<bool> breaks_launches{true};
 thread_local bool is_stream_thread = false, is_backwards = false;
 
 struct Streams {
@@ -67,6 +70,11 @@ void shake(int stream, int item) {
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
 void slow_events(int microseconds) { event_delay = microseconds; }
 std::size_t launches_on_pinned() { return pinned_launches; }
+void set_clock_rate(double rate) { clock_rate = rate; }
+void break_device(int device, bool launches) {
+    breaks_launches = launches;
+    broken_device = device;
+}
 
 // The system call itself: the sanitizer sees no order in it.
 void sleep_while(const std::atomic<int>& word, int seen) {
@@ -124,11 +132,12 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* the
     CUstream_st* target = find_stream(stream);
     if (target == nullptr)
         return cudaErrorNoDevice;
+    if (target->device == broken_device && breaks_launches)
+        return cudaErrorIllegalAddress;
     return target->push_or_capture(std::move(work), then);
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
-                   std::function<void()> thread) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, std::function<void()> thread) {
     const dim3 grid = config.gridDim, block = config.blockDim;
     const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0 &&
                       grid.x < 1u << 31 && grid.y < 1u << 16 && grid.z < 1u << 16 && block.z <= 64 &&
@@ -140,10 +149,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const
     const CUstream_st* stream = find_stream(config.stream);
     if (stream == nullptr || stream->device != current_device())
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
-    if (!std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return reaches(stream->device, p); }))
+    const auto is_good = [&](const void* p) { return reaches(stream->device, p); };
+    const auto may_be_good = [&](const void* p) { return p == nullptr || home_of(p) < 0 || is_good(p); };
+    if (!std::all_of(pointers.own.begin(), pointers.own.end(), is_good) ||
+        !std::all_of(pointers.inside.begin(), pointers.inside.end(), may_be_good))
         return result(cudaErrorIllegalAddress);
     const auto is_pinned = [](const void* p) { return home_of(p) == kPinned; };
-    pinned_launches += std::any_of(pointers.begin(), pointers.end(), is_pinned);
+    pinned_launches += std::any_of(pointers.own.begin(), pointers.own.end(), is_pinned);
     return result(enqueue(config.stream, [grid, block, thread = std::move(thread)] {
         const auto for_each = [](dim3 count, auto&& act) {
             const auto at = [](unsigned i, unsigned n) { return is_backwards ? n - 1 - i : i; };
@@ -347,7 +359,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event == nullptr)
         return result(cudaErrorInvalidResourceHandle);
-    cudaError_t error = refuse_captured(*event);
+    cudaError_t error = event->device == broken_device ? cudaErrorIllegalAddress : refuse_captured(*event);
     if (error == cudaSuccess)
         error = check_unsafe_call();
     if (error != cudaSuccess)
@@ -380,7 +392,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
     const Recording &from = start->recordings.front(), &to = end->recordings.front();
     if (!from.done.is_set() || !to.done.is_set())
         return result(cudaErrorNotReady);
-    *ms = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+    *ms = static_cast<float>(clock_rate * std::chrono::duration<double, std::milli>(to.time - from.time).count());
     return result(cudaSuccess);
 }
 

@@ -65,6 +65,9 @@ cudaError_t refuse_captured(const CUevent_st& event);  // where it is asked whet
 cudaError_t check_unsafe_call();                       // forbidden while a capture is not relaxed
 
 int current_device();  // -1 without devices
+// Of the thread: a green context, or null for the current device's own.
+const void* current_context();
+void set_context(int device, const void* green);
 bool is_device(int device);
 
 // The device that owns the memory, or one of these.
@@ -95,6 +98,7 @@ struct CUstream_st {
     void leave_capture();  // as a stream does that is destroyed
 
     const int device;
+    const void* context = nullptr;  // green, or the device's own
 
 private:
     // The queue: one thread reads it, those who push take turns. The last item stays until there is a next one.

@@ -4,10 +4,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
-#include <initializer_list>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 inline thread_local constinit uint3 threadIdx{}, blockIdx{};
 inline thread_local constinit dim3 blockDim{}, gridDim{};
@@ -31,16 +32,24 @@ cudaError_t cudaHostAlloc(T** ptr, size_t size, unsigned int flags) {
 
 namespace host_cuda {
 
-// Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach `pointers`.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
-                   std::function<void()> thread);
+// What a kernel is given: its pointers, and what may be pointers inside of structs.
+struct Pointers {
+    std::vector<const void*> own, inside;
+};
+
+// Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach the pointers;
+// of those inside of structs the ones to devices' memory.
+cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, std::function<void()> thread);
 
 template <class T>
-const void* pointer_in(const T& argument) {
+void add_pointers(const T& argument, Pointers& to) {
     if constexpr (std::is_pointer_v<T>)
-        return argument;
-    else
-        return nullptr;
+        to.own.push_back(argument);
+    else if constexpr (std::is_class_v<T> && sizeof(T) % sizeof(void*) == 0) {
+        const void* words[sizeof(T) / sizeof(void*)];
+        std::memcpy(words, &argument, sizeof words);
+        to.inside.insert(to.inside.end(), std::begin(words), std::end(words));
+    }
 }
 
 }  // namespace host_cuda
@@ -48,6 +57,8 @@ const void* pointer_in(const T& argument) {
 template <typename... ExpTypes, typename... ActTypes>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(ExpTypes...), ActTypes&&... args) {
     return [&](ExpTypes... coerced) {
-        return host_cuda::launch(*config, {host_cuda::pointer_in(coerced)...}, [=] { kernel(coerced...); });
+        host_cuda::Pointers pointers;
+        (host_cuda::add_pointers(coerced, pointers), ...);
+        return host_cuda::launch(*config, pointers, [=] { kernel(coerced...); });
     }(std::forward<ActTypes>(args)...);
 }

@@ -1,0 +1,17 @@
+// What a sum needs of another device's memory.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <cstddef>
+
+namespace pw {
+
+struct Fetch {
+    int from_device, to_device;
+    const std::byte* from;
+    std::byte* to;
+    Bytes bytes;
+};
+
+}  // namespace pw
