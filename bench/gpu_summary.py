@@ -117,8 +117,10 @@ def steps_of(out):
 
 
 def reason(out, file, status):
+    """The first error, or the last line."""
     lines = text_of(out / f"{file}.log").splitlines()
-    return f": {lines[-1][-160:]}" if lines and status.startswith("failed") else ""
+    errors = [line for line in lines if line.startswith("error")] + lines[-1:]
+    return f": {errors[0][:160]}" if errors and status.startswith("failed") else ""
 
 
 def section(out, group, steps):
