@@ -62,13 +62,15 @@ private:
             std::vector<std::string> own = set;
             own.insert(own.end(), way.set.begin(), way.set.end());
             const std::string name = fmt::format("{} {} {}", precision, schedule, way.name);
-            (void)attempt([&] {
-                const RunResult got = run(job_of(own), {});
-                const bool same = got.weights_hash == reference.weights_hash && got.losses == reference.losses;
-                ++(same ? counts_.equal : counts_.different);
-                line += same ? fmt::format(" {}", way.name)
-                             : fmt::format(" {}: {} NOT EQUAL;", way.name, got.weights_hash);
-            }, name);
+            (void)attempt(
+                [&] {
+                    const RunResult got = run(job_of(own), {});
+                    const bool same = got.weights_hash == reference.weights_hash && got.losses == reference.losses;
+                    ++(same ? counts_.equal : counts_.different);
+                    line += same ? fmt::format(" {}", way.name)
+                                 : fmt::format(" {}: {} NOT EQUAL;", way.name, got.weights_hash);
+                },
+                name);
         }
         fmt::print("{:5} {:10} {:18}{}\n", precision, schedule, reference.weights_hash, line);
     }
@@ -94,8 +96,8 @@ private:
     Job job_of(const std::vector<std::string>& set) {
         const Pipeline& pipeline = kept_.emplace_back(pipeline_of(load_config(file_, set, defaults_of)));
         const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
-        return {pipeline.config, &*pipeline.model,           pipeline.split, pipeline.plan,
-                versions_of(pipeline.plan), steps, pipeline.costs};
+        return {pipeline.config, &*pipeline.model, pipeline.split, pipeline.plan, versions_of(pipeline.plan),
+                steps,           pipeline.costs};
     }
 
     TemporaryFolder folder_;

@@ -66,6 +66,8 @@ int check_shares(Arguments&) {
         share = make_share();
         return fmt::format("it has {}", share.multiprocessors);
     });
+    if (failed_probes() > 0)
+        return verdict();
     probe("a fill on its stream", [&] {
         const DeviceMemory memory = allocate(1 << 20);
         check(cudaMemsetAsync(memory.get(), 1, 1 << 20, share.streams[0]), "cudaMemsetAsync");
@@ -82,6 +84,7 @@ int check_shares(Arguments&) {
         const std::vector<float> ones(kSide * kSide, 1.0F);
         const DeviceMemory a = allocate(kBytes), b = allocate(kBytes);
         check(cudaMemcpy(a.get(), ones.data(), kBytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // the share's streams do not wait for the copy
         cublasHandle_t cublas = nullptr;
         check(cublasCreate(&cublas), "cublasCreate");
         check(cublasSetStream(cublas, share.streams[0]), "cublasSetStream");
@@ -194,6 +197,8 @@ int check_nccl(Arguments&) {
         communicator->wait(kPatience);
         return "";
     });
+    if (failed_probes() > 0)
+        return verdict();
     for (const Bytes bytes : {Bytes{1} << 16, Bytes{1} << 26})
         probe(fmt::format("{} to oneself", print_bytes(bytes)), [&] {
             const auto count = static_cast<std::size_t>(bytes);
@@ -222,12 +227,9 @@ struct Part {
     int (*check)(Arguments& arguments);
 };
 constexpr std::array kParts = {
-    Part{"machine", 12, check_machine},
-    Part{"shares", 12, check_shares},
-    Part{"convolutions", 25, check_convolutions},
-    Part{"one-thread", 6, check_one_thread},
-    Part{"taking-turns", 6, check_turns},
-    Part{"nccl", 12, check_nccl},
+    Part{"machine", 12, check_machine},           Part{"shares", 12, check_shares},
+    Part{"convolutions", 25, check_convolutions}, Part{"one-thread", 6, check_one_thread},
+    Part{"taking-turns", 6, check_turns},         Part{"nccl", 12, check_nccl},
     Part{"two-threads", 6, check_two_threads},
 };
 

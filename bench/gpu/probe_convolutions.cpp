@@ -46,6 +46,7 @@ struct Ones {
         check(cudaMemcpy(memory.get(), is_wide ? static_cast<const void*>(wide.data()) : narrow.data(),
                          wide.size() * (is_wide ? 4 : 2), cudaMemcpyHostToDevice),
               "cudaMemcpy");
+        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // other streams do not wait for the copy
     }
 
     void expect(int place, float expected) const {
@@ -85,9 +86,9 @@ public:
         set(y_shape_, kOutputs);
         check(cudnnSetFilter4dDescriptor(w_shape_, arithmetic.type, CUDNN_TENSOR_NHWC, kOutputs, channels, 3, 3),
               "cudnnSetFilter4dDescriptor");
-        check(cudnnSetConvolution2dDescriptor(convolution_, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
-                                              CUDNN_DATA_FLOAT),
-              "cudnnSetConvolution2dDescriptor");
+        check(
+            cudnnSetConvolution2dDescriptor(convolution_, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+            "cudnnSetConvolution2dDescriptor");
         check(cudnnSetConvolutionMathType(convolution_, arithmetic.math), "cudnnSetConvolutionMathType");
     }
 
@@ -96,12 +97,14 @@ public:
             return cudnnGetConvolutionForwardWorkspaceSize(cudnn_, x_shape_, w_shape_, convolution_, y_shape_,
                                                            algorithm, bytes);
         });
-        return timed([&] {
-            check(cudnnConvolutionForward(cudnn_, &one_, x_shape_, x_.memory.get(), w_shape_, w_.memory.get(),
-                                          convolution_, algorithm, workspace_.get(), room_, &none_, y_shape_,
-                                          y_.memory.get()),
-                  "cudnnConvolutionForward");
-            }, y_, center(kOutputs), static_cast<float>(kTaps * channels_));
+        return timed(
+            [&] {
+                check(cudnnConvolutionForward(cudnn_, &one_, x_shape_, x_.memory.get(), w_shape_, w_.memory.get(),
+                                              convolution_, algorithm, workspace_.get(), room_, &none_, y_shape_,
+                                              y_.memory.get()),
+                      "cudnnConvolutionForward");
+            },
+            y_, center(kOutputs), static_cast<float>(kTaps * channels_));
     }
 
     std::string backward_input(cudnnConvolutionBwdDataAlgo_t algorithm) {
@@ -109,12 +112,14 @@ public:
             return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn_, w_shape_, y_shape_, convolution_, x_shape_,
                                                                 algorithm, bytes);
         });
-        return timed([&] {
-            check(cudnnConvolutionBackwardData(cudnn_, &one_, w_shape_, w_.memory.get(), y_shape_, y_.memory.get(),
-                                               convolution_, algorithm, workspace_.get(), room_, &none_, x_shape_,
-                                               x_.memory.get()),
-                  "cudnnConvolutionBackwardData");
-            }, x_, center(channels_), static_cast<float>(kTaps * kOutputs));
+        return timed(
+            [&] {
+                check(cudnnConvolutionBackwardData(cudnn_, &one_, w_shape_, w_.memory.get(), y_shape_, y_.memory.get(),
+                                                   convolution_, algorithm, workspace_.get(), room_, &none_, x_shape_,
+                                                   x_.memory.get()),
+                      "cudnnConvolutionBackwardData");
+            },
+            x_, center(channels_), static_cast<float>(kTaps * kOutputs));
     }
 
     std::string backward_weight(cudnnConvolutionBwdFilterAlgo_t algorithm) {
@@ -122,28 +127,35 @@ public:
             return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn_, x_shape_, y_shape_, convolution_, w_shape_,
                                                                   algorithm, bytes);
         });
-        return timed([&] {
-            check(cudnnConvolutionBackwardFilter(cudnn_, &one_, x_shape_, x_.memory.get(), y_shape_, y_.memory.get(),
-                                                 convolution_, algorithm, workspace_.get(), room_, &none_, w_shape_,
-                                                 w_.memory.get()),
-                  "cudnnConvolutionBackwardFilter");
-            }, w_, kTaps / 2 * channels_, static_cast<float>(kSamples * kSide * kSide));
+        return timed(
+            [&] {
+                check(cudnnConvolutionBackwardFilter(cudnn_, &one_, x_shape_, x_.memory.get(), y_shape_,
+                                                     y_.memory.get(), convolution_, algorithm, workspace_.get(), room_,
+                                                     &none_, w_shape_, w_.memory.get()),
+                      "cudnnConvolutionBackwardFilter");
+            },
+            w_, kTaps / 2 * channels_, static_cast<float>(kSamples * kSide * kSide));
     }
 
     // What cuDNN would take, best first.
     std::string offers() const {
-        return "F" + listed<cudnnConvolutionFwdAlgoPerf_t>("cudnnGetConvolutionForwardAlgorithm_v7",
-                   [&](int room, int* count, auto* found) {
-                       return cudnnGetConvolutionForwardAlgorithm_v7(cudnn_, x_shape_, w_shape_, convolution_,
-                                                                     y_shape_, room, count, found);
-                   }) +
-               ", I" + listed<cudnnConvolutionBwdDataAlgoPerf_t>("cudnnGetConvolutionBackwardDataAlgorithm_v7",
-                   [&](int room, int* count, auto* found) {
-                       return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_, w_shape_, y_shape_, convolution_,
-                                                                          x_shape_, room, count, found);
-                   }) +
-               ", W" + listed<cudnnConvolutionBwdFilterAlgoPerf_t>("cudnnGetConvolutionBackwardFilterAlgorithm_v7",
-                   [&](int room, int* count, auto* found) {
+        return "F" +
+               listed<cudnnConvolutionFwdAlgoPerf_t>("cudnnGetConvolutionForwardAlgorithm_v7",
+                                                     [&](int room, int* count, auto* found) {
+                                                         return cudnnGetConvolutionForwardAlgorithm_v7(
+                                                             cudnn_, x_shape_, w_shape_, convolution_, y_shape_, room,
+                                                             count, found);
+                                                     }) +
+               ", I" +
+               listed<cudnnConvolutionBwdDataAlgoPerf_t>("cudnnGetConvolutionBackwardDataAlgorithm_v7",
+                                                         [&](int room, int* count, auto* found) {
+                                                             return cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                                                                 cudnn_, w_shape_, y_shape_, convolution_, x_shape_,
+                                                                 room, count, found);
+                                                         }) +
+               ", W" +
+               listed<cudnnConvolutionBwdFilterAlgoPerf_t>(
+                   "cudnnGetConvolutionBackwardFilterAlgorithm_v7", [&](int room, int* count, auto* found) {
                        return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_, x_shape_, y_shape_, convolution_,
                                                                             w_shape_, room, count, found);
                    });
@@ -219,19 +231,28 @@ void probe_convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmeti
 }  // namespace
 
 int check_convolutions(Arguments&) {
+    Share share;
     cudaStream_t stream = nullptr;
     cudnnHandle_t cudnn = nullptr;
-    probe("cuDNN on a share", [&] {
-        stream = make_share().streams[0];
-        cudnn = cudnn_on(stream);
-        return "";
+    const auto open = [&](const char* where, auto prepare) {
+        if (cudnn == nullptr)
+            probe(where, [&] {
+                prepare();
+                cudnn = cudnn_on(stream);
+                return "";
+            });
+    };
+    open("cuDNN on a share", [&] {
+        share = make_share();
+        stream = share.streams[0];
+    });
+    open("cuDNN inside of a share instead", [&] { enter(share); });
+    open("cuDNN on the whole GPU instead", [&] {
+        check(cudaSetDevice(0), "cudaSetDevice");
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     });
     if (cudnn == nullptr)
-        probe("cuDNN on the whole GPU instead", [&] {
-            check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-            cudnn = cudnn_on(stream);
-            return "";
-        });
+        return verdict();
     for (const int channels : {3, 5, 64})
         for (const Arithmetic& arithmetic : kArithmetic)
             probe_convolution(cudnn, stream, arithmetic, channels);

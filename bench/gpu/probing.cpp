@@ -66,20 +66,20 @@ Share make_share() {
     std::vector<CUdevResource> groups = groups_of(device);
     CUdevResourceDesc described{};
     check(driver<decltype(&cuDevResourceGenerateDesc)>("cuDevResourceGenerateDesc")(&described, groups.data(),
-                                                                                   kGroupsOfAShare),
+                                                                                    kGroupsOfAShare),
           "cuDevResourceGenerateDesc");
     Share share;
     check(driver<decltype(&cuGreenCtxCreate)>("cuGreenCtxCreate")(&share.context, described, device,
-                                                                 CU_GREEN_CTX_DEFAULT_STREAM),
+                                                                  CU_GREEN_CTX_DEFAULT_STREAM),
           "cuGreenCtxCreate");
     CUdevResource got{};
     check(driver<decltype(&cuGreenCtxGetDevResource)>("cuGreenCtxGetDevResource")(share.context, &got,
-                                                                                 CU_DEV_RESOURCE_TYPE_SM),
+                                                                                  CU_DEV_RESOURCE_TYPE_SM),
           "cuGreenCtxGetDevResource");
     share.multiprocessors = got.sm.smCount;
     for (cudaStream_t& stream : share.streams)
         check(driver<decltype(&cuGreenCtxStreamCreate)>("cuGreenCtxStreamCreate")(&stream, share.context,
-                                                                                 CU_STREAM_NON_BLOCKING, 0),
+                                                                                  CU_STREAM_NON_BLOCKING, 0),
               "cuGreenCtxStreamCreate");
     return share;
 }
