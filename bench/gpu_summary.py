@@ -5,7 +5,11 @@ import re
 import sys
 from pathlib import Path
 
-GROUPS = ["environment", "tests", "losses", "identity", "tools", "throughput", "pipelines"]
+import resnet50_table
+
+# Folders of OUT, in the order of the page.
+GROUPS = ["environment", "probe", "tests", "runs", "throughput", "pipelines", "tools", "losses", "identity",
+          "sanitizer", "profiler"]
 
 
 def text_of(path):
@@ -29,22 +33,32 @@ def block(text):
     return f"```\n{text}\n```" if text else ""
 
 
-def environment(out):
-    names = ["bundle", "system", "versions", "pytorch", "backends", "transports", "missing-libraries"]
-    parts = [text_of(out / "environment" / f"{name}.txt") for name in names]
-    return block("\n".join(filter(None, parts)))
+def shortened(text, most=5000):
+    return text if len(text) <= most else text[:most - 1000] + "\n...\n" + text[-1000:]
+
+
+def texts(out, group):
+    """The outputs of a group, each under its name."""
+    paths = [path for path in sorted((out / group).glob("*.txt")) if text_of(path)]
+    return "\n\n".join(f"{path.stem}\n\n{block(shortened(text_of(path)))}" for path in paths)
+
+
+def probe(out):
+    """Failures first."""
+    lines = [line for path in sorted((out / "probe").glob("*.txt")) for line in text_of(path).splitlines()]
+    return block("\n".join(sorted(lines, key=lambda line: not line.startswith(("failed", "NOT SHOWN")))))
 
 
 def tests(out):
-    """Cases that began and passed, by executable or of ctest -V."""
+    """Cases that began and passed, by executable."""
     rows, failed = [], []
     for path in sorted((out / "tests").glob("*.txt")):
         text = text_of(path)
-        passed = len(re.findall(r"^(?:\d+: )?\[ +OK \]", text, re.M))
-        begun = len(re.findall(r"^(?:\d+: )?\[ RUN +\]", text, re.M))
+        passed = len(re.findall(r"^\[ +OK \]", text, re.M))
+        begun = len(re.findall(r"^\[ RUN +\]", text, re.M))
         rows.append([path.stem, begun, passed])
-        not_passed = set(re.findall(r"^(?:\d+: )?\[ RUN +\] ([^\s,]+)", text, re.M)) - set(
-            re.findall(r"^(?:\d+: )?\[ +(?:OK|SKIPPED) +\] ([^\s,]+)", text, re.M))
+        not_passed = set(re.findall(r"^\[ RUN +\] ([^\s,]+)", text, re.M)) - set(
+            re.findall(r"^\[ +(?:OK|SKIPPED) +\] ([^\s,]+)", text, re.M))
         failed += sorted(not_passed)
     if not rows:
         return ""
@@ -66,28 +80,18 @@ def losses(out):
     return table(["step", *runs], rows) + "\n\n" + "; ".join(far)
 
 
-def identity(out):
+def runs(out):
     rows = []
-    for path in sorted((out / "identity").glob("*-reference.json")):
-        name = path.stem.removesuffix("-reference")
-        expected = json_of(path)
-        cells = []
-        for transport in ("threads", "nccl", "graph"):
-            got = json_of(path.with_name(f"{name}-{transport}.json"))
-            same = all(got.get(key) == expected.get(key) for key in ("weights_hash", "losses"))
-            verdict = "" if not (got and expected) else " equal" if same else " NOT EQUAL"
-            cells.append(got.get("weights_hash", "-") + verdict)
-        rows.append([name, expected.get("weights_hash", "-"), *cells])
-    return table(["", "reference", "threads", "nccl", "graph"], rows) if rows else ""
-
-
-def tools(out):
-    return "\n\n".join(f"{path.stem}\n\n{block(text_of(path)[:4000])}" for path in sorted((out / "tools").glob("*.txt"))
-                       if text_of(path))
+    for path in sorted((out / "runs").glob("*.json")):
+        run = json_of(path)
+        if run:
+            rows.append([path.stem, run.get("schedule", ""), f"{run['step_time_ns'] / 1e6:.3f} ms",
+                         " ".join(f"{loss:.5f}" for loss in run["losses"][:3]), run["weights_hash"]])
+    return table(["", "schedule", "step", "first losses", "weights"], rows) if rows else ""
 
 
 def throughput(out):
-    return block(text_of(out / "throughput" / "table.txt"))
+    return "\n\n".join(table(header, rows) for header, rows in resnet50_table.table_of(out) if rows)
 
 
 def pipelines(out):
@@ -106,33 +110,52 @@ def pipelines(out):
     return table(header, rows) if rows else ""
 
 
+def steps_of(out):
+    """Every command that was to run, of all calls, in the order of the calls: file, status, seconds, limit, command."""
+    lines = [line.split("\t") for path in sorted(out.glob("steps*.tsv")) for line in text_of(path).splitlines()]
+    return [line for line in lines if len(line) == 5]
+
+
 def reason(out, file, status):
+    """The first error, or the last line."""
     lines = text_of(out / f"{file}.log").splitlines()
-    return f": {lines[-1][-160:]}" if lines and status.startswith("failed") else ""
+    errors = [line for line in lines if line.startswith("error")] + lines[-1:]
+    return f": {errors[0][:160]}" if errors and status.startswith("failed") else ""
 
 
-def section(out, group):
+def section(out, group, steps):
     """A group whose files cannot be read is told, and costs no other group its place."""
-    steps = [line.split("\t") for line in text_of(out / group / "steps.tsv").splitlines()]
-    if not steps:
+    own = [step for step in steps if step[0].startswith(f"{group}/")]
+    if not own:
         return ""
     try:
-        numbers = globals()[group](out)
+        numbers = globals()[group](out) if group in globals() else texts(out, group)
     except Exception as error:  # files of a run that was cut off
         numbers = f"No table: {error!r}"
-    ran = table(["file", "status", "seconds", "command"],
-                [[file, status + reason(out, file, status), seconds, f"`{command}`"]
-                 for file, status, seconds, command in (step for step in steps if len(step) == 4)])
+    ran = table(["file", "status", "seconds", "of", "command"],
+                [[file, status + reason(out, file, status), seconds, limit, f"`{command}`"]
+                 for file, status, seconds, limit, command in own])
     return f"## {group.capitalize()}\n\n" + (numbers + "\n\n" if numbers else "") + ran + "\n"
+
+
+def head(out, steps):
+    """What went wrong, and what never ran."""
+    bad = [f"`{file}` {status}" for file, status, *_ in steps if status.startswith(("failed", "stopped", "not as"))]
+    left_out = [f"`{file}`" for file, status, *_ in steps if status.startswith("left out")]
+    lines = [f"{len(steps)} commands: {sum(step[1] == 'ok' for step in steps)} went well."]
+    lines += ["Not well: " + ", ".join(bad) + "."] if bad else []
+    lines += ["Left out for want of time: " + ", ".join(left_out) + "."] if left_out else []
+    return "\n\n".join(lines)
 
 
 def main():
     out = Path(sys.argv[1])
+    steps = steps_of(out)
     print(f"# {text_of(out / 'gpu.txt') or 'GPU'}\n\nMade by `scripts/gpu-report`; OUT is this folder. A picture is "
           "drawn, where gnuplot is, with\n`pipewright compare pipeline-m8/1f1b.predicted.json "
-          "pipeline-m8/1f1b.measured.json --plot 1f1b.svg`.\n")
+          f"pipeline-m8/1f1b.measured.json --plot 1f1b.svg`.\n\n{head(out, steps)}\n")
     for group in GROUPS:
-        text = section(out, group)
+        text = section(out, group, steps)
         if text:
             print(text)
 

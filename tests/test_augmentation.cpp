@@ -150,8 +150,15 @@ std::tuple<int, int, int, bool> parts(const Sample& sample) {
     return {sample.place, sample.row, sample.column, sample.flip};
 }
 
+ImageChanges crops(int padding, bool flip) {
+    ImageChanges changes;
+    changes.crop_padding = padding;
+    changes.flip = flip;
+    return changes;
+}
+
 TEST(Draws, FollowTheSeedAndTheNumberAlone) {
-    const ImageChanges changes{.crop_padding = 4, .flip = true};
+    const ImageChanges changes = crops(4, true);
     Dataset data = Dataset::synthetic(kTiny, 10, 1), same = data, other = Dataset::synthetic(kTiny, 10, 2);
     for (Dataset* each : {&data, &same, &other})
         each->change(changes);
@@ -170,7 +177,7 @@ TEST(Draws, FollowTheSeedAndTheNumberAlone) {
 // An image of the first epoch is shown otherwise in the second, mostly.
 TEST(Draws, DifferBetweenEpochs) {
     Dataset data = Dataset::synthetic(kTiny, 10, 1);
-    data.change({.crop_padding = 4, .flip = true});
+    data.change(crops(4, true));
     std::map<int, Sample> first;
     for (int index = 0; index < data.samples(); ++index)
         first[data.place(index)] = data.sample(index);
@@ -186,7 +193,7 @@ TEST(Draws, DifferBetweenEpochs) {
 // All crops and both sides are drawn alike, each independent of the others.
 TEST(Draws, AreEven) {
     Dataset data = Dataset::synthetic(kTiny, 10, 3);
-    data.change({.crop_padding = 4, .flip = true});
+    data.change(crops(4, true));
     std::map<std::tuple<int, int, bool>, int> seen;
     const int draws = 81 * 2 * 500;
     for (int index = 0; index < draws; ++index) {
@@ -205,7 +212,7 @@ TEST(Draws, AreEven) {
 // The largest border that the configuration takes.
 TEST(Draws, ReachTheWholeBorder) {
     Dataset data = Dataset::synthetic(kTiny, 10, 1);
-    data.change({.crop_padding = 4096});
+    data.change(crops(4096, false));
     int least = 0, most = 0;
     for (int index = 0; index < 100'000; ++index) {
         least = std::min<int>(least, data.sample(index).column);

@@ -2,6 +2,12 @@
 // out, before anything is allocated.
 #include "cli_rig.h"
 
+#include <fmt/format.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
 namespace pw::test {
 namespace {
 

@@ -17,7 +17,7 @@ namespace pw {
 struct ImageChanges {
     int crop_padding = 0;                 // a random crop of the stored size out of the image with this border of zeros
     bool flip = false;                    // left to right, every other time
-    std::vector<double> mean = {}, deviation = {};  // per channel, of values in [0, 1]; empty: the data set's own
+    std::vector<double> mean, deviation;  // per channel, of values in [0, 1]; empty: the data set's own
     bool operator==(const ImageChanges&) const = default;
 };
 

@@ -1,0 +1,124 @@
+// Do plans on four shares of a GPU give the bits of one device that does one task at a time? ResNet-50, three steps,
+// every kind of schedule over both transports and as graphs. One process: the GPU is opened once.
+//
+//     gpu_identity [--seconds 120]     after that nothing more is begun
+#include "bench/gpu/measuring.h"
+#include "cli/pipeline.h"
+#include "exec/execute.h"
+#include "exec/host/mailbox.h"
+#include "schedules/schedule.h"
+#include "tests/temporary_folder.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <deque>
+
+namespace pw {
+namespace {
+
+constexpr const char* kConfig = R"(
+workload: {model: resnet50, image_size: 64, classes: 10}
+cluster: {devices: 4}
+pipeline: {schedule: 1f1b, split: auto, micro_batches: 8, micro_batch_size: 4}
+training: {steps: 3, learning_rate: 0.002, momentum: 0.9, seed: 1}
+run: {backend: cuda, deterministic: true}
+)";
+
+struct Way {
+    const char* name;
+    std::vector<std::string> set;
+};
+const std::array<Way, 3> kWays = {Way{"threads", {}}, Way{"nccl", {"run.transport=nccl"}},
+                                  Way{"graph", {"run.graph=true"}}};
+
+struct Counts {
+    int equal = 0, different = 0, failed = 0, left_out = 0;
+};
+
+class Comparison {
+public:
+    explicit Comparison(int seconds) : end_(clock_now() + Ns{seconds} * 1'000'000'000) {}
+
+    Counts compare() {
+        fmt::print("{:5} {:10} {:18} {}\n", "", "schedule", "reference", "the same by");
+        for (const char* precision : {"fp32", "bf16"})
+            for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
+                compare(precision, schedule);
+        return counts_;
+    }
+
+private:
+    void compare(const std::string& precision, const std::string& schedule) {
+        const std::vector<std::string> set = {"run.precision=" + precision, "pipeline.schedule=" + schedule};
+        RunResult reference;
+        if (!attempt([&] { reference = run(oracle_of(job_of(set)), {}); }, fmt::format("{} {}", precision, schedule)))
+            return;
+        std::string line;
+        for (const Way& way : kWays) {
+            if (schedule == "pipedream" && way.name == std::string("graph"))  // it has no steps to launch as a graph
+                continue;
+            std::vector<std::string> own = set;
+            own.insert(own.end(), way.set.begin(), way.set.end());
+            const std::string name = fmt::format("{} {} {}", precision, schedule, way.name);
+            (void)attempt(
+                [&] {
+                    const RunResult got = run(job_of(own), {});
+                    const bool same = got.weights_hash == reference.weights_hash && got.losses == reference.losses;
+                    ++(same ? counts_.equal : counts_.different);
+                    line += same ? fmt::format(" {}", way.name)
+                                 : fmt::format(" {}: {} NOT EQUAL;", way.name, got.weights_hash);
+                },
+                name);
+        }
+        fmt::print("{:5} {:10} {:18}{}\n", precision, schedule, reference.weights_hash, line);
+    }
+
+    template <class Work>
+    bool attempt(Work work, const std::string& name) {
+        if (clock_now() > end_) {
+            fmt::print("left out: {}\n", name);
+            ++counts_.left_out;
+            return false;
+        }
+        try {
+            work();
+            return true;
+        } catch (const std::exception& error) {
+            fmt::print("failed: {}: {}\n", name, error.what());
+            ++counts_.failed;
+            return false;
+        }
+    }
+
+    // What it refers to stays: the thread of a device that fell silent may still use it.
+    Job job_of(const std::vector<std::string>& set) {
+        const Pipeline& pipeline = kept_.emplace_back(pipeline_of(load_config(file_, set, defaults_of)));
+        const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
+        return {pipeline.config, &*pipeline.model, pipeline.split, pipeline.plan, versions_of(pipeline.plan),
+                steps,           pipeline.costs};
+    }
+
+    TemporaryFolder folder_;
+    std::string file_ = folder_.write("config.yaml", kConfig);
+    std::deque<Pipeline> kept_;
+    Counts counts_;
+    Ns end_;
+};
+
+int measure(Arguments& arguments) {
+    const int seconds = arguments.number("--seconds", 120);
+    arguments.done();
+    static Comparison comparison(seconds);  // outlives silent threads
+    const Counts counts = comparison.compare();
+    fmt::print("{} equal, {} different, {} failed, {} left out\n", counts.equal, counts.different, counts.failed,
+               counts.left_out);
+    return shown(counts.equal > 0 && counts.different + counts.failed + counts.left_out == 0,
+                 "every schedule, transport and graph gives the reference's weights and losses");
+}
+
+}  // namespace
+}  // namespace pw
+
+int main(int count, char** values) { return pw::measured(count, values, 300, pw::measure); }

@@ -1,0 +1,33 @@
+// What the parts of gpu_probe have in common: lines of checks, and a share of the GPU, made call by call.
+#pragma once
+
+#include "bench/gpu/measuring.h"
+
+#include <array>
+#include <functional>
+#include <string>
+
+namespace pw {
+
+// Prints the line of one check, which throws what is wrong and returns what is worth knowing.
+void probe(const std::string& name, const std::function<std::string()>& check_it);
+int failed_probes();  // of this process
+inline int verdict() { return failed_probes() == 0 ? kShown : kNotShown; }
+
+inline constexpr Ns kPatience = 4'000'000'000;  // for what is on a stream
+
+// A green context of 16 multiprocessors and two streams on it. Nothing is given back: the process ends with its part.
+struct Share {
+    CUgreenCtx context = nullptr;
+    unsigned multiprocessors = 0;
+    std::array<cudaStream_t, 2> streams{};
+};
+Share make_share();
+// From here on this thread's library handles are made inside the share.
+void enter(const Share& share);
+
+cudnnHandle_t cudnn_on(cudaStream_t stream);
+
+int check_convolutions(Arguments& arguments);  // probe_convolutions.cpp
+
+}  // namespace pw
