@@ -198,6 +198,8 @@ std::string note_on_model(const Pipeline& pipeline) {
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            pipeline.profile.backend, pipeline.profile.threads_per_device, run.backend,
                            run.threads_per_device);
+    if (pipeline.measured && run.backend == "cuda" && run.deterministic && !pipeline.profile.convolutions.empty())
+        return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
     return note_on_sizes(pipeline, sizes);
 }
 

@@ -56,6 +56,19 @@ TEST_F(Cli, AProfileOfADisturbedMachineSaysSo) {
                          "note: the profile was measured with 39 % of its cores, beside other programs"));
 }
 
+TEST_F(Cli, AProfileOfOtherConvolutionsSaysSo) {
+    run_well("profile mlp.yaml -o cpu.yaml --set run.backend=reference");
+    const std::string timed =
+        "convolutions:\n  - {pass: forward, samples: 1, channels: 8, height: 6, width: 6, outputs: 8, kernel: 3, "
+        "stride: 1, padding: 1, multiprocessors: 132, algorithm: 1, math: fma}\nlayers:\n";
+    const std::string cuda = replaced(read("cpu.yaml"), "backend: \"reference\"", "backend: \"cuda\"");
+    write("cuda.yaml", replaced(cuda, "layers:\n", timed));
+    const std::string simulate = "simulate mlp.yaml --set run.backend=cuda --set cluster.profile=cuda.yaml";
+    const std::string note = "note: the profile was measured with the fastest convolutions; with run.deterministic";
+    EXPECT_TRUE(contains(run_well(simulate).err, note));
+    EXPECT_FALSE(contains(run_well(simulate + " --set run.deterministic=false").err, note));
+}
+
 TEST_F(Cli, TimesOfUniformAreThoseOfAMicroBatch) {
     EXPECT_EQ(run_well("simulate uniform.yaml").err, "");
     const Said two = run_well("simulate uniform.yaml --set pipeline.micro_batch_size=2");
