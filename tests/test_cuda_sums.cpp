@@ -62,19 +62,18 @@ TEST_F(CudaSums, OfReplicasEqualTheirOracle) {
     host_cuda::set_peer_access(true);
     for (const char* transport : {"threads", "nccl"})
         for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}, Replicas{3, 1, 2}})
-            for (const char* schedule : {"1f1b", "zb-h1"})
-                for (const char* clip : {"0", "0.5"})
-                    expect_oracle(kMlp, on(transport, replicas,
-                                           {std::string("pipeline.schedule=") + schedule, "pipeline.micro_batches=5",
-                                            "training.steps=2", std::string("training.clip_norm=") + clip}));
+            for (const auto& [schedule, clip] : {std::pair{"1f1b", "0"}, {"zb-h1", "0.5"}})
+                expect_oracle(kMlp, on(transport, replicas,
+                                       {std::string("pipeline.schedule=") + schedule, "pipeline.micro_batches=5",
+                                        "training.steps=2", std::string("training.clip_norm=") + clip}));
 }
 
 TEST_F(CudaSums, EqualTheirOracleInBf16AndOnTheLastGpu) {
     host_cuda::set_peer_access(true);  // of some
     for (const char* transport : {"threads", "nccl"})
-        for (const Replicas& replicas : {Replicas{8, 8}, Replicas{16}, Replicas{5, 6, 5}})
+        for (const Replicas& replicas : {Replicas{16}, Replicas{5, 6, 5}})
             expect_oracle(kMlp, on(transport, replicas,
-                                   {"pipeline.schedule=1f1b", "run.precision=bf16", "pipeline.micro_batches=20",
+                                   {"pipeline.schedule=1f1b", "run.precision=bf16", "pipeline.micro_batches=16",
                                     "training.steps=2", "training.clip_norm=0.1"}));
 }
 
