@@ -202,9 +202,11 @@ TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
     constexpr Bytes kBytes = 4096;
     std::vector<std::unique_ptr<Device>> own;
     Network network;
+    std::vector<cudaStream_t> lanes;
     for (int number = 0; number < kDevices; ++number) {
         own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
         network.devices.push_back(own.back().get());
+        lanes.push_back(own.back()->add_stream());
         network.routes.push_back({number, (number + 1) % kDevices, true});
     }
     const std::unique_ptr<Transport> transport = make_nccl(network, true, 10'000'000'000);
@@ -214,7 +216,7 @@ TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
         threads.emplace_back([&, route] {
             const CurrentGpu current(0);
             const cudaStream_t out = network.devices[route.from_device]->stream();
-            const cudaStream_t in = network.devices[route.to_device]->add_stream();
+            const cudaStream_t in = lanes[route.to_device];
             for (int k = 0; k < 30; ++k) {
                 EXPECT_NO_THROW(transport->move({route.from_device, route.to_device, true, from.get(),
                                                  to.get() + route.to_device * kBytes, kBytes, out, in}));

@@ -26,13 +26,16 @@ void KernelDevice::prepare() {
     const std::size_t samples = microbatches * static_cast<std::size_t>(sizes.full);
     kernels_ = open();
     for (const int stage : job.plan.shape.stages_of(device_)) {
+        const bool speaks = run_.plan.speaks_for(device_, stage);  // one writer
         const StageProgram& program = add_program(stage, sizes.full, programs_);
         for (const int layer : program.layers())
-            run_.layer_bytes[layer] = program.bytes_of(layer);
+            if (speaks)
+                run_.layer_bytes[layer] = program.bytes_of(layer);
         if (!sizes.is_even()) {
             const StageProgram& last = add_program(stage, sizes.last(), last_programs_);
             for (const int layer : last.layers())
-                run_.last_layer_bytes[layer] = last.bytes_of(layer);
+                if (speaks)
+                    run_.last_layer_bytes[layer] = last.bytes_of(layer);
         }
         if (program.reads_data() && samples_ == nullptr) {
             kernels_->take_data(run_.data);
