@@ -62,14 +62,14 @@ template <class T>
 using Widest = Pack<T, kWidest<T>>;
 
 template <class T>
-__global__ void add_packs(const Widest<T>* from, Widest<T>* to, std::int64_t items) {
+__global__ void add_packs(const Widest<T>* left, const Widest<T>* right, Widest<T>* to, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
-    const Pack<float, kWidest<T>> left = reals(to[i]), right = reals(from[i]);
+    const Pack<float, kWidest<T>> l = reals(left[i]), r = reals(right[i]);
     Pack<float, kWidest<T>> sum;
     for (int k = 0; k < kWidest<T>; ++k)
-        sum.values[k] = left.values[k] + right.values[k];
+        sum.values[k] = l.values[k] + r.values[k];
     to[i] = rounded<T>(sum);
 }
 
@@ -194,8 +194,8 @@ void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t l
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes) {
     const auto items = bytes / static_cast<std::int64_t>(sizeof(Widest<T>));
-    launch(stream, items, add_packs<T>, reinterpret_cast<const Widest<T>*>(from), reinterpret_cast<Widest<T>*>(to),
-           items);
+    auto* sum = reinterpret_cast<Widest<T>*>(to);
+    launch(stream, items, add_packs<T>, sum, reinterpret_cast<const Widest<T>*>(from), sum, items);
 }
 template void add_tensor<float>(cudaStream_t, const float*, float*, std::int64_t);
 template void add_tensor<Bf16>(cudaStream_t, const Bf16*, Bf16*, std::int64_t);

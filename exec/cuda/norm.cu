@@ -141,15 +141,20 @@ __device__ inline void put_state(double mean, double variance, const float* __re
     state[kShift * channels + channel] = parameters[channels + channel];
 }
 
+template <class T>
+struct FirstRow {
+    const T* values;
+};
+
 // `statistics`: mean, unbiased variance; null: not wanted.
 template <class T>
-__global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const float* __restrict__ parameters,
+__global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __restrict__ parameters,
                                float* __restrict__ state, float* __restrict__ statistics) {
     const auto channel = static_cast<unsigned>(item());
     if (channel >= sums.channels)
         return;
     const Pair means = means_of(sums, channel);
-    const double mean = static_cast<double>(real(first_row[channel])) + means.first;
+    const double mean = static_cast<double>(real(first.values[channel])) + means.first;
     const double difference = means.second - means.first * means.first;
     const double variance = difference < 0 ? 0 : difference;
     put_state(mean, variance, parameters, sums.channels, channel, state);
@@ -337,7 +342,7 @@ private:
     void take_moments(const LayerArgs& args) const {
         launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
                planes(args.scratch), summing_);
-        launch(device_.stream(), channels_, finish_moments<T>, reinterpret_cast<const T*>(args.inputs[0]),
+        launch(device_.stream(), channels_, finish_moments<T>, FirstRow<T>{reinterpret_cast<const T*>(args.inputs[0])},
                combined_sums(args.scratch), floats(args.weights), floats(args.saved), floats(args.statistics));
     }
 

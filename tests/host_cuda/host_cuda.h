@@ -23,6 +23,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 namespace host_cuda {
 
@@ -36,5 +38,14 @@ std::size_t allocated(int device);  // bytes
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
 // other orders happen. 0: not any more.
 void slow_streams(std::uint64_t seed);
+
+// Memory that a call was given: read, or written.
+struct Argument {
+    const void* memory;
+    bool written;
+};
+// From now on kernels, copies, fills and products are shown to `seen`, on the thread that queues them, and do nothing;
+// fresh memory is not filled. Null: they work again.
+void only_show_calls(std::function<void(std::span<const Argument>)> seen);
 
 }  // namespace host_cuda

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <forward_list>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -45,6 +46,10 @@ CUstream_st* find_stream(cudaStream_t stream);
 cudaError_t make_stream(int device, cudaStream_t* stream);
 void destroy_streams(int device);
 void wait_for_streams(int device);
+
+// Whether only_show_calls() wants to see what would be queued; shows it then.
+bool only_shown(std::initializer_list<Argument> arguments);
+bool shows_only();
 
 // Appends work to a stream, or to what it captures; `then` is set when the stream counts it as finished.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);

@@ -1,6 +1,8 @@
 // Host stand-in: the C++ part of the CUDA runtime, with kernels. See tests/host_cuda/host_cuda.h.
 #pragma once
 
+#include "tests/host_cuda/host_cuda.h"
+
 #include <cuda_runtime_api.h>
 
 #include <functional>
@@ -28,16 +30,16 @@ cudaError_t cudaHostAlloc(T** ptr, size_t size, unsigned int flags) {
 
 namespace host_cuda {
 
-// Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach `pointers`.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<const void*> pointers,
+// Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach the arguments.
+cudaError_t launch(const cudaLaunchConfig_t& config, std::initializer_list<Argument> arguments,
                    std::function<void()> thread);
 
 template <class T>
-const void* pointer_in(const T& argument) {
+Argument memory_in(const T& argument) {
     if constexpr (std::is_pointer_v<T>)
-        return argument;
+        return {argument, !std::is_const_v<std::remove_pointer_t<T>>};
     else
-        return nullptr;
+        return {};
 }
 
 }  // namespace host_cuda
@@ -45,6 +47,6 @@ const void* pointer_in(const T& argument) {
 template <typename... ExpTypes, typename... ActTypes>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(ExpTypes...), ActTypes&&... args) {
     return [&](ExpTypes... coerced) {
-        return host_cuda::launch(*config, {host_cuda::pointer_in(coerced)...}, [=] { kernel(coerced...); });
+        return host_cuda::launch(*config, {host_cuda::memory_in(coerced)...}, [=] { kernel(coerced...); });
     }(std::forward<ActTypes>(args)...);
 }
