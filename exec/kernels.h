@@ -80,6 +80,27 @@ struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
 };
 
+// A layer's parts of the blocks of its stage.
+struct StageBlock {
+    int layer = 0;
+    bool is_measured = true;  // its gradient counts in the norm
+    Bytes weights_at = 0, weights = 0;
+    Bytes statistics_at = 0, statistics = 0;
+    std::int64_t channels = 0, per_sample = 0;  // of a layer with statistics; `per_sample`: values of a channel
+};
+
+// All layers of a stage at once, each as Kernels and LayerKernel say. Blocks are the stage's; `squares` by layer.
+class StageKernel {
+public:
+    virtual ~StageKernel() = default;
+    // `squares` null: the norm is not wanted.
+    virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                        std::byte* new_weights, double* squares) const = 0;
+    virtual void measure(const std::byte* gradients, double* squares) const = 0;
+    virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const = 0;
+    virtual void gather_statistics(const BatchStatistics& of, std::byte* running) const = 0;
+};
+
 // Where a device's work had got to: for timing.
 using Mark = std::int64_t;
 
@@ -90,6 +111,8 @@ public:
     virtual std::string_view name() const = 0;  // of the backend
     // Layouts depend on the layer alone, never on the split.
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
+    // Null: U goes layer by layer.
+    virtual std::unique_ptr<StageKernel> make_stage(const std::vector<StageBlock>&) const { return nullptr; }
     virtual Bytes data_bytes(Dims input, int samples) const = 0;
     virtual void take_data(const Dataset&) const {}  // once, before the first load_data of it
     // Writes the samples (in shared memory) in the layout that data-reading layers take.

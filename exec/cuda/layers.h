@@ -84,10 +84,19 @@ protected:
     LayerBytes bytes_;
 };
 
-// The running averages of batch norm: all means, then all unbiased variances, as in the blocks. `per_sample`: values
-// of a channel.
+// The running averages of batch norm: all means, then all unbiased variances, as in the blocks.
 void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
                      float* running);
+
+// Of a batch norm those channels that one block of threads averages.
+struct AveragedChannels {
+    Bytes at;  // of the layer in a block of statistics
+    std::int64_t channels, per_sample;  // of the layer; `per_sample`: values of a channel
+    std::int64_t first;
+};
+// A list of `entries` on the device; `running` is the stage's.
+void average_batches(cudaStream_t stream, const BatchStatistics& of, const AveragedChannels* list, std::int64_t entries,
+                     std::byte* running);
 
 // `T` is float or Bf16.
 template <class T>

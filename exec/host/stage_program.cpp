@@ -55,11 +55,29 @@ StageProgram::StageProgram(const Model& model, const StageSplit& split, int stag
     call_.input_gradients.reserve(8);
 }
 
+void StageProgram::set_layout(StageLayout layout) {
+    layout_ = std::move(layout);
+    std::vector<StageBlock> blocks;
+    for (const int layer : layers_) {
+        const Dims input = model_.layers[layer].input;
+        const LayerBytes bytes = bytes_of(layer);
+        blocks.push_back({.layer = layer,
+                          .is_measured = is_measured(layer),
+                          .weights_at = layout_.weight_offset[layer],
+                          .weights = bytes.weights,
+                          .statistics_at = layout_.statistics_offset[layer],
+                          .statistics = bytes.statistics,
+                          .channels = input.channels,
+                          .per_sample = std::int64_t{input.height} * input.width});
+    }
+    all_ = family_.make_stage(blocks);
+}
+
 template <class Act>
 void StageProgram::observed(int layer, Pass pass, const LayerArgs& args, Act act) const {
     if (observer_ != nullptr)
         observer_->before(layer, pass, args);
-    act(kernel(layer));
+    act();
     if (observer_ != nullptr)
         observer_->after(layer, pass, args);
 }
@@ -90,7 +108,7 @@ void StageProgram::forward(const Places& places, bool save) const {
     for (int layer : layers_) {
         bind_forward(layer, places);
         const LayerArgs& args = call_.args;
-        observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, save); });
+        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, save); });
         for (const Slot& copy : layout_.copies[layer])
             family_.copy(args.output, tensor_at(copy, places), bytes_of(layer).output);
     }
@@ -105,7 +123,7 @@ void StageProgram::recompute(const Places& places) const {
             args.output = at(places.workspace, layout_.forward_workspace);
         args.statistics = nullptr;
         args.loss = nullptr;
-        observed(layer, Pass::Forward, args, [&](LayerKernel& kernel) { kernel.forward(args, true); });
+        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, true); });
     }
 }
 
@@ -131,7 +149,7 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
 void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const {
     for (const Sum& sum : sums) {
         const LayerArgs none;
-        observed(layer, Pass::Sum, none, [&](LayerKernel&) {
+        observed(layer, Pass::Sum, none, [&] {
             family_.add(gradient_at(sum.from, places), gradient_at(sum.to, places), sum.bytes);
         });
     }
@@ -146,10 +164,10 @@ void StageProgram::backward(const Places& places, double loss_scale, Begun begun
         args.labels = places.labels;
         args.loss_scale = loss_scale;
         args.accumulate = begun.input;
-        observed(*layer, Pass::Input, args, [&](LayerKernel& kernel) { kernel.backward_input(args); });
+        observed(*layer, Pass::Input, args, [&] { kernel(*layer).backward_input(args); });
         args.accumulate = begun.weight;
         if (weights_too && has_weight_pass(model_.layers[*layer].kind))
-            observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
+            observed(*layer, Pass::Weight, args, [&] { kernel(*layer).backward_weight(args); });
         run_sums(*layer, pass.after[*layer], places);
     }
 }
@@ -162,18 +180,23 @@ void StageProgram::backward_weight(const Places& places, Begun begun) const {
         LayerArgs& args = call_.args;
         args.scratch = places.workspace;
         args.accumulate = begun.weight;
-        observed(*layer, Pass::Weight, args, [&](LayerKernel& kernel) { kernel.backward_weight(args); });
+        observed(*layer, Pass::Weight, args, [&] { kernel(*layer).backward_weight(args); });
     }
 }
 
 void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                           std::byte* new_weights, double* squares) const {
+    const LayerArgs none;
+    if (all_) {
+        observed(kAllLayers, Pass::Update, none,
+                 [&] { all_->update(sgd, weights, gradients, momentum, new_weights, squares); });
+        return;
+    }
     for (int layer : layers_) {
         const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
         if (bytes == 0)
             continue;
-        const LayerArgs none;
-        observed(layer, Pass::Update, none, [&](LayerKernel&) {
+        observed(layer, Pass::Update, none, [&] {
             if (squares != nullptr)
                 measure(layer, gradients, squares);
             family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
@@ -182,6 +205,10 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
 }
 
 void StageProgram::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const {
+    if (all_) {
+        all_->predict(weights, momentum, factor, out);
+        return;
+    }
     for (int layer : layers_) {
         const Bytes offset = layout_.weight_offset[layer], bytes = bytes_of(layer).weights;
         if (bytes > 0)
@@ -190,18 +217,30 @@ void StageProgram::predict(const std::byte* weights, const std::byte* momentum, 
 }
 
 void StageProgram::measure(const std::byte* gradients, double* squares) const {
+    if (all_) {
+        all_->measure(gradients, squares);
+        return;
+    }
     for (const int layer : layers_)
         measure(layer, gradients, squares);
 }
 
 // A shared parameter counts where it comes from.
+bool StageProgram::is_measured(int layer) const {
+    return bytes_of(layer).weights > 0 && model_.layers[layer].tied_to.empty();
+}
+
 void StageProgram::measure(int layer, const std::byte* gradients, double* squares) const {
     const Bytes bytes = bytes_of(layer).weights;
-    if (bytes > 0 && model_.layers[layer].tied_to.empty())
+    if (is_measured(layer))
         family_.sum_of_squares(gradients + layout_.weight_offset[layer], bytes, squares + layer);
 }
 
 void StageProgram::gather_statistics(BatchStatistics of, std::byte* running) const {
+    if (all_) {
+        all_->gather_statistics(of, running);
+        return;
+    }
     for (int layer : layers_) {
         if (bytes_of(layer).statistics == 0)
             continue;

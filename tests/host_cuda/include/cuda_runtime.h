@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+inline void __syncthreads() {}
+
 inline thread_local constinit uint3 threadIdx{}, blockIdx{};
 inline thread_local constinit dim3 blockDim{}, gridDim{};
 
