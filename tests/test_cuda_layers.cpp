@@ -67,7 +67,7 @@ Case pool(Dims input, int kernel, int stride, int padding) {
             make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
 }
 
-// Widths of packs: 1, 4 and 8 channels; sums in one stage and in two; sizes that fill no pack, no line, no block of
+// Widths of packs: 1, 4 and 8 channels; few and many shares of sums; sizes that fill no pack, no line, no block of
 // threads.
 std::vector<Case> all_cases() {
     return {norm({64, 32, 32}, true),

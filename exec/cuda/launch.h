@@ -29,17 +29,16 @@ __device__ inline void for_own_threads(Act act) {
 #endif
 }
 
-// *sum = the sum over the block's kBlock threads, in an order of its own. Every thread has put its value.
-__device__ inline void put_sum_of_threads(double* values, double* sum) {
-    for (unsigned half = kBlock / 2; half > 0; half /= 2) {
+// Of kBlock values, one by each thread of the block, leaves the sums of every `left`-th in the first `left` places,
+// each for the thread of its place. `left` is a power of two; the order is always the same.
+__device__ inline void sum_threads(double* values, unsigned left) {
+    for (unsigned half = kBlock / 2; half >= left; half /= 2) {
         __syncthreads();
         for_own_threads([&](unsigned thread) {
             if (thread < half)
                 values[thread] += values[thread + half];
         });
     }
-    if (threadIdx.x == 0)
-        *sum = values[0];
 }
 
 // Puts `kernel` for `items` items on the stream. Nothing is started for none.

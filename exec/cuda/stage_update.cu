@@ -45,6 +45,12 @@ __device__ double squares_of(const Four& four) {
     return sum;
 }
 
+__device__ void put_sum(double* values, double* sum) {
+    sum_threads(values, 1);
+    if (threadIdx.x == 0)
+        *sum = values[0];
+}
+
 // Every value is read before it is written, by the same thread: new_weights may be weights. `partials`: of each share;
 // null: the norm is not wanted.
 __global__ void update_shares(const Share* shares, Rates rates, const std::byte* weights, const std::byte* gradients,
@@ -69,7 +75,7 @@ __global__ void update_shares(const Share* shares, Rates rates, const std::byte*
         squares[thread] = sum;
     });
     if (partials != nullptr)
-        put_sum_of_threads(squares, partials + blockIdx.x);
+        put_sum(squares, partials + blockIdx.x);
 }
 
 __global__ void square_shares(const Share* shares, const std::byte* gradients, double* partials) {
@@ -81,7 +87,7 @@ __global__ void square_shares(const Share* shares, const std::byte* gradients, d
             sum += squares_of(fours(gradients, share.at)[i]);
         squares[thread] = sum;
     });
-    put_sum_of_threads(squares, partials + blockIdx.x);
+    put_sum(squares, partials + blockIdx.x);
 }
 
 __global__ void add_shares(const LayerSum* layers, const double* partials, double* squares) {
@@ -93,7 +99,7 @@ __global__ void add_shares(const LayerSum* layers, const double* partials, doubl
             sum += partials[i];
         sums[thread] = sum;
     });
-    put_sum_of_threads(sums, squares + of.layer);
+    put_sum(sums, squares + of.layer);
 }
 
 __global__ void predict_shares(const Share* shares, const std::byte* weights, const std::byte* momentum, float factor,
