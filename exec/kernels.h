@@ -18,10 +18,20 @@
 
 namespace pw {
 
+// I of an add, which a batch norm does with its own.
+struct JoinedAdd {
+    std::byte* gradient = nullptr;       // the add's output gradient, to be changed in place; null: no add is joined
+    const std::byte* summand = nullptr;  // to be added to it first, or null
+    const std::byte* saved = nullptr;    // the add's, or null
+};
+
 // Everything a pass may touch; what a pass does not use may be null.
 struct LayerArgs {
     std::span<const std::byte* const> inputs;    // tensors the layer reads
-    std::byte* output = nullptr;                 // tensor it makes (F)
+    // Tensor it makes (F). Null: a batch norm leaves it to the add that it is run with, which reads the norm's input
+    // instead and, by input, what the norm saved (null: no norm).
+    std::byte* output = nullptr;
+    std::span<const std::byte* const> norms;
     const std::byte* weights = nullptr;          // block of LayerBytes::weights
     // Block of LayerBytes::statistics. An F that saves writes those of its micro-batch there, or nowhere (null);
     // one that does not reads the running averages.
@@ -29,7 +39,9 @@ struct LayerArgs {
     std::byte* saved = nullptr;                  // LayerBytes::saved_until_input
     std::byte* kept = nullptr;                   // LayerBytes::kept_until_weight
     const std::byte* output_gradient = nullptr;  // I, W; the loss has none
-    std::span<std::byte* const> input_gradients; // I: null entries are not wanted
+    // I: null entries are not wanted. Of an add that joins they may be the output gradient.
+    std::span<std::byte* const> input_gradients;
+    JoinedAdd joined;                            // I of a batch norm
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;

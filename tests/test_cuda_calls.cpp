@@ -168,8 +168,8 @@ TEST_F(CudaCalls, OfAStepOfResNet50) {
     Step step(model);
     step.run();
     step.print();
-    EXPECT_LE(step.total().number, 595);
-    EXPECT_LE(Step::megabytes(step.total()), 413.2);
+    EXPECT_LE(step.total().number, 544);
+    EXPECT_LE(Step::megabytes(step.total()), 341.4);
 }
 
 // The same number between the first call of one step and that of the next in a run.

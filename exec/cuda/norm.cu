@@ -1,6 +1,7 @@
 // Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a
 // sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share of
 // the rows per thread, then the shares of a few channels per block of threads.
+#include "exec/cuda/adding.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
@@ -85,6 +86,55 @@ __global__ void __launch_bounds__(kBlock, 1)
                 const float gradient = relu && y <= 0 ? 0 : gradients.values[k];
                 plain.values[k] += gradient;
                 scaled.values[k] += gradient * (values.values[k] - mean.values[k]);
+            }
+        });
+    sums[2 * share * rows.packs + pack] = plain;
+    sums[(2 * share + 1) * rows.packs + pack] = scaled;
+}
+
+template <class T, int kWidth>
+struct AddInput {
+    Pack<T, kWidth> x, dy, more;
+    unsigned passed;
+};
+
+// The same, where first the add above changes its gradient dy: to dy + more, where the mask lets it pass. The other two
+// may be null. Every pack is read before it is written, by the same thread: `gradient` may be dy.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_joined_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* dy,
+                         const Pack<T, kWidth>* __restrict__ more, const unsigned char* __restrict__ mask,
+                         Pack<T, kWidth>* gradient, const Pack<float, kWidth>* __restrict__ state,
+                         Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+    constexpr unsigned kPacksOfByte = 8 / kWidth;
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack];
+    Pack<float, kWidth> plain = {}, scaled = {};
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            AddInput<T, kWidth> read{x[place], dy[place], {}, 0xffu};
+            if (more)
+                read.more = more[place];
+            if (mask)
+                read.passed = mask[place / kPacksOfByte] >> place % kPacksOfByte * kWidth;
+            return read;
+        },
+        [&](unsigned row, const AddInput<T, kWidth>& read) {
+            Pack<T, kWidth> passed = read.dy;
+            if (more)
+                for (int k = 0; k < kWidth; ++k)
+                    passed.values[k] = rounded<T>(real(read.dy.values[k]) + real(read.more.values[k]));
+            keep_passed(passed, read.passed);
+            gradient[row * rows.packs + pack] = passed;
+            const Pack<float, kWidth> values = reals(read.x), gradients = reals(passed);
+            for (int k = 0; k < kWidth; ++k) {
+                plain.values[k] += gradients.values[k];
+                scaled.values[k] += gradients.values[k] * (values.values[k] - mean.values[k]);
             }
         });
     sums[2 * share * rows.packs + pack] = plain;
@@ -241,6 +291,60 @@ __global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack
         });
 }
 
+template <class T>
+using Eight = Pack<T, 8>;
+
+// What an add adds: a tensor, or what a norm makes of it, rounded as if it had been written.
+template <class T>
+struct Summand {
+    Pack<float, 8> mean, scale, shift;
+    bool is_normal;
+
+    __device__ Summand(const Eight<float>* state, unsigned packs, unsigned pack) : is_normal(state != nullptr) {
+        if (is_normal) {
+            mean = state[kMean * packs + pack];
+            scale = state[kScale * packs + pack];
+            shift = state[kShift * packs + pack];
+        }
+    }
+    __device__ Pack<float, 8> of(const Eight<T>& read) const {
+        Pack<float, 8> values = reals(read);
+        for (int k = 0; is_normal && k < 8; ++k)
+            values.values[k] =
+                real(rounded<T>(normal(values.values[k], mean.values[k], scale.values[k], shift.values[k])));
+        return values;
+    }
+};
+
+template <class T>
+struct Summands {
+    Eight<T> left, right;
+};
+
+// A state is null where no norm is. A byte of the mask for each pack.
+template <class T>
+__global__ void add_normalised_rows(const Eight<T>* __restrict__ left, const Eight<float>* __restrict__ left_state,
+                                    const Eight<T>* __restrict__ right, const Eight<float>* __restrict__ right_state,
+                                    Eight<T>* __restrict__ y, unsigned char* __restrict__ mask, bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Summand<T> first(left_state, rows.packs, pack), second(right_state, rows.packs, pack);
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return Summands<T>{left[place], right[place]};
+        },
+        [&](unsigned row, const Summands<T>& read) {
+            const unsigned place = row * rows.packs + pack;
+            const unsigned char passed = put_sum(first.of(read.left), second.of(read.right), relu, y[place]);
+            if (mask)
+                mask[place] = passed;
+        });
+}
+
 // Enough threads that read eight packs at a time to keep an H200's memory busy, and few sums.
 constexpr std::int64_t kSummers = 1 << 15;
 
@@ -270,6 +374,7 @@ public:
         bytes_.weights = block_bytes(2 * channels_, device.precision());
         bytes_.statistics = planes_bytes(2);
         bytes_.saved_until_input = planes_bytes(kStatePlanes);
+        bytes_.joins = channels_ % 8 == 0;  // a byte of an add's mask
         planes_at_ = planes_bytes(2 * summing_.shares);
         bytes_.scratch = planes_at_ + planes_bytes(std::max<int>(kStatePlanes, kFactorPlanes));
     }
@@ -281,6 +386,8 @@ public:
         else
             launch(device_.stream(), channels_, take_running, floats(args.statistics), floats(args.weights),
                    static_cast<unsigned>(channels_), floats(state));
+        if (args.output == nullptr)
+            return;
         launch(device_.stream(), writing_threads(), normalise<T, kWidth>, tensor(args.inputs[0]), planes(state),
                tensor(args.output), layer_.relu, writing_);
     }
@@ -291,8 +398,13 @@ public:
 
     void backward_input(const LayerArgs& args) override {
         std::byte* factors = args.scratch + planes_at_;
-        launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
-               tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
+        if (const JoinedAdd& add = args.joined; add.gradient != nullptr)
+            launch(device_.stream(), summing_threads(), sum_joined_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(add.gradient), tensor(add.summand), reinterpret_cast<const unsigned char*>(add.saved),
+                   tensor(add.gradient), planes(args.saved), planes(args.scratch), summing_);
+        else
+            launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
         if (!args.accumulate)
             clear_padding(floats(args.weight_gradient));
         launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved), floats(args.weights),
@@ -366,6 +478,19 @@ private:
 };
 
 }  // namespace
+
+template <class T>
+void add_normalised(cudaStream_t stream, const LayerArgs& args, std::int64_t channels, std::int64_t rows, bool relu,
+                    unsigned char* mask) {
+    const Rows writing = writing_rows(channels / 8, rows);
+    const auto eights = [](auto* data) { return packs<T, 8>(data); };
+    const auto states = [](const std::byte* data) { return packs<float, 8>(data); };
+    launch(stream, std::int64_t{writing.packs} * writing.shares, add_normalised_rows<T>, eights(args.inputs[0]),
+           states(args.norms[0]), eights(args.inputs[1]), states(args.norms[1]), eights(args.output), mask, relu,
+           writing);
+}
+template void add_normalised<float>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
+template void add_normalised<Bf16>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
 
 template <class T>
 std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples) {

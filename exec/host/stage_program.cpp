@@ -3,6 +3,8 @@
 #include "workloads/initial_parameters.h"
 #include "workloads/random.h"
 
+#include <algorithm>
+
 namespace pw {
 
 namespace {
@@ -39,6 +41,13 @@ std::byte* gradient_at(const Slot& slot, const Places& places) {
     return tensor_at(slot, places);
 }
 
+// Of the sums before an add that last one which the norm that does the add's I does too: that of the add's gradient.
+std::span<const Sum> left_to_norm(int add, const PassLayout& pass) {
+    const std::span<const Sum> sums = pass.before[add];
+    const bool is_left = pass.joined[add] >= 0 && !sums.empty() && sums.back().to == pass.output_gradient[add];
+    return sums.last(is_left ? 1 : 0);
+}
+
 }  // namespace
 
 StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels,
@@ -71,6 +80,11 @@ void StageProgram::set_layout(StageLayout layout) {
                           .per_sample = std::int64_t{input.height} * input.width});
     }
     all_ = family_.make_stage(blocks);
+    leaves_output_.assign(kernels_.size(), false);
+    for (const int add : layers_)
+        for (const int norm : layout_.norms[add])
+            if (norm >= 0)
+                leaves_output_[norm] = true;
 }
 
 template <class Act>
@@ -104,9 +118,26 @@ void StageProgram::bind_forward(int layer, const Places& places) const {
     bind_parameters(layer, places, args);
 }
 
+// An add reads what its norms have read, and saved.
+void StageProgram::bind_saving_forward(int layer, const Places& places) const {
+    bind_forward(layer, places);
+    if (leaves_output_[layer])
+        call_.args.output = nullptr;
+    const std::vector<int>& norms = layout_.norms[layer];
+    if (std::ranges::all_of(norms, [](int norm) { return norm < 0; }))
+        return;
+    call_.norms.assign(norms.size(), nullptr);
+    for (std::size_t k = 0; k < norms.size(); ++k)
+        if (norms[k] >= 0) {
+            call_.inputs[k] = tensor_at(layout_.input[norms[k]].front(), places);
+            call_.norms[k] = tensor_at(layout_.saved[norms[k]], places);
+        }
+    call_.args.norms = call_.norms;
+}
+
 void StageProgram::forward(const Places& places, bool save) const {
     for (int layer : layers_) {
-        bind_forward(layer, places);
+        save ? bind_saving_forward(layer, places) : bind_forward(layer, places);
         const LayerArgs& args = call_.args;
         observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, save); });
         for (const Slot& copy : layout_.copies[layer])
@@ -117,7 +148,7 @@ void StageProgram::forward(const Places& places, bool save) const {
 // Tensors that left long ago are made in the workspace: their landing buffers may hold others by now.
 void StageProgram::recompute(const Places& places) const {
     for (int layer : layers_) {
-        bind_forward(layer, places);
+        bind_saving_forward(layer, places);
         LayerArgs& args = call_.args;
         if (layout_.output[layer].region == Region::Outbox)
             args.output = at(places.workspace, layout_.forward_workspace);
@@ -146,7 +177,16 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
     bind_parameters(layer, places, args);
 }
 
-void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const {
+void StageProgram::join_add(int add, const PassLayout& pass, const Places& places) const {
+    JoinedAdd& joined = call_.args.joined;
+    joined.gradient = gradient_at(pass.output_gradient[add], places);
+    for (const Sum& sum : left_to_norm(add, pass))
+        joined.summand = gradient_at(sum.from, places);
+    if (bytes_of(add).saved_until_input > 0)
+        joined.saved = tensor_at(layout_.saved[add], places);
+}
+
+void StageProgram::run_sums(int layer, std::span<const Sum> sums, const Places& places) const {
     for (const Sum& sum : sums) {
         const LayerArgs none;
         observed(layer, Pass::Sum, none, [&] {
@@ -158,9 +198,17 @@ void StageProgram::run_sums(int layer, const std::vector<Sum>& sums, const Place
 void StageProgram::backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const {
     const PassLayout& pass = weights_too ? layout_.backward : layout_.backward_input;
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-        run_sums(*layer, pass.before[*layer], places);
+        const std::span<const Sum> sums = pass.before[*layer];
+        run_sums(*layer, sums.first(sums.size() - left_to_norm(*layer, pass).size()), places);
+        if (pass.joined[*layer] >= 0) {
+            observed(*layer, Pass::Input, {}, [] {});  // comes with the norm's, which is next
+            run_sums(*layer, pass.after[*layer], places);
+            continue;
+        }
         bind_backward(*layer, pass, places);
         LayerArgs& args = call_.args;
+        if (layer != layers_.rbegin() && pass.joined[*(layer - 1)] == *layer)
+            join_add(*(layer - 1), pass, places);
         args.labels = places.labels;
         args.loss_scale = loss_scale;
         args.accumulate = begun.input;
