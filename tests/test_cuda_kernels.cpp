@@ -294,6 +294,18 @@ TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
 
         const auto count = static_cast<std::size_t>(input.elements());
         const auto made = elements(out->data(), 3 * count);
+        // With a fourth channel of zeros, once a convolution reads them.
+        const CudaKernels padding({}, GetParam().precision, true);
+        (void)padding.make(make_layer(LayerKind::Convolution, input, 8), 3, true);
+        padding.take_data(data);
+        padding.load_data(data, {samples, 3}, out->data());
+        padding.finish();
+        const auto stored = static_cast<std::size_t>(padded_channels(input.channels));
+        const auto own = static_cast<std::size_t>(input.channels);
+        const auto padded = elements(out->data(), 3 * count / own * stored);
+        for (std::size_t pixel = 0; pixel < 3 * count / own; ++pixel)
+            for (std::size_t c = 0; c < stored; ++c)
+                ASSERT_EQ(padded[pixel * stored + c], c < own ? made[pixel * own + c] : 0) << pixel << " " << c;
         std::vector<float> image(count);
         for (std::size_t n = 0; n < 3; ++n) {
             data.read_at(samples[n], image);
@@ -418,7 +430,7 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
 TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
     Config config;
     config.run.precision = "bf16";
-    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 3 * 32 * 32 * 2);
+    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 4 * 32 * 32 * 2);
     config.run.precision = "fp16";
     expect_says(refusal([&] { (void)open_cuda_kernels(config, 0, 1); }), {"no precision 'fp16'", "fp32, tf32 or bf16"});
 }

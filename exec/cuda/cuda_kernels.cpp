@@ -151,12 +151,20 @@ CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool determinist
 CudaKernels::~CudaKernels() = default;
 
 std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, bool reads_data) const {
+    if (reads_data) {
+        const bool pads = layer.kind == LayerKind::Convolution;
+        if (pads_data_.value_or(pads) != pads)
+            fail_with(ExitCode::RunFailed, "layer '{}' reads the data, as another layer does that is {} convolution",
+                      layer.name, pads ? "no" : "a");
+        pads_data_ = pads;
+    }
     const auto make_one = device_->precision() == Precision::Bf16 ? make_layer<Bf16> : make_layer<float>;
     return make_one(*device_, layer, samples, reads_data);
 }
 
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
-    return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
+    const Dims read{padded_channels(input.channels), input.height, input.width};
+    return tensor_bytes(samples * read.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
@@ -164,13 +172,15 @@ void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_uni
 void CudaKernels::load_data(const Dataset&, std::span<const Sample> samples, std::byte* out) const {
     assert(stored_);
     const auto count = static_cast<std::int64_t>(samples.size());
+    StoredImages& images = stored_->images;
+    images.written_channels = pads_data_.value_or(false) ? padded_channels(images.channels) : images.channels;
     if (stored_->tokens)
-        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, samples.data(),
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), images.height, samples.data(),
                     count, floats(out));
     else if (device_->precision() == Precision::Bf16)
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<Bf16>(out));
+        read_images(device_->stream(), images, samples.data(), count, as<Bf16>(out));
     else
-        read_images(device_->stream(), stored_->images, samples.data(), count, as<float>(out));
+        read_images(device_->stream(), images, samples.data(), count, as<float>(out));
 }
 
 void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {

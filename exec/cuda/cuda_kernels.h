@@ -6,6 +6,7 @@
 #include "exec/kernels.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace pw::cuda {
@@ -50,6 +51,7 @@ private:
 
     std::unique_ptr<Device> device_;
     DeviceMemory factor_;  // of scale
+    mutable std::optional<bool> pads_data_;  // for the layers that read it, once there are any
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;

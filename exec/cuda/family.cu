@@ -47,8 +47,11 @@ __global__ void read_pixels(StoredImages images, const Sample* samples, T* out, 
         const auto [scale, shift] = images.scales[channel];
         const float top = above[column.low] * (1 - column.weight) + above[column.high] * column.weight;
         const float bottom = below[column.low] * (1 - column.weight) + below[column.high] * column.weight;
-        out[i * images.channels + channel] = rounded<T>((top * (1 - row.weight) + bottom * row.weight) * scale + shift);
+        const float value = (top * (1 - row.weight) + bottom * row.weight) * scale + shift;
+        out[i * images.written_channels + channel] = rounded<T>(value);
     }
+    for (int channel = images.channels; channel < images.written_channels; ++channel)
+        out[i * images.written_channels + channel] = rounded<T>(0);
 }
 
 __global__ void read_stream(const std::int32_t* tokens, std::int64_t length, const Sample* samples, float* out,

@@ -22,7 +22,8 @@ struct StoredImages {
     const unsigned char* pixels = nullptr;  // sample after sample, planar
     const Tap *rows = nullptr, *columns = nullptr;
     const Normalisation* scales = nullptr;
-    int channels = 0, stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
+    int channels = 0, written_channels = 0;  // zeros behind the image's own
+    int stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
 };
 
 // `count` samples, NHWC. What Dataset::read_at computes.

@@ -26,6 +26,10 @@ Bytes tensor_bytes(std::int64_t elements, Precision precision);   // multiple of
 Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, values in 32s
 std::int64_t block_values(Bytes bytes, Precision precision);
 
+// A convolution reads images of three channels with a fourth of zeros, and has weights of zero for it: cuDNN is slow
+// with three.
+constexpr int padded_channels(int channels) { return channels == 3 ? 4 : channels; }
+
 inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 // The bf16 part of a block that has `values` values.
