@@ -172,20 +172,37 @@ TEST_F(CudaCalls, OfAStepOfResNet50) {
     EXPECT_LE(Step::megabytes(step.total()), 341.8);
 }
 
-// The same number between the first call of one step and that of the next in a run.
-TEST_F(CudaCalls, AreThoseOfARun) {
-    const auto calls_of = [](int steps) {
-        const Execution execution(kFullSize, {fmt::format("training.steps={}", steps)});
-        std::atomic<int> calls{0};
+// What a third step adds to a run.
+int calls_of_a_step(const char* yaml, const std::vector<std::string>& set) {
+    std::atomic<int> calls{0};
+    const auto calls_of = [&](int steps) {
+        const Execution execution(yaml, with(set, {fmt::format("training.steps={}", steps)}));
+        calls = 0;
         host_cuda::only_show_calls([&](auto) { ++calls; });
         (void)execution.run();
         host_cuda::only_show_calls([](auto) {});
         return calls.load();
     };
+    return calls_of(3) - calls_of(2);
+}
+
+TEST_F(CudaCalls, AreThoseOfARun) {
     const Model model = build_resnet50(224, 1000);
     Step step(model);
     step.run();
-    EXPECT_EQ(calls_of(3) - calls_of(2), step.total().number);
+    EXPECT_EQ(calls_of_a_step(kFullSize, {"run.graph=false"}), step.total().number);
+}
+
+// A graph of the second step has the third one's calls; without a word about it wherever one can be made.
+TEST_F(CudaCalls, AreNoneWhereAGraphHasThem) {
+    const std::vector<std::string> small = {"run.backend=cuda", "run.allow_nan=true", "cluster.devices=2"};
+    for (const char* way : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "cluster.devices=1", "run.graph=true"})
+        EXPECT_EQ(calls_of_a_step(kMlp, with(small, {way})), 0) << way;
+    for (const char* way : {"run.graph=false", "run.transport=nccl", "pipeline.schedule=pipedream"})
+        EXPECT_GT(calls_of_a_step(kMlp, with(small, {way})), 0) << way;
+    host_cuda::set_devices(2);
+    EXPECT_GT(calls_of_a_step(kMlp, small), 0) << "two GPUs";
+    host_cuda::set_devices(1);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -98,7 +99,7 @@ struct RunConfig {
     std::string precision = "fp32";  // fp32 | tf32 | bf16
     bool deterministic = true;       // algorithms by shape; else by timing
     std::vector<int> sms;            // on one GPU: multiprocessors per device; empty: equal shares
-    bool graph = false;              // a step is launched as one CUDA graph
+    std::optional<bool> graph;       // a step is launched as one CUDA graph; silent: where it can be one
 };
 
 struct TransferConfig {

@@ -1,6 +1,6 @@
 // Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device,
 // messages on a stream per lane, and events between them. Which thread may queue what, and in which
-// order lanes take their messages, is the mailbox's business, as for devices on the host. With run.graph the
+// order lanes take their messages, is the mailbox's business, as for devices on the host. Where a step can be a graph the
 // second step is queued into a graph, which runs it and all later ones.
 #pragma once
 
@@ -61,6 +61,7 @@ public:
     // Waits for a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
     void wait(int node);
     Interval interval(int node) const;
+    bool makes_graphs() const { return makes_graphs_; }
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
     void device_has_queued();
     // Of a task or transfer, on the stream that runs it.
@@ -81,6 +82,7 @@ public:
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
     void refuse_sums_between_gpus() const;
+    std::string what_forbids_graphs() const;  // empty: nothing
     void make_lanes();
     void make_graph();
 
@@ -89,6 +91,7 @@ private:
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
+    bool makes_graphs_ = false;
     std::unique_ptr<StepGraph> graph_;
     std::atomic<bool> stopped_{false};
     std::atomic<int> queued_{0};           // devices, of this step
