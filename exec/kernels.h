@@ -19,10 +19,20 @@
 
 namespace pw {
 
+// I of an add, which a batch norm does with its own.
+struct JoinedAdd {
+    std::byte* gradient = nullptr;       // the add's output gradient, to be changed in place; null: no add is joined
+    const std::byte* summand = nullptr;  // to be added to it first, or null
+    const std::byte* saved = nullptr;    // the add's, or null
+};
+
 // Everything a pass may touch; what a pass does not use may be null.
 struct LayerArgs {
     std::span<const std::byte* const> inputs;    // tensors the layer reads
-    std::byte* output = nullptr;                 // tensor it makes (F)
+    // Tensor it makes (F). Null: a batch norm leaves it to the add that it is run with, which reads the norm's input
+    // instead and, by input, what the norm saved (null: no norm).
+    std::byte* output = nullptr;
+    std::span<const std::byte* const> norms;
     const std::byte* weights = nullptr;          // block of LayerBytes::weights
     // Block of LayerBytes::statistics. An F that saves writes those of its micro-batch there, or nowhere (null);
     // one that does not reads the running averages.
@@ -30,7 +40,9 @@ struct LayerArgs {
     std::byte* saved = nullptr;                  // LayerBytes::saved_until_input
     std::byte* kept = nullptr;                   // LayerBytes::kept_until_weight
     const std::byte* output_gradient = nullptr;  // I, W; the loss has none
-    std::span<std::byte* const> input_gradients; // I: null entries are not wanted
+    // I: null entries are not wanted. Of an add that joins they may be the output gradient.
+    std::span<std::byte* const> input_gradients;
+    JoinedAdd joined;                            // I of a batch norm
     std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
     bool accumulate = false;                     // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
@@ -81,6 +93,27 @@ struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
 };
 
+// A layer's parts of the blocks of its stage.
+struct StageBlock {
+    int layer = 0;
+    bool is_measured = true;  // its gradient counts in the norm
+    Bytes weights_at = 0, weights = 0;
+    Bytes statistics_at = 0, statistics = 0;
+    std::int64_t channels = 0, per_sample = 0;  // of a layer with statistics; `per_sample`: values of a channel
+};
+
+// All layers of a stage at once, each as Kernels and LayerKernel say. Blocks are the stage's; `squares` by layer.
+class StageKernel {
+public:
+    virtual ~StageKernel() = default;
+    // `squares` null: the norm is not wanted.
+    virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                        std::byte* new_weights, double* squares) const = 0;
+    virtual void measure(const std::byte* gradients, double* squares) const = 0;
+    virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const = 0;
+    virtual void gather_statistics(const BatchStatistics& of, std::byte* running) const = 0;
+};
+
 // Where a device's work had got to: for timing.
 using Mark = std::int64_t;
 
@@ -91,6 +124,8 @@ public:
     virtual std::string_view name() const = 0;  // of the backend
     // Layouts depend on the layer alone, never on the split.
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
+    // Null: U goes layer by layer.
+    virtual std::unique_ptr<StageKernel> make_stage(const std::vector<StageBlock>&) const { return nullptr; }
     virtual Bytes data_bytes(Dims input, int samples) const = 0;
     virtual void take_data(const Dataset&) const {}  // once, before the first load_data of it
     // Writes the samples (in shared memory) in the layout that data-reading layers take.

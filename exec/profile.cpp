@@ -55,7 +55,10 @@ public:
     }
     void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
     Measured cost_of_marks() const { return cost_of_marks_; }
-    void forget() { layers_.assign(layers_.size(), {}); }
+    void forget() {
+        layers_.assign(layers_.size(), {});
+        whole_update_.clear();
+    }
 
     LayerTimes times(int layer) const {
         const Row& row = layers_[layer];
@@ -75,7 +78,14 @@ public:
         times.recompute = times.forward;
         return times;
     }
-    Measured update(int layer) const { return summary(layers_[layer].update); }
+    // Of all layers in one call, a layer has the `share` of its parameters.
+    Measured update(int layer, double share) const {
+        if (whole_update_.empty())
+            return summary(layers_[layer].update);
+        const Measured whole = summary(whole_update_);
+        const auto part = [&](Ns time) { return std::llround(share * static_cast<double>(time)); };
+        return {part(whole.median), part(whole.spread)};
+    }
 
 private:
     struct Row {
@@ -89,6 +99,10 @@ private:
     };
 
     void add(const Call& call, Ns time) {
+        if (call.layer == kAllLayers) {
+            whole_update_.push_back(time);
+            return;
+        }
         Row& row = layers_[call.layer];
         switch (call.pass) {
             case Pass::Forward:
@@ -111,6 +125,7 @@ private:
 
     const Kernels& kernels_;
     std::vector<Row> layers_;
+    std::vector<Ns> whole_update_;
     std::vector<Call> calls_;
     Measured cost_of_marks_;
     Mark start_ = 0;
@@ -176,7 +191,9 @@ public:
         for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
             profile.layers[layer].times[samples_] = watch_.times(static_cast<int>(layer));
             profile.layers[layer].bytes[samples_] = bytes_[layer];
-            profile.layers[layer].update = watch_.update(static_cast<int>(layer));
+            profile.layers[layer].update =
+                watch_.update(static_cast<int>(layer), static_cast<double>(bytes_[layer].weights) /
+                                                           static_cast<double>(std::max<Bytes>(sizes_.weights, 1)));
         }
         profile.data[samples_] = summary(data_times_);
         profile.dispatch = watch_.cost_of_marks();  // a task is timed between two marks, too

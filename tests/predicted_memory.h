@@ -12,8 +12,7 @@
 namespace pw {
 
 // The prediction uses a profile's byte sizes, the run counts what its allocator lent.
-inline void expect_predicted_memory(const char* yaml, const std::vector<std::string>& set, const Profile& profile) {
-    const Execution execution(yaml, set);
+inline void expect_predicted_memory(const Execution& execution, const std::string& what, const Profile& profile) {
     const Job job = execution.job();
     const int samples = job.config.pipeline.micro_batch_size;
     Costs costs = costs_of(*job.model, job.split, profile, samples);
@@ -23,8 +22,11 @@ inline void expect_predicted_memory(const char* yaml, const std::vector<std::str
     const RunResult run = pw::run(job, {});
     EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, mode_of(job.config.transfer)));
     for (int device = 0; device < job.plan.shape.devices; ++device)
-        EXPECT_EQ(run.peak[device], peak_of(memory[device]))
-            << fmt::format("{} device {}", fmt::join(set, " "), device);
+        EXPECT_EQ(run.peak[device], peak_of(memory[device])) << fmt::format("{} device {}", what, device);
+}
+
+inline void expect_predicted_memory(const char* yaml, const std::vector<std::string>& set, const Profile& profile) {
+    expect_predicted_memory(Execution(yaml, set), fmt::format("{}", fmt::join(set, " ")), profile);
 }
 
 inline Profile measured(const char* yaml, int samples) {

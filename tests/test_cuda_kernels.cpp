@@ -3,6 +3,7 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/cuda/layers.h"
+#include "exec/host/batch_statistics.h"
 #include "tests/layer_rig.h"
 #include "tests/refusal.h"
 #include "workloads/config.h"
@@ -177,6 +178,83 @@ TEST_P(CudaKernelsTest, SumsSquaresInOneOrder) {
     }
 }
 
+// Layers of less than a share, of several and of one and a bit; between them lies a layer without parameters.
+TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
+    constexpr Sgd kSgd{0.1, 0.9, 0.01};
+    constexpr double kNever = -1;
+    std::vector<StageBlock> layers;
+    Bytes end = 0;
+    for (const int count : {7, 0, 70'000, 8200}) {
+        const Bytes bytes = block_bytes(count, GetParam().precision);
+        layers.push_back({.layer = static_cast<int>(layers.size()), .weights_at = end, .weights = bytes});
+        end += bytes;
+    }
+    layers[3].is_measured = false;
+    const auto made = [&](unsigned seed) {
+        auto block = reserve(end);
+        const auto all = random_values(end / Bytes{sizeof(float)}, seed);
+        upload(all.data(), block->data(), end);
+        return block;
+    };
+    const auto weights = made(1), gradients = made(2), momentum = made(3), own_momentum = made(3);
+    const auto together = reserve(end), alone = reserve(end), predicted = reserve(end), alone_predicted = reserve(end);
+    const auto notes = kernels().shared(3 * 4 * sizeof(double));
+    auto* squares = reinterpret_cast<double*>(notes->data());
+    std::fill_n(squares, 12, kNever);
+    const auto stage = kernels().make_stage(layers);
+    stage->update(kSgd, weights->data(), gradients->data(), momentum->data(), together->data(), squares);
+    stage->measure(gradients->data(), squares + 4);
+    stage->predict(together->data(), momentum->data(), 0.3, predicted->data());
+    for (const StageBlock& layer : layers) {
+        const auto at = [&](const std::unique_ptr<Memory>& block) { return block->data() + layer.weights_at; };
+        if (layer.weights == 0)
+            continue;
+        kernels().sum_of_squares(at(gradients), layer.weights, squares + 8 + layer.layer);
+        kernels().update(kSgd, at(weights), at(gradients), at(own_momentum), at(alone), layer.weights);
+        kernels().predict(at(alone), at(own_momentum), 0.3, at(alone_predicted), layer.weights);
+    }
+    kernels().finish();
+    const auto bytes = [&](const std::unique_ptr<Memory>& block) {
+        return values<unsigned char>(block->data(), static_cast<std::size_t>(end));
+    };
+    EXPECT_EQ(bytes(together), bytes(alone));
+    EXPECT_EQ(bytes(momentum), bytes(own_momentum));
+    EXPECT_EQ(bytes(predicted), bytes(alone_predicted));
+    for (const int layer : {0, 2}) {
+        EXPECT_EQ(squares[layer], squares[8 + layer]);
+        EXPECT_EQ(squares[4 + layer], squares[8 + layer]);
+    }
+    for (const int unmeasured : {1, 3, 5, 7})
+        EXPECT_EQ(squares[unmeasured], kNever) << unmeasured;
+}
+
+TEST_P(CudaKernelsTest, AveragesAStageAsItsLayers) {
+    const Layer narrow = make_layer(LayerKind::BatchNorm, {5, 3, 4}, 5);
+    const Layer wide = make_layer(LayerKind::BatchNorm, {300, 2, 1}, 300);
+    const auto first = kernels().make(narrow, 2, false), second = kernels().make(wide, 2, false);
+    const Bytes at = first->bytes().statistics, end = at + second->bytes().statistics;
+    const auto stage = kernels().make_stage(
+        {{.layer = 0, .statistics_at = 0, .statistics = at, .channels = 5, .per_sample = 12},
+         {.layer = 1, .statistics_at = at, .statistics = end - at, .channels = 300, .per_sample = 2}});
+    const auto made = [&](unsigned seed) {
+        auto block = reserve(end);
+        const auto all = random_values(end / Bytes{sizeof(float)}, seed);
+        upload(all.data(), block->data(), end);
+        return block;
+    };
+    const auto one = made(1), other = made(2), together = made(3), alone = made(3);
+    const StatisticsTable table(kernels(), {one->data(), other->data()}, {2, 2});
+    for (const bool deferred : {false, true}) {
+        BatchStatistics of = table.of(0, 1, deferred);
+        stage->gather_statistics(of, together->data());
+        first->gather_statistics(of, alone->data());
+        of.offset = at;
+        second->gather_statistics(of, alone->data() + at);
+        const auto count = static_cast<std::size_t>(end) / sizeof(float);
+        EXPECT_EQ(values<float>(together->data(), count), values<float>(alone->data(), count)) << deferred;
+    }
+}
+
 TEST_P(CudaKernelsTest, AddsTensors) {
     for (const int count : {32, 1056, 100'000}) {
         const auto from = random_values(count, 1), to = random_values(count, 2);
@@ -216,6 +294,18 @@ TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
 
         const auto count = static_cast<std::size_t>(input.elements());
         const auto made = elements(out->data(), 3 * count);
+        // With a fourth channel of zeros, once a convolution reads them.
+        const CudaKernels padding({}, GetParam().precision, true);
+        (void)padding.make(make_layer(LayerKind::Convolution, input, 8), 3, true);
+        padding.take_data(data);
+        padding.load_data(data, {samples, 3}, out->data());
+        padding.finish();
+        const auto stored = static_cast<std::size_t>(padded_channels(input.channels));
+        const auto own = static_cast<std::size_t>(input.channels);
+        const auto padded = elements(out->data(), 3 * count / own * stored);
+        for (std::size_t pixel = 0; pixel < 3 * count / own; ++pixel)
+            for (std::size_t c = 0; c < stored; ++c)
+                ASSERT_EQ(padded[pixel * stored + c], c < own ? made[pixel * own + c] : 0) << pixel << " " << c;
         std::vector<float> image(count);
         for (std::size_t n = 0; n < 3; ++n) {
             data.read_at(samples[n], image);
@@ -342,7 +432,7 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
 TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
     Config config;
     config.run.precision = "bf16";
-    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 3 * 32 * 32 * 2 + 64);  // and samples
+    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 4 * 32 * 32 * 2 + 64);  // and samples
     config.run.precision = "fp16";
     expect_says(refusal([&] { (void)open_cuda_kernels(config, 0, 1); }), {"no precision 'fp16'", "fp32, tf32 or bf16"});
 }

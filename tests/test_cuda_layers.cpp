@@ -2,6 +2,7 @@
 // The same tests run on a GPU, and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/layers.h"
 #include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
 #include "tests/refusal.h"
@@ -68,7 +69,7 @@ Case pool(Dims input, int kernel, int stride, int padding) {
             make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
 }
 
-// Widths of packs: 1, 4 and 8 channels; sums in one stage and in two; sizes that fill no pack, no line, no block of
+// Widths of packs: 1, 4 and 8 channels; few and many shares of sums; sizes that fill no pack, no line, no block of
 // threads.
 std::vector<Case> all_cases() {
     return {norm({64, 32, 32}, true),
@@ -333,8 +334,8 @@ protected:
     }
 
     void expect_as_reference(bool deterministic, bool reads_data) const {
-        const CudaKernels kernels({}, GetParam(), deterministic);
         for (const Case& of : {convolution({3, 17, 16}, 8, 7, 2, 3), linear({6, 3, 5}, 7, 4)}) {
+            const CudaKernels kernels({}, GetParam(), deterministic);
             LayerRig tested(kernels, of.layer, of.samples, reads_data);
             LayerRig expected(reference_kernels(), of.layer, of.samples, reads_data);
             for (LayerRig* each : {&tested, &expected}) {
@@ -361,6 +362,33 @@ protected:
 };
 
 TEST_P(CudaProducts, OfTheDataNeedNoInputGradient) { expect_as_reference(true, true); }
+
+// Zeros beside an image's three channels and its weights change nothing, and stay.
+TEST_P(CudaProducts, OfTheDataHaveAFourthChannelOfZeros) {
+    const CudaKernels kernels({}, GetParam(), true);
+    const Case stem = convolution({3, 17, 16}, 8, 7, 2, 3);
+    LayerRig padded(kernels, stem.layer, stem.samples, true), plain(kernels, stem.layer, stem.samples);
+    EXPECT_EQ(padded.sizes.weights, cuda::block_bytes(8 * 7 * 7 * 4, GetParam()));
+    const auto sum = kernels.shared(2 * sizeof(double));
+    auto* squares = reinterpret_cast<double*>(sum->data());
+    for (LayerRig* rig : {&padded, &plain}) {
+        fill(*rig, GetParam(), 7);
+        for (const bool accumulate : {false, true}) {
+            rig->forward();
+            rig->kernel->backward_weight(rig->args(accumulate));
+        }
+        kernels.sum_of_squares(rig->weight_gradient.get(), rig->weight_gradient.size(), squares++);
+    }
+    const double bound = tolerance(stem.layer, GetParam());
+    EXPECT_EQ(padded.parameters(), plain.parameters());
+    expect_close(padded.plain_output(), plain.plain_output(), bound, "output");
+    expect_close(padded.parameter_gradients(), plain.parameter_gradients(), bound, "parameter gradient");
+    kernels.finish();
+    EXPECT_NEAR(squares[-2], sum_of_squares(padded.parameter_gradients()), 1e-5 * squares[-2]);
+    const auto image = random_for(GetParam(), 2 * 3 * 17 * 16, 3);
+    padded.kernel->fill_input(image, padded.inputs[0].get());
+    EXPECT_EQ(padded.kernel->read_input(padded.inputs[0].get()), image);
+}
 
 TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, false); }
 

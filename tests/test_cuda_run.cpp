@@ -43,9 +43,11 @@ protected:
 
 TEST_P(Precisions, EverySchedule) {
     for (const Schedule& schedule : schedules()) {
-        const Execution execution(
-            kMlp, set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even"}));
-        expect_equal(execution.run(), execution.oracle(), std::string(schedule.name));
+        const std::vector<std::string> way =
+            set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even"});
+        const RunResult oracle = Execution(kMlp, way).oracle();
+        expect_equal(Execution(kMlp, way).run(), oracle, std::string(schedule.name));
+        expect_equal(Execution(kMlp, with(way, {"run.graph=false"})).run(), oracle, std::string(schedule.name));
     }
 }
 
@@ -296,6 +298,9 @@ TEST(CudaRun, NotesNameTheDevices) {
     const RunResult run = Execution(kMlp, kOnCuda).run();
     ASSERT_GE(run.notes.size(), 3u);  // two devices, a GPU or two
     EXPECT_NE(run.notes.front().find("device 0: "), std::string::npos) << run.notes.front();
+    const auto tells_of_a_graph = [](const RunResult& of) { return of.notes.back().find("graph") != std::string::npos; };
+    EXPECT_EQ(tells_of_a_graph(run), run.notes.size() == 4);  // on one GPU
+    EXPECT_FALSE(tells_of_a_graph(Execution(kMlp, with(kOnCuda, {"run.graph=false"})).run()));
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ protected:
                                         .output = 64 * samples,
                                         .saved_until_input = 0,
                                         .kept_until_weight = 192,
-                                        .scratch = Bytes{1} << 33};
+                                        .scratch = Bytes{1} << 33,
+                                        .joins = time % 2 == 0};
             }
             profile.layers.push_back(layer);
         }

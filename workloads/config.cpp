@@ -126,7 +126,8 @@ TrainingConfig read_training(const Yaml& at, const std::string& folder) {
 void read_cuda(const Yaml& at, RunConfig& run) {
     run.precision = at["precision"].choice(run.precision, {"fp32", "tf32", "bf16"});
     run.deterministic = at["deterministic"].boolean(run.deterministic);
-    run.graph = at["graph"].boolean(run.graph);
+    if (at["graph"].present())
+        run.graph = at["graph"].boolean(false);
     if (at["sms"].present())
         for (const Yaml& share : at["sms"].items())
             run.sms.push_back(static_cast<int>(share.integer(8, 8, 1 << 16)));

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,7 @@ struct RunConfig {
     bool deterministic = true;       // algorithms by shape; else by timing
     std::vector<int> gpus;           // the GPU of each device; empty: spread over all
     std::vector<int> sms;            // multiprocessors of each device, on its GPU; empty: equal shares
-    bool graph = false;              // a step is launched as one CUDA graph
+    std::optional<bool> graph;       // a step is launched as one CUDA graph; silent: where it can be one
 };
 
 struct TransferConfig {

@@ -179,9 +179,10 @@ std::string print_config(const Config& config) {
     if (run.allow_nan)
         out += "  allow_nan: true\n";
     if (run.backend == "cuda")
-        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n  graph: {}\n",
-                           run.precision, run.deterministic, fmt::join(run.gpus, ", "), fmt::join(run.sms, ", "),
-                           run.graph);
+        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n", run.precision,
+                           run.deterministic, fmt::join(run.gpus, ", "), fmt::join(run.sms, ", "));
+    if (run.graph)
+        out += fmt::format("  graph: {}\n", *run.graph);
     const TransferConfig& transfer = config.transfer;
     out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", transfer.communicator,
                        transfer.receive, transfer.protocol);

@@ -96,7 +96,8 @@ LayerBytes aligned(const LayerBytes& raw) {
             .output = aligned(raw.output),
             .saved_until_input = aligned(raw.saved_until_input),
             .kept_until_weight = aligned(raw.kept_until_weight),
-            .scratch = aligned(raw.scratch)};
+            .scratch = aligned(raw.scratch),
+            .joins = raw.joins};
 }
 
 void check_measured(const LayerProfile& layer) {
@@ -228,12 +229,13 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
         return at_size(layer.bytes, samples, [&](const LayerBytes& bytes) { return bytes.*member; });
     };
     const LayerBytes& any = layer.bytes.begin()->second;
-    return {.weights = any.weights,  // these two do not depend on the size
+    return {.weights = any.weights,  // these, and `joins`, do not depend on the size
             .statistics = any.statistics,
             .output = size(&LayerBytes::output),
             .saved_until_input = size(&LayerBytes::saved_until_input),
             .kept_until_weight = size(&LayerBytes::kept_until_weight),
-            .scratch = size(&LayerBytes::scratch)};
+            .scratch = size(&LayerBytes::scratch),
+            .joins = any.joins};
 }
 
 std::vector<Ns> layer_times(const Profile& profile, int samples) {

@@ -67,13 +67,15 @@ LayerTimes read_times(const Yaml& map) {
 }
 
 LayerBytes read_bytes(const Yaml& map) {
-    map.allow({"samples", "weights", "statistics", "output", "saved_until_input", "kept_until_weight", "scratch"});
+    map.allow({"samples", "weights", "statistics", "output", "saved_until_input", "kept_until_weight", "scratch",
+               "joins"});
     return {.weights = read_size(required(map, "weights")),
             .statistics = read_size(required(map, "statistics")),
             .output = read_size(required(map, "output")),
             .saved_until_input = read_size(required(map, "saved_until_input")),
             .kept_until_weight = read_size(required(map, "kept_until_weight")),
-            .scratch = read_size(required(map, "scratch"))};
+            .scratch = read_size(required(map, "scratch")),
+            .joins = map["joins"].boolean(false)};
 }
 
 Measured read_data_time(const Yaml& map) {
@@ -278,9 +280,10 @@ std::string print_layer(const LayerProfile& layer) {
     for (const auto& [samples, bytes] : layer.bytes)
         text += fmt::format(
             "      - {{samples: {}, weights: {}, statistics: {}, output: {}, saved_until_input: {}, "
-            "kept_until_weight: {}, scratch: {}}}\n",
+            "kept_until_weight: {}, scratch: {}{}}}\n",
             samples, exact_bytes(bytes.weights), exact_bytes(bytes.statistics), exact_bytes(bytes.output),
-            exact_bytes(bytes.saved_until_input), exact_bytes(bytes.kept_until_weight), exact_bytes(bytes.scratch));
+            exact_bytes(bytes.saved_until_input), exact_bytes(bytes.kept_until_weight), exact_bytes(bytes.scratch),
+            bytes.joins ? ", joins: true" : "");
     return text;
 }
 

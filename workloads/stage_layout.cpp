@@ -1,6 +1,8 @@
 #include "workloads/stage_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 namespace pw {
 
@@ -79,12 +81,14 @@ public:
         layout_.copies.resize(all);
         layout_.saved.resize(all);
         layout_.kept.resize(all);
+        layout_.norms.resize(all);
         layout_.weight_offset.resize(all);
         layout_.statistics_offset.resize(all);
         place_parameters();
         place_outputs();
         place_inputs(data_bytes);
         place_saved_state();
+        join_norms();
         layout_.backward = backward_pass(false);
         layout_.backward_input = backward_pass(true);
         layout_.weight_workspace = largest_scratch();
@@ -204,6 +208,20 @@ private:
         }
     }
 
+    // Whether the input of an add is a batch norm that it is run with.
+    bool joins(int norm, int add) const {
+        return local(norm) && kind(norm) == LayerKind::BatchNorm && !graph_[norm].relu && bytes_[norm].joins &&
+               bytes_[add].joins && readers_of_layer(graph_, norm) == std::vector<int>{add};
+    }
+
+    void join_norms() {
+        for (const int add : layout_.layers)
+            if (const std::vector<int> inputs = inputs_of_layer(graph_, add);
+                kind(add) == LayerKind::Add && inputs[0] != inputs[1])
+                for (const int input : inputs)
+                    layout_.norms[add].push_back(joins(input, add) ? input : -1);
+    }
+
     // Summands of the gradient of the tensor that `layer` makes, last reader first.
     std::vector<Contribution> contributions_of(int layer) const {
         std::vector<Contribution> found;
@@ -239,18 +257,22 @@ private:
         std::vector<Transient> transients;
         bool split;
         int steps;
+        std::vector<int> home_of;  // the layer in whose gradient's home the gradient of this one lies: itself, or an add
+        std::vector<int> needed;   // the first layer, in backward order the last, for which a home is needed
     };
     int backward_step(const BackwardState& state, int layer) const { return state.steps - 1 - step(layer); }
 
     PassLayout backward_pass(bool split) {
         const std::size_t all = boost::num_vertices(graph_);
-        BackwardState state{{}, {}, split, static_cast<int>(layout_.layers.size())};
+        BackwardState state{{}, {}, split, static_cast<int>(layout_.layers.size()), {}, {}};
         state.pass.output_gradient.resize(all);
         state.pass.input_gradient.resize(all);
         state.pass.before.resize(all);
         state.pass.after.resize(all);
         for (int layer : layout_.layers)
             state.pass.input_gradient[layer].resize(inputs_of_layer(graph_, layer).size());
+        state.pass.joined.assign(all, -1);
+        share_homes(state);
         // Slots are pointed at while they are packed, and sums copy them afterwards: two sweeps.
         for (int layer : layout_.layers)
             place_gradient(state, layer);
@@ -258,9 +280,58 @@ private:
         state.pass.scratch = pack_transients(state.transients);
         state.pass.workspace = state.pass.scratch + largest_scratch();
         for (int layer : layout_.layers)
+            state.pass.output_gradient[layer] = state.pass.output_gradient[state.home_of[layer]];
+        for (int layer : layout_.layers)
             add_sums(state, contributions_of(layer), state.pass.output_gradient[layer], layer);
         add_boundary_sums(state);
         return std::move(state.pass);
+    }
+
+    // The last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it; -1: none.
+    int changed_by(int layer, int add) const {
+        const std::vector<Contribution> parts = contributions_of(layer);
+        int last = kind(layer) == LayerKind::Add ? layer : -1;
+        for (std::size_t n = 1; n < parts.size(); ++n)
+            last = std::max(last, parts[n].local ? parts[n].reader : add);
+        return last;
+    }
+
+    // By input of an add that joins: whether its gradient has the home of the add's. Both have where none is changed
+    // before the other has been read.
+    std::array<bool, 2> shared_homes(bool split, int add) const {
+        const std::vector<int> inputs = inputs_of_layer(graph_, add);
+        if (kind(add) != LayerKind::Add || !bytes_[add].joins || inputs[0] == inputs[1] ||
+            contributions_of(add).empty())
+            return {false, false};
+        const auto can = [&](int input) {
+            if (!local(input) || (split && has_weight_pass(kind(input))))
+                return false;
+            const Contribution first = contributions_of(input).front();
+            return first.local && first.reader == add;
+        };
+        std::array<bool, 2> shared{can(inputs[0]), can(inputs[1])};
+        if (shared[0] && shared[1] && (changed_by(inputs[0], add) > inputs[1] || changed_by(inputs[1], add) > inputs[0]))
+            shared[inputs[0] < inputs[1] ? 1 : 0] = false;
+        return shared;
+    }
+
+    void share_homes(BackwardState& state) const {
+        state.home_of.resize(boost::num_vertices(graph_));
+        std::iota(state.home_of.begin(), state.home_of.end(), 0);
+        state.needed = state.home_of;
+        for (auto add = layout_.layers.rbegin(); add != layout_.layers.rend(); ++add) {
+            const std::vector<int> inputs = inputs_of_layer(graph_, *add);
+            const std::array<bool, 2> shared = shared_homes(state.split, *add);
+            const int home = state.home_of[*add];
+            for (std::size_t k = 0; k < 2; ++k)
+                if (shared[k]) {
+                    state.home_of[inputs[k]] = home;
+                    state.needed[home] = std::min(state.needed[home], inputs[k]);
+                }
+            const int below = add + 1 == layout_.layers.rend() ? -1 : *(add + 1);
+            if (shared[0] && shared[1] && below >= 0 && joins(below, *add))
+                state.pass.joined[*add] = below;
+        }
     }
 
     // The gradient's home: where its first summand lands.
@@ -268,27 +339,38 @@ private:
         const std::vector<Contribution> parts = contributions_of(layer);
         if (parts.empty())
             return;
-        Slot& home = state.pass.output_gradient[layer];
-        if (!parts.front().local)
-            home = parts.front().inbox;
-        else if (state.split && has_weight_pass(kind(layer)))
-            home = take(layout_.gradient_kept, Region::GradientKept, bytes_[layer].output);
-        else {
-            home.region = Region::Workspace;
-            state.transients.push_back({bytes_[layer].output, backward_step(state, parts.front().reader),
-                                        backward_step(state, layer), &home});
-        }
+        if (state.home_of[layer] == layer)
+            place_home(state, layer, parts.front());
         for (const Contribution& part : parts)
             if (part.local && !(&part == &parts.front()))
                 place_summand(state, part, layer);
     }
 
-    // A further summand: written to the workspace, then added at once.
+    void place_home(BackwardState& state, int layer, const Contribution& first) {
+        Slot& home = state.pass.output_gradient[layer];
+        if (!first.local)
+            home = first.inbox;
+        else if (state.split && has_weight_pass(kind(layer)))
+            home = take(layout_.gradient_kept, Region::GradientKept, bytes_[layer].output);
+        else {
+            home.region = Region::Workspace;
+            state.transients.push_back({bytes_[layer].output, backward_step(state, first.reader),
+                                        backward_step(state, state.needed[layer]), &home});
+        }
+    }
+
+    // A further summand: written to the workspace, then added.
     void place_summand(BackwardState& state, const Contribution& part, int producer) {
         Slot& slot = state.pass.input_gradient[part.reader][part.position];
         slot.region = Region::Workspace;
         const int at = backward_step(state, part.reader);
-        state.transients.push_back({bytes_[producer].output, at, at, &slot});
+        const int last = is_joined(state, part, producer) ? backward_step(state, state.pass.joined[producer]) : at;
+        state.transients.push_back({bytes_[producer].output, at, last, &slot});
+    }
+
+    // The summand of the layer above an add is added by the add itself, where it is run with a norm.
+    bool is_joined(const BackwardState& state, const Contribution& part, int producer) const {
+        return local(producer) && state.pass.joined[producer] >= 0 && part.local && step(part.reader) == step(producer) + 1;
     }
 
     // Gradients of tensors that other stages made go to their landing buffers.
@@ -350,6 +432,8 @@ private:
                 Slot& slot = state.pass.input_gradient[part.reader][part.position];
                 if (n == 0)
                     slot = home;
+                else if (is_joined(state, part, producer))
+                    state.pass.before[producer].push_back({slot, home, bytes});
                 else
                     state.pass.after[part.reader].push_back({slot, home, bytes});
                 continue;

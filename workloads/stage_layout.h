@@ -17,6 +17,9 @@ struct LayerBytes {
     Bytes saved_until_input = 0;  // own state written by F (and R), read by I: masks, statistics
     Bytes kept_until_weight = 0;  // own state written by F (and R), read by W
     Bytes scratch = 0;            // largest need of any pass
+    // Add: its I changes its output gradient into that of its inputs in place. Batch norm, and the add that alone
+    // reads it, both: they are run as one, see PassLayout::joined.
+    bool joins = false;
     bool operator==(const LayerBytes&) const = default;
 };
 
@@ -35,6 +38,7 @@ struct Slot {
     Region region = Region::None;
     Bytes offset = 0;
     int edge = -1;  // Inbox, Outbox: index into `boundaries_of`
+    bool operator==(const Slot&) const = default;
 };
 
 // to += from, elementwise, `bytes` long.
@@ -50,6 +54,8 @@ struct PassLayout {
     std::vector<Slot> output_gradient;              // of the tensor that the layer made, summed
     std::vector<std::vector<Slot>> input_gradient;  // [layer][position]: where the layer writes
     std::vector<std::vector<Sum>> before, after;    // of a layer: the sums of fan-outs
+    // [add]: the batch norm below it whose I does the add's too, with the last sum of the add's `before`; -1: none.
+    std::vector<int> joined;
     Bytes workspace = 0;                            // bytes, scratch included
     Bytes scratch = 0;                              // offset of the scratch in the workspace
 };
@@ -60,6 +66,7 @@ struct StageLayout {
     std::vector<Slot> output;                // tensors made here
     std::vector<std::vector<Slot>> input;    // [layer][position]: where F, I and W read it
     std::vector<std::vector<Slot>> copies;   // [layer]: further homes of the tensor, filled by F
+    std::vector<std::vector<int>> norms;     // [add][position]: the batch norm that it is run with, or -1
     std::vector<Slot> saved;                 // LayerBytes::saved_until_input
     std::vector<Slot> kept;                  // LayerBytes::kept_until_weight
     std::vector<Bytes> weight_offset;        // in the stage's block of weights (and gradients, momentum)

@@ -125,14 +125,15 @@ private:
 };
 
 // Weight gradients of bf16 are widened to fp32 behind every way: the executor wants them so.
-void time_graph(const CudaKernels& kernels, LayerRig& rig, ConvolutionPass pass, void* workspace, Times& times) {
+void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, ConvolutionPass pass, void* workspace,
+                Times& times) {
     const Device& device = kernels.device();
     const bool is_bf16 = device.precision() == Precision::Bf16, makes_weights = pass == ConvolutionPass::Weight;
     const std::int64_t values = block_values(rig.sizes.weights, device.precision());
     const auto read_by_products = [&](std::byte* block) -> void* {
         return is_bf16 ? static_cast<void*>(shadow(block, values)) : block;
     };
-    const ConvolutionGraph graph(device.cudnn(), rig.layer, rig.samples,
+    const ConvolutionGraph graph(device.cudnn(), shape, rig.samples,
                                  is_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT, pass, kMostPlans, kMostWorkspace);
     ConvolutionGraph::Tensors tensors{rig.inputs[0].get(), read_by_products(rig.weights.get()), rig.output.get()};
     if (pass == ConvolutionPass::Input)
@@ -170,6 +171,9 @@ std::string shape_of(const Layer& layer) {
 void measure_one(const CudaKernels& by_shape, const CudaKernels& by_timing, Convolution& one, int samples,
                  void* workspace) {
     Legacy first(by_shape, one, samples), second(by_timing, one, samples);
+    Layer shape = one.layer;  // as the executor has it
+    if (one.reads_data)
+        shape.input.channels = cuda::padded_channels(shape.input.channels);
     for (std::size_t pass = 0; pass < kPasses.size(); ++pass) {
         if (one.reads_data && kPasses[pass] == ConvolutionPass::Input)
             continue;
@@ -177,7 +181,7 @@ void measure_one(const CudaKernels& by_shape, const CudaKernels& by_timing, Conv
         times.by_shape = first.time(kPasses[pass]);
         times.by_timing = second.time(kPasses[pass]);
         try {
-            time_graph(by_shape, first.rig, kPasses[pass], workspace, times);
+            time_graph(by_shape, first.rig, shape, kPasses[pass], workspace, times);
         } catch (const Error& error) {
             fmt::print("{} {}: {}\n", one.layer.name, kPassNames[pass], error.what());
         }

@@ -34,11 +34,11 @@ TensorShape tensor_shape(Dims dims, int samples, cudnnDataType_t type) {
     return shape;
 }
 
-FilterShape filter_shape(const Layer& layer, cudnnDataType_t type) {
+FilterShape filter_shape(const Layer& layer, int channels, cudnnDataType_t type) {
     cudnnFilterDescriptor_t made = nullptr;
     check(cudnnCreateFilterDescriptor(&made), "cudnnCreateFilterDescriptor");
     FilterShape shape(made);
-    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, layer.input.channels,
+    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, channels,
                                      layer.kernel, layer.kernel),
           "cudnnSetFilter4dDescriptor");
     return shape;
@@ -95,10 +95,12 @@ class Convolution : public CudaLayer {
 public:
     Convolution(Device& device, const Layer& layer, int samples, bool reads_data)
         : CudaLayer(device, layer, samples),
-          count_(std::int64_t{layer.output.channels} * layer.input.channels * layer.kernel * layer.kernel),
-          x_(tensor_shape(layer.input, samples, kType<T>)),
+          read_{reads_data ? padded_channels(layer.input.channels) : layer.input.channels, layer.input.height,
+                layer.input.width},
+          count_(std::int64_t{layer.output.channels} * read_.channels * layer.kernel * layer.kernel),
+          x_(tensor_shape(read_, samples, kType<T>)),
           y_(tensor_shape(layer.output, samples, kType<T>)),
-          w_(filter_shape(layer, kType<T>)) {
+          w_(filter_shape(layer, read_.channels, kType<T>)) {
         bytes_.weights = block_bytes(count_, device.precision());
         values_ = block_values(bytes_.weights, device.precision());
         choose_forward();
@@ -151,16 +153,35 @@ public:
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
         const std::vector<float> filter = store_block(weights, count_);
-        std::vector<float> plain(filter.size());
+        std::vector<float> plain(filter.size() / static_cast<std::size_t>(read_.channels) *
+                                 static_cast<std::size_t>(layer_.input.channels));
         for_weights([&](std::size_t at, std::size_t place) { plain[at] = filter[place]; });
         return {plain};
     }
 
+    std::vector<float> read_input(const std::byte* tensor, int) const override {
+        return with_channels(this->read(read_, tensor), read_.channels, layer_.input.channels);
+    }
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int) const override {
+        this->fill(read_, with_channels(values, layer_.input.channels, read_.channels), tensor);
+    }
+
 private:
+    // Plain images with fewer channels, or with channels of zeros behind their own.
+    std::vector<float> with_channels(const std::vector<float>& values, int had, int channels) const {
+        const std::int64_t pixels = std::int64_t{read_.height} * read_.width;
+        std::vector<float> changed;
+        for (auto image = values.begin(); image != values.end(); image += had * pixels) {
+            changed.insert(changed.end(), image, image + std::min(had, channels) * pixels);
+            changed.resize(changed.size() + static_cast<std::size_t>(std::max(channels - had, 0) * pixels));
+        }
+        return changed;
+    }
+
     // Memory to time algorithms in.
     struct Trial {
         explicit Trial(const Convolution& layer)
-            : x(allocate(tensor_bytes(layer.samples_ * layer.layer_.input.elements(), layer.device_.precision()))),
+            : x(allocate(tensor_bytes(layer.samples_ * layer.read_.elements(), layer.device_.precision()))),
               y(allocate(layer.bytes_.output)),
               w(allocate(layer.bytes_.weights)),
               workspace(allocate(kMostTried)) {}
@@ -170,9 +191,9 @@ private:
     ConvolutionShape shape_of(ConvolutionPass pass) const {
         return {.pass = pass,
                 .samples = samples_,
-                .channels = layer_.input.channels,
-                .height = layer_.input.height,
-                .width = layer_.input.width,
+                .channels = read_.channels,
+                .height = read_.height,
+                .width = read_.width,
                 .outputs = layer_.output.channels,
                 .kernel = layer_.kernel,
                 .stride = layer_.stride,
@@ -284,7 +305,7 @@ private:
               "cudnnConvolutionBackwardFilter");
     }
 
-    // Calls visit(place in OIHW, place in KRSC) for every weight.
+    // Calls visit(place in OIHW, place in KRSC) for every weight; the channels of padding have none.
     template <class Visit>
     void for_weights(Visit visit) const {
         const std::int64_t channels = layer_.input.channels, taps = std::int64_t{layer_.kernel} * layer_.kernel;
@@ -292,10 +313,11 @@ private:
         for (std::int64_t o = 0; o < layer_.output.channels; ++o)
             for (std::int64_t c = 0; c < channels; ++c)
                 for (std::int64_t tap = 0; tap < taps; ++tap)
-                    visit(plain++, static_cast<std::size_t>((o * taps + tap) * channels + c));
+                    visit(plain++, static_cast<std::size_t>((o * taps + tap) * read_.channels + c));
     }
 
-    std::int64_t count_, values_ = 0;  // weights; values of their block
+    const Dims read_;                  // what it reads: its input, padded
+    std::int64_t count_, values_ = 0;  // weights, those of the padding too; values of their block
     std::unique_ptr<Trial> trial_;     // while algorithms are chosen
     TensorShape x_, y_;
     FilterShape w_;

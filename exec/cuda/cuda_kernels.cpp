@@ -4,6 +4,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/family.h"
 #include "exec/cuda/layers.h"
+#include "exec/cuda/stage_update.h"
 #include "exec/missing_kernel.h"
 #include "workloads/config.h"
 #include "workloads/error.h"
@@ -146,11 +147,18 @@ struct CudaKernels::Stored {
 
 CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
     : device_(std::make_unique<Device>(seat, precision, deterministic)),
-      partials_(allocate((kPartials + 1) * static_cast<Bytes>(sizeof(double)))) {}
+      factor_(allocate(sizeof(double))) {}
 
 CudaKernels::~CudaKernels() = default;
 
 std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, bool reads_data) const {
+    if (reads_data) {
+        const bool pads = layer.kind == LayerKind::Convolution;
+        if (pads_data_.value_or(pads) != pads)
+            fail_with(ExitCode::RunFailed, "layer '{}' reads the data, as another layer does that is {} convolution",
+                      layer.name, pads ? "no" : "a");
+        pads_data_ = pads;
+    }
     const auto make_one = device_->precision() == Precision::Bf16 ? make_layer<Bf16> : make_layer<float>;
     return make_one(*device_, layer, samples, reads_data);
 }
@@ -161,7 +169,8 @@ Bytes CudaKernels::data_bytes(Dims input, int samples) const {
 }
 
 Bytes CudaKernels::image_bytes(Dims input, std::int64_t samples) const {
-    return tensor_bytes(samples * input.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
+    const Dims read{padded_channels(input.channels), input.height, input.width};
+    return tensor_bytes(samples * read.elements(), is_token(input) ? Precision::Fp32 : device_->precision());
 }
 
 void CudaKernels::take_data(const Dataset& data) const { stored_ = std::make_unique<Stored>(data, device_->stream()); }
@@ -172,13 +181,15 @@ void CudaKernels::load_data(const Dataset& data, std::span<const Sample> samples
     std::byte* own = out + image_bytes(data.input(), count);
     copy(reinterpret_cast<const std::byte*>(samples.data()), own, static_cast<Bytes>(samples.size_bytes()));
     const auto* shown = as<Sample>(own);
+    StoredImages& images = stored_->images;
+    images.written_channels = pads_data_.value_or(false) ? padded_channels(images.channels) : images.channels;
     if (stored_->tokens)
-        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), stored_->images.height, shown, count,
+        read_tokens(device_->stream(), as<std::int32_t>(stored_->tokens.get()), images.height, shown, count,
                     floats(out));
     else if (device_->precision() == Precision::Bf16)
-        read_images(device_->stream(), stored_->images, shown, count, as<Bf16>(out));
+        read_images(device_->stream(), images, shown, count, as<Bf16>(out));
     else
-        read_images(device_->stream(), stored_->images, shown, count, as<float>(out));
+        read_images(device_->stream(), images, shown, count, as<float>(out));
 }
 
 void CudaKernels::fill(std::byte* to, unsigned char value, Bytes bytes) const {
@@ -214,32 +225,36 @@ void CudaKernels::clip_factor(std::span<const double> squares, double largest, d
 }
 
 void CudaKernels::scale(const double* factor, std::byte* gradient, Bytes bytes) const {
-    std::byte* here = partials_.get() + kPartials * static_cast<Bytes>(sizeof(double));
-    copy(reinterpret_cast<const std::byte*>(factor), here, sizeof(double));
-    cuda::scale(device_->stream(), as<double>(here), floats(gradient), bytes / static_cast<Bytes>(sizeof(float)));
+    copy(reinterpret_cast<const std::byte*>(factor), factor_.get(), sizeof(double));
+    cuda::scale(device_->stream(), as<double>(factor_.get()), floats(gradient), bytes / static_cast<Bytes>(sizeof(float)));
+}
+
+std::unique_ptr<StageKernel> CudaKernels::make_stage(const std::vector<StageBlock>& blocks) const {
+    return std::make_unique<StageUpdate>(*device_, blocks);
+}
+
+// A block alone is a stage of one layer, which is gone when the call returns: no step asks for one.
+template <class Act>
+void CudaKernels::with_block(Bytes bytes, Act act) const {
+    const StageUpdate stage(*device_, {{.weights = bytes}});
+    act(stage);
+    check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");
 }
 
 void CudaKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const {
-    sum_squares(device_->stream(), floats(gradient), block_values(bytes, device_->precision()),
-                as<double>(partials_.get()), sum);
+    with_block(bytes, [&](const StageKernel& stage) { stage.measure(gradient, sum); });
 }
 
 void CudaKernels::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                          std::byte* new_weights, Bytes bytes) const {
-    const Rates rates{static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
-                      static_cast<float>(sgd.weight_decay)};
-    const std::int64_t values = block_values(bytes, device_->precision());
-    Bf16* rounded = device_->precision() == Precision::Bf16 ? shadow(new_weights, values) : nullptr;
-    momentum_update(device_->stream(), rates, floats(weights), floats(gradient), floats(momentum), floats(new_weights),
-                    rounded, values);
+    with_block(bytes, [&](const StageKernel& stage) {
+        stage.update(sgd, weights, gradient, momentum, new_weights, nullptr);
+    });
 }
 
 void CudaKernels::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
                           Bytes bytes) const {
-    const std::int64_t values = block_values(bytes, device_->precision());
-    Bf16* rounded = device_->precision() == Precision::Bf16 ? shadow(out, values) : nullptr;
-    predict_weights(device_->stream(), floats(weights), floats(momentum), static_cast<float>(factor), floats(out),
-                    rounded, values);
+    with_block(bytes, [&](const StageKernel& stage) { stage.predict(weights, momentum, factor, out); });
 }
 
 std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& whose) const {

@@ -6,6 +6,7 @@
 #include "exec/kernels.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace pw::cuda {
@@ -20,6 +21,7 @@ public:
 
     std::string_view name() const override { return "cuda"; }
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override;
+    std::unique_ptr<StageKernel> make_stage(const std::vector<StageBlock>& blocks) const override;
     Bytes data_bytes(Dims input, int samples) const override;
     void take_data(const Dataset& data) const override;
     void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const override;
@@ -46,9 +48,12 @@ public:
 private:
     struct Stored;  // the data set on the device
     Bytes image_bytes(Dims input, std::int64_t samples) const;
+    template <class Act>
+    void with_block(Bytes bytes, Act act) const;
 
     std::unique_ptr<Device> device_;
-    DeviceMemory partials_;  // of sum_of_squares, and behind them the factor of scale
+    DeviceMemory factor_;  // of scale
+    mutable std::optional<bool> pads_data_;  // for the layers that read it, once there are any
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;

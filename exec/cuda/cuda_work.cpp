@@ -57,7 +57,7 @@ void CudaDevice::begin() {
         own.end.emplace(Event::Kind::Timed);
         if (is_transfer(graph.task(node).op))
             own.posted.emplace(Event::Kind::Untimed);
-        if (work_.job.config.run.graph)
+        if (work_.makes_graphs())
             own.done.emplace(Event::Kind::Untimed);
         for (int round = 0; work_.plan.meetings->begins(node) && round < kRounds; ++round)
             own.met.emplace_back(Event::Kind::Untimed);
@@ -188,17 +188,20 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic)
         take_ways(job.convolutions, precision_of(job.config));
-    if (!job.config.run.graph)
-        return;
-    const auto refuse = [&](const std::string& why) {
-        job.config.fail_at("run.graph", "a step cannot be a graph: " + why, "set run.graph: false");
-    };
+    const std::string obstacle = what_forbids_graphs();
+    makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
+    if (makes_graphs_ && !obstacle.empty())
+        job.config.fail_at("run.graph", "a step cannot be a graph: " + obstacle, "set run.graph: false");
+}
+
+std::string CudaWork::what_forbids_graphs() const {
     if (job.plan.asynchronous)
-        refuse(fmt::format("{} has no steps that repeat", job.plan.schedule));
+        return fmt::format("{} has no steps that repeat", job.plan.schedule);
     if (job.config.run.transport != "threads")
-        refuse("transport " + job.config.run.transport);
+        return "transport " + job.config.run.transport;
     if (std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) { return seat.gpu != seats.front().gpu; }))
-        refuse("the devices are on several GPUs");
+        return "the devices are on several GPUs";
+    return "";
 }
 
 std::vector<int> CudaWork::devices_of(const Meeting& meeting) const {
@@ -336,7 +339,7 @@ void CudaWork::device_is_done(int device) {
 
 void CudaWork::begin_step(int step) {
     read_clocks(&EventClock::read_before);
-    if (job.config.run.graph && step == 1)
+    if (makes_graphs_ && step == 1)
         make_graph();
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
         *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
@@ -444,6 +447,8 @@ void CudaWork::finish(RunResult& result) {
         result.notes.push_back(fmt::format("GPU {}: {} of {} in use, with the libraries' own", gpu,
                                            print_bytes(memory.total - memory.free), print_bytes(memory.total)));
     }
+    if (graph_)
+        result.notes.push_back("steps from the second on are one CUDA graph");
 }
 
 }  // namespace pw::cuda

@@ -1,6 +1,6 @@
 // Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device,
 // messages on a stream per lane, and events between them. Which thread may queue what, and in which
-// order lanes take their messages, is the mailbox's business, as for devices on the host. With run.graph the
+// order lanes take their messages, is the mailbox's business, as for devices on the host. Where a step can be a graph the
 // second step is queued into a graph, which runs it and all later ones.
 #pragma once
 
@@ -78,6 +78,7 @@ public:
     void wait_until(int node, const std::function<bool()>& passed) const;
     void wait(int node) const;
     Interval interval(int node) const;
+    bool makes_graphs() const { return makes_graphs_; }
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
     // Held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
@@ -107,6 +108,7 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
+    std::string what_forbids_graphs() const;  // empty: nothing
     std::vector<int> devices_of(const Meeting& meeting) const;
     std::set<int> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
@@ -119,6 +121,7 @@ private:
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;   // by GPU
+    bool makes_graphs_ = false;
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};

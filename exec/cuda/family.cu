@@ -47,8 +47,11 @@ __global__ void read_pixels(StoredImages images, const Sample* samples, T* out, 
         const auto [scale, shift] = images.scales[channel];
         const float top = above[column.low] * (1 - column.weight) + above[column.high] * column.weight;
         const float bottom = below[column.low] * (1 - column.weight) + below[column.high] * column.weight;
-        out[i * images.channels + channel] = rounded<T>((top * (1 - row.weight) + bottom * row.weight) * scale + shift);
+        const float value = (top * (1 - row.weight) + bottom * row.weight) * scale + shift;
+        out[i * images.written_channels + channel] = rounded<T>(value);
     }
+    for (int channel = images.channels; channel < images.written_channels; ++channel)
+        out[i * images.written_channels + channel] = rounded<T>(0);
 }
 
 __global__ void read_stream(const std::int32_t* tokens, std::int64_t length, const Sample* samples, float* out,
@@ -62,48 +65,15 @@ template <class T>
 using Widest = Pack<T, kWidest<T>>;
 
 template <class T>
-__global__ void add_packs(const Widest<T>* from, Widest<T>* to, std::int64_t items) {
+__global__ void add_packs(const Widest<T>* left, const Widest<T>* right, Widest<T>* to, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
-    const Pack<float, kWidest<T>> left = reals(to[i]), right = reals(from[i]);
+    const Pack<float, kWidest<T>> l = reals(left[i]), r = reals(right[i]);
     Pack<float, kWidest<T>> sum;
     for (int k = 0; k < kWidest<T>; ++k)
-        sum.values[k] = left.values[k] + right.values[k];
+        sum.values[k] = l.values[k] + r.values[k];
     to[i] = rounded<T>(sum);
-}
-
-// Sum of value(first), value(first + step), ... below `end`. Eight at a time, so that their reads do not wait
-// for each other.
-template <class Value>
-__device__ double sum_every(std::int64_t first, std::int64_t step, std::int64_t end, Value value) {
-    double lanes[8] = {};
-    std::int64_t i = first;
-    for (; i + 7 * step < end; i += 8 * step)
-        for (int lane = 0; lane < 8; ++lane)
-            lanes[lane] += value(i + lane * step);
-    for (; i < end; i += step)
-        lanes[0] += value(i);
-    return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
-
-__global__ void add_squares(const Four* values, std::int64_t count, double* sums, std::int64_t items) {
-    const std::int64_t i = item();
-    if (i >= items)
-        return;
-    sums[i] = sum_every(i, items, count, [values](std::int64_t k) {
-        const Four four = values[k];
-        double sum = 0;
-        for (const float value : four.values)
-            sum += static_cast<double>(value) * static_cast<double>(value);
-        return sum;
-    });
-}
-
-__global__ void add_partials(const double* partials, std::int64_t count, double* sums, std::int64_t items) {
-    const std::int64_t i = item();
-    if (i < items)
-        sums[i] = sum_every(i, items, count, [partials](std::int64_t k) { return partials[k]; });
 }
 
 __global__ void add_blocks(Summands summands, Four* to, std::int64_t items) {
@@ -141,39 +111,6 @@ __global__ void multiply(const double* factor, Four* values, std::int64_t items)
     values[i] = four;
 }
 
-// Every value is read before it is written, by the same thread: new_weights may be weights.
-__global__ void update(Rates rates, const Four* weights, const Four* gradient, Four* momentum, Four* new_weights,
-                       Pack<Bf16, 4>* rounded_weights, std::int64_t items) {
-    const std::int64_t i = item();
-    if (i >= items)
-        return;
-    const Four g = gradient[i];
-    Four w = weights[i], v = momentum[i];
-    for (int k = 0; k < 4; ++k) {
-        v.values[k] = rates.momentum * v.values[k] + (g.values[k] + rates.weight_decay * w.values[k]);
-        w.values[k] -= rates.learning_rate * v.values[k];
-    }
-    momentum[i] = v;
-    new_weights[i] = w;
-    if (rounded_weights != nullptr)
-        rounded_weights[i] = rounded<Bf16>(w);
-}
-
-__global__ void predict(const Four* weights, const Four* momentum, float factor, Four* out,
-                        Pack<Bf16, 4>* rounded_weights, std::int64_t items) {
-    const std::int64_t i = item();
-    if (i >= items)
-        return;
-    const Four v = momentum[i];
-    Four w = weights[i];
-    for (int k = 0; k < 4; ++k)
-        w.values[k] -= factor * v.values[k];
-    out[i] = w;
-    if (rounded_weights != nullptr)
-        rounded_weights[i] = rounded<Bf16>(w);
-}
-
-const Four* fours(const float* values) { return reinterpret_cast<const Four*>(values); }
 Four* fours(float* values) { return reinterpret_cast<Four*>(values); }
 
 }  // namespace
@@ -194,23 +131,11 @@ void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t l
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes) {
     const auto items = bytes / static_cast<std::int64_t>(sizeof(Widest<T>));
-    launch(stream, items, add_packs<T>, reinterpret_cast<const Widest<T>*>(from), reinterpret_cast<Widest<T>*>(to),
-           items);
+    auto* sum = reinterpret_cast<Widest<T>*>(to);
+    launch(stream, items, add_packs<T>, sum, reinterpret_cast<const Widest<T>*>(from), sum, items);
 }
 template void add_tensor<float>(cudaStream_t, const float*, float*, std::int64_t);
 template void add_tensor<Bf16>(cudaStream_t, const Bf16*, Bf16*, std::int64_t);
-
-void sum_squares(cudaStream_t stream, const float* values, std::int64_t count, double* partials, double* sum) {
-    const std::int64_t packs = count / 4;
-    std::int64_t sums = std::min(kFirstPartials, (packs + 7) / 8);
-    launch(stream, sums, add_squares, fours(values), packs, partials, sums);
-    if (sums > kLastPartials) {
-        launch(stream, kLastPartials, add_partials, partials, sums, partials + kFirstPartials, kLastPartials);
-        partials += kFirstPartials;
-        sums = kLastPartials;
-    }
-    launch(stream, 1, add_partials, partials, sums, sum, 1);
-}
 
 void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::int64_t count) {
     launch(stream, count / 4, add_blocks, summands, fours(to), count / 4);
@@ -222,18 +147,6 @@ void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count,
 
 void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count) {
     launch(stream, count / 4, multiply, factor, fours(values), count / 4);
-}
-
-void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,
-                     float* momentum, float* new_weights, Bf16* rounded_weights, std::int64_t count) {
-    launch(stream, count / 4, update, rates, fours(weights), fours(gradient), fours(momentum), fours(new_weights),
-           reinterpret_cast<Pack<Bf16, 4>*>(rounded_weights), count / 4);
-}
-
-void predict_weights(cudaStream_t stream, const float* weights, const float* momentum, float factor, float* out,
-                     Bf16* rounded_weights, std::int64_t count) {
-    launch(stream, count / 4, predict, fours(weights), fours(momentum), factor, fours(out),
-           reinterpret_cast<Pack<Bf16, 4>*>(rounded_weights), count / 4);
 }
 
 }  // namespace pw::cuda

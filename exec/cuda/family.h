@@ -22,7 +22,8 @@ struct StoredImages {
     const unsigned char* pixels = nullptr;  // sample after sample, planar
     const Tap *rows = nullptr, *columns = nullptr;
     const Normalisation* scales = nullptr;
-    int channels = 0, stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
+    int channels = 0, written_channels = 0;  // zeros behind the image's own
+    int stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
 };
 
 // `count` samples, NHWC. What Dataset::read_at computes.
@@ -49,23 +50,5 @@ void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::i
 void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count, double largest, double* factor);
 // values[i] *= *factor, in device memory. `count` is a multiple of 4.
 void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count);
-
-// *sum = sum of values[i]^2, in an order that `count` alone decides. `count` is a multiple of 4; `partials` has
-// room for kPartials.
-inline constexpr std::int64_t kFirstPartials = 16384, kLastPartials = 128;
-inline constexpr std::int64_t kPartials = kFirstPartials + kLastPartials;
-void sum_squares(cudaStream_t stream, const float* values, std::int64_t count, double* partials, double* sum);
-
-// See Sgd in exec/kernels.h. `count` is a multiple of 4; `rounded_weights` gets a copy unless it is null;
-// `new_weights` may be `weights`.
-struct Rates {
-    float learning_rate, momentum, weight_decay;
-};
-void momentum_update(cudaStream_t stream, const Rates& rates, const float* weights, const float* gradient,
-                     float* momentum, float* new_weights, __nv_bfloat16* rounded_weights, std::int64_t count);
-
-// out[i] = weights[i] - factor * momentum[i]; counts and copies as above.
-void predict_weights(cudaStream_t stream, const float* weights, const float* momentum, float factor, float* out,
-                     __nv_bfloat16* rounded_weights, std::int64_t count);
 
 }  // namespace pw::cuda

@@ -17,6 +17,30 @@ __device__ inline std::int64_t item() {
     return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
+// For kernels whose threads work together: calls act(thread) in every thread of the block. The stand-in of the toolkit,
+// which runs one thread after the other, has the first do the work of all.
+template <class Act>
+__device__ inline void for_own_threads(Act act) {
+#ifdef __CUDACC__
+    act(threadIdx.x);
+#else
+    for (unsigned thread = 0; threadIdx.x == 0 && thread < blockDim.x; ++thread)
+        act(thread);
+#endif
+}
+
+// Of kBlock values, one by each thread of the block, leaves the sums of every `left`-th in the first `left` places,
+// each for the thread of its place. `left` is a power of two; the order is always the same.
+__device__ inline void sum_threads(double* values, unsigned left) {
+    for (unsigned half = kBlock / 2; half >= left; half /= 2) {
+        __syncthreads();
+        for_own_threads([&](unsigned thread) {
+            if (thread < half)
+                values[thread] += values[thread + half];
+        });
+    }
+}
+
 // Puts `kernel` for `items` items on the stream. Nothing is started for none.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, std::int64_t items, void (*kernel)(Parameters...), Arguments... arguments) {

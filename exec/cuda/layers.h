@@ -27,6 +27,10 @@ Bytes tensor_bytes(std::int64_t elements, Precision precision);   // multiple of
 Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, values in 32s
 std::int64_t block_values(Bytes bytes, Precision precision);
 
+// A convolution reads images of three channels with a fourth of zeros, and has weights of zero for it: cuDNN is slow
+// with three.
+constexpr int padded_channels(int channels) { return channels == 3 ? 4 : channels; }
+
 inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 // The bf16 part of a block that has `values` values.
@@ -90,10 +94,19 @@ protected:
     LayerBytes bytes_;
 };
 
-// The running averages of batch norm: all means, then all unbiased variances, as in the blocks. `per_sample`: values
-// of a channel.
+// The running averages of batch norm: all means, then all unbiased variances, as in the blocks.
 void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
                      float* running);
+
+// Of a batch norm those channels that one block of threads averages.
+struct AveragedChannels {
+    Bytes at;  // of the layer in a block of statistics
+    std::int64_t channels, per_sample;  // of the layer; `per_sample`: values of a channel
+    std::int64_t first;
+};
+// A list of `entries` on the device; `running` is the stage's.
+void average_batches(cudaStream_t stream, const BatchStatistics& of, const AveragedChannels* list, std::int64_t entries,
+                     std::byte* running);
 
 // `T` is float or Bf16.
 template <class T>

@@ -1,6 +1,7 @@
-// Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a sample. Sums over the rows
-// come in stages whose sizes depend on the shape alone, each in a fixed order: a share of the rows per
-// thread, then where they are many a group of the shares, then all.
+// Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a
+// sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share of
+// the rows per thread, then the shares of a few channels per block of threads.
+#include "exec/cuda/adding.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
@@ -93,24 +94,59 @@ __global__ void __launch_bounds__(kBlock, 1)
     sums[(2 * share + 1) * rows.packs + pack] = scaled;
 }
 
-// Lines of `width` sums, from one per share to one per group: of the shares group, group + groups, ...
-__global__ void combine(const float* __restrict__ sums, float* __restrict__ combined, unsigned width, unsigned shares,
-                        unsigned groups) {
+template <class T, int kWidth>
+struct AddInput {
+    Pack<T, kWidth> x, dy, more;
+    unsigned passed;
+};
+
+// The same, where first the add above changes its gradient dy: to dy + more, where the mask lets it pass. The other two
+// may be null. Every pack is read before it is written, by the same thread: `gradient` may be dy.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_joined_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* dy,
+                         const Pack<T, kWidth>* __restrict__ more, const unsigned char* __restrict__ mask,
+                         Pack<T, kWidth>* gradient, const Pack<float, kWidth>* __restrict__ state,
+                         Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+    constexpr unsigned kPacksOfByte = 8 / kWidth;
     const auto thread = static_cast<unsigned>(item());
-    if (thread >= groups * width)
+    if (thread >= rows.threads())
         return;
-    const unsigned group = thread / width, column = thread % width;
-    double sum = 0;
-    for_places<8>(
-        group, groups, shares, [&](unsigned share) { return sums[share * width + column]; },
-        [&](unsigned, float read) { sum += static_cast<double>(read); });
-    combined[thread] = static_cast<float>(sum);
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack];
+    Pack<float, kWidth> plain = {}, scaled = {};
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            AddInput<T, kWidth> read{x[place], dy[place], {}, 0xffu};
+            if (more)
+                read.more = more[place];
+            if (mask)
+                read.passed = mask[place / kPacksOfByte] >> place % kPacksOfByte * kWidth;
+            return read;
+        },
+        [&](unsigned row, const AddInput<T, kWidth>& read) {
+            Pack<T, kWidth> passed = read.dy;
+            if (more)
+                for (int k = 0; k < kWidth; ++k)
+                    passed.values[k] = rounded<T>(real(read.dy.values[k]) + real(read.more.values[k]));
+            keep_passed(passed, read.passed);
+            gradient[row * rows.packs + pack] = passed;
+            const Pack<float, kWidth> values = reals(read.x), gradients = reals(passed);
+            for (int k = 0; k < kWidth; ++k) {
+                plain.values[k] += gradients.values[k];
+                scaled.values[k] += gradients.values[k] * (values.values[k] - mean.values[k]);
+            }
+        });
+    sums[2 * share * rows.packs + pack] = plain;
+    sums[(2 * share + 1) * rows.packs + pack] = scaled;
 }
 
-// Two sums of every channel, in `lines` lines.
+// Two sums of every channel, a line of each for every share of the rows.
 struct Sums {
     const float* sums;
-    unsigned channels, lines;
+    unsigned channels, shares;
     double rows;
 };
 
@@ -118,19 +154,35 @@ struct Pair {
     double first, second;
 };
 
-__device__ inline Pair means_of(const Sums& sums, unsigned channel) {
-    Pair total = {0, 0};
-    for_places<8>(
-        0, 1, sums.lines,
-        [&](unsigned line) {
-            const float* here = sums.sums + 2 * line * sums.channels + channel;
-            return Pack<float, 2>{{here[0], here[sums.channels]}};
-        },
-        [&](unsigned, const Pack<float, 2>& read) {
-            total.first += static_cast<double>(read.values[0]);
-            total.second += static_cast<double>(read.values[1]);
-        });
-    return {total.first / sums.rows, total.second / sums.rows};
+constexpr unsigned kColumns = 4;  // channels of a block of threads
+
+// Calls finish(channel, means over the rows), each in a thread of its own.
+template <class Finish>
+__device__ inline void finish_channels(const Sums& sums, Finish finish) {
+    __shared__ double first[kBlock], second[kBlock];
+    const auto channel_of = [](unsigned thread) { return blockIdx.x * kColumns + thread % kColumns; };
+    for_own_threads([&](unsigned thread) {
+        const unsigned channel = channel_of(thread);
+        Pair total = {0, 0};
+        for_places<8>(
+            thread / kColumns, kBlock / kColumns, channel < sums.channels ? sums.shares : 0,
+            [&](unsigned share) {
+                const float* here = sums.sums + 2 * share * sums.channels + channel;
+                return Pack<float, 2>{{here[0], here[sums.channels]}};
+            },
+            [&](unsigned, const Pack<float, 2>& read) {
+                total.first += static_cast<double>(read.values[0]);
+                total.second += static_cast<double>(read.values[1]);
+            });
+        first[thread] = total.first;
+        second[thread] = total.second;
+    });
+    sum_threads(first, kColumns);
+    sum_threads(second, kColumns);
+    for_own_threads([&](unsigned thread) {
+        if (const unsigned channel = channel_of(thread); thread < kColumns && channel < sums.channels)
+            finish(channel, Pair{first[thread] / sums.rows, second[thread] / sums.rows});
+    });
 }
 
 // What normalise() reads. `parameters`: scale, shift.
@@ -143,23 +195,26 @@ __device__ inline void put_state(double mean, double variance, const float* __re
     state[kShift * channels + channel] = parameters[channels + channel];
 }
 
+template <class T>
+struct FirstRow {
+    const T* values;
+};
+
 // `statistics`: mean, unbiased variance; null: not wanted.
 template <class T>
-__global__ void finish_moments(const T* __restrict__ first_row, Sums sums, const float* __restrict__ parameters,
+__global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __restrict__ parameters,
                                float* __restrict__ state, float* __restrict__ statistics) {
-    const auto channel = static_cast<unsigned>(item());
-    if (channel >= sums.channels)
-        return;
-    const Pair means = means_of(sums, channel);
-    const double mean = static_cast<double>(real(first_row[channel])) + means.first;
-    const double difference = means.second - means.first * means.first;
-    const double variance = difference < 0 ? 0 : difference;
-    put_state(mean, variance, parameters, sums.channels, channel, state);
-    if (statistics == nullptr)
-        return;
-    statistics[channel] = static_cast<float>(mean);
-    statistics[sums.channels + channel] =
-        static_cast<float>(sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+    finish_channels(sums, [&](unsigned channel, const Pair& means) {
+        const double mean = static_cast<double>(real(first.values[channel])) + means.first;
+        const double difference = means.second - means.first * means.first;
+        const double variance = difference < 0 ? 0 : difference;
+        put_state(mean, variance, parameters, sums.channels, channel, state);
+        if (statistics == nullptr)
+            return;
+        statistics[channel] = static_cast<float>(mean);
+        statistics[sums.channels + channel] =
+            static_cast<float>(sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+    });
 }
 
 __global__ void take_running(const float* __restrict__ running, const float* __restrict__ parameters,
@@ -172,19 +227,17 @@ __global__ void take_running(const float* __restrict__ running, const float* __r
 
 __global__ void finish_gradients(Sums sums, const float* __restrict__ state, const float* __restrict__ parameters,
                                  float* __restrict__ gradient, bool accumulate, float* __restrict__ factors) {
-    const auto channel = static_cast<unsigned>(item());
-    if (channel >= sums.channels)
-        return;
-    const Pair means = means_of(sums, channel);
-    const auto inverse = static_cast<double>(state[kInverse * sums.channels + channel]);
-    const double factor = static_cast<double>(parameters[channel]) * inverse;
-    factors[kFactor * sums.channels + channel] = static_cast<float>(factor);
-    factors[kOffset * sums.channels + channel] = static_cast<float>(-factor * means.first);
-    factors[kSlope * sums.channels + channel] = static_cast<float>(-factor * inverse * inverse * means.second);
-    const auto scale = static_cast<float>(means.second * sums.rows * inverse);
-    const auto shift = static_cast<float>(means.first * sums.rows);
-    gradient[channel] = accumulate ? gradient[channel] + scale : scale;
-    gradient[sums.channels + channel] = accumulate ? gradient[sums.channels + channel] + shift : shift;
+    finish_channels(sums, [&](unsigned channel, const Pair& means) {
+        const auto inverse = static_cast<double>(state[kInverse * sums.channels + channel]);
+        const double factor = static_cast<double>(parameters[channel]) * inverse;
+        factors[kFactor * sums.channels + channel] = static_cast<float>(factor);
+        factors[kOffset * sums.channels + channel] = static_cast<float>(-factor * means.first);
+        factors[kSlope * sums.channels + channel] = static_cast<float>(-factor * inverse * inverse * means.second);
+        const auto scale = static_cast<float>(means.second * sums.rows * inverse);
+        const auto shift = static_cast<float>(means.first * sums.rows);
+        gradient[channel] = accumulate ? gradient[channel] + scale : scale;
+        gradient[sums.channels + channel] = accumulate ? gradient[sums.channels + channel] + shift : shift;
+    });
 }
 
 template <class T, int kWidth>
@@ -240,10 +293,62 @@ __global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack
         });
 }
 
+template <class T>
+using Eight = Pack<T, 8>;
+
+// What an add adds: a tensor, or what a norm makes of it, rounded as if it had been written.
+template <class T>
+struct Summand {
+    Pack<float, 8> mean, scale, shift;
+    bool is_normal;
+
+    __device__ Summand(const Eight<float>* state, unsigned packs, unsigned pack) : is_normal(state != nullptr) {
+        if (is_normal) {
+            mean = state[kMean * packs + pack];
+            scale = state[kScale * packs + pack];
+            shift = state[kShift * packs + pack];
+        }
+    }
+    __device__ Pack<float, 8> of(const Eight<T>& read) const {
+        Pack<float, 8> values = reals(read);
+        for (int k = 0; is_normal && k < 8; ++k)
+            values.values[k] =
+                real(rounded<T>(normal(values.values[k], mean.values[k], scale.values[k], shift.values[k])));
+        return values;
+    }
+};
+
+template <class T>
+struct Summands {
+    Eight<T> left, right;
+};
+
+// A state is null where no norm is. A byte of the mask for each pack.
+template <class T>
+__global__ void add_normalised_rows(const Eight<T>* __restrict__ left, const Eight<float>* __restrict__ left_state,
+                                    const Eight<T>* __restrict__ right, const Eight<float>* __restrict__ right_state,
+                                    Eight<T>* __restrict__ y, unsigned char* __restrict__ mask, bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Summand<T> first(left_state, rows.packs, pack), second(right_state, rows.packs, pack);
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return Summands<T>{left[place], right[place]};
+        },
+        [&](unsigned row, const Summands<T>& read) {
+            const unsigned place = row * rows.packs + pack;
+            const unsigned char passed = put_sum(first.of(read.left), second.of(read.right), relu, y[place]);
+            if (mask)
+                mask[place] = passed;
+        });
+}
+
 // Enough threads that read eight packs at a time to keep an H200's memory busy, and few sums.
 constexpr std::int64_t kSummers = 1 << 15;
-// More shares than kFewShares are first summed to kGroups lines.
-constexpr std::int64_t kFewShares = 128, kGroups = 64;
 
 Rows summing_rows(std::int64_t packs, std::int64_t rows) {
     const std::int64_t shares = std::clamp<std::int64_t>(kSummers / packs, 1, (rows + 7) / 8);
@@ -266,14 +371,13 @@ public:
           channels_(layer.input.channels),
           rows_(std::int64_t{samples} * layer.input.height * layer.input.width),
           summing_(summing_rows(channels_ / kWidth, rows_)),
-          writing_(writing_rows(channels_ / kWidth, rows_)),
-          lines_(summing_.shares > kFewShares ? kGroups : summing_.shares) {
+          writing_(writing_rows(channels_ / kWidth, rows_)) {
         check_items(rows_ * channels_ / kWidth);
         bytes_.weights = block_bytes(2 * channels_, device.precision());
         bytes_.statistics = planes_bytes(2);
         bytes_.saved_until_input = planes_bytes(kStatePlanes);
-        combined_at_ = planes_bytes(2 * summing_.shares);
-        planes_at_ = combined_at_ + (lines_ == summing_.shares ? 0 : planes_bytes(2 * lines_));
+        bytes_.joins = channels_ % 8 == 0;  // a byte of an add's mask
+        planes_at_ = planes_bytes(2 * summing_.shares);
         bytes_.scratch = planes_at_ + planes_bytes(std::max<int>(kStatePlanes, kFactorPlanes));
     }
 
@@ -284,6 +388,8 @@ public:
         else
             launch(device_.stream(), channels_, take_running, floats(args.statistics), floats(args.weights),
                    static_cast<unsigned>(channels_), floats(state));
+        if (args.output == nullptr)
+            return;
         launch(device_.stream(), writing_threads(), normalise<T, kWidth>, tensor(args.inputs[0]), planes(state),
                tensor(args.output), layer_.relu, writing_);
     }
@@ -294,12 +400,16 @@ public:
 
     void backward_input(const LayerArgs& args) override {
         std::byte* factors = args.scratch + planes_at_;
-        launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
-               tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
-        const Sums sums = combined_sums(args.scratch);
+        if (const JoinedAdd& add = args.joined; add.gradient != nullptr)
+            launch(device_.stream(), summing_threads(), sum_joined_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(add.gradient), tensor(add.summand), reinterpret_cast<const unsigned char*>(add.saved),
+                   tensor(add.gradient), planes(args.saved), planes(args.scratch), summing_);
+        else
+            launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
         if (!args.accumulate)
             clear_padding(floats(args.weight_gradient));
-        launch(device_.stream(), channels_, finish_gradients, sums, floats(args.saved), floats(args.weights),
+        launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved), floats(args.weights),
                floats(args.weight_gradient), args.accumulate, floats(factors));
         if (args.input_gradients[0])
             launch(device_.stream(), writing_threads(), input_gradient<T, kWidth>, tensor(args.inputs[0]),
@@ -334,13 +444,15 @@ private:
         return round_up(count * channels_ * static_cast<Bytes>(sizeof(float)), 64);
     }
     std::int64_t summing_threads() const { return std::int64_t{summing_.packs} * summing_.shares; }
+    std::int64_t finishing_threads() const { return round_up(channels_, kColumns) / kColumns * kBlock; }
     std::int64_t writing_threads() const { return std::int64_t{writing_.packs} * writing_.shares; }
 
     void take_moments(const LayerArgs& args) const {
         launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
                planes(args.scratch), summing_);
-        launch(device_.stream(), channels_, finish_moments<T>, reinterpret_cast<const T*>(args.inputs[0]),
-               combined_sums(args.scratch), floats(args.weights), floats(args.saved), floats(args.statistics));
+        launch(device_.stream(), finishing_threads(), finish_moments<T>,
+               FirstRow<T>{reinterpret_cast<const T*>(args.inputs[0])}, sums(args), floats(args.weights),
+               floats(args.saved), floats(args.statistics));
     }
 
     static std::vector<float> joined(std::vector<float> first, const std::vector<float>& second) {
@@ -348,16 +460,9 @@ private:
         return first;
     }
 
-    // The sums that lie at the start of the scratch, in few lines.
-    Sums combined_sums(std::byte* scratch) const {
-        Sums sums{floats(scratch), static_cast<unsigned>(channels_), lines_, static_cast<double>(rows_)};
-        if (lines_ != summing_.shares) {
-            float* combined = floats(scratch + combined_at_);
-            launch(device_.stream(), 2 * channels_ * lines_, combine, sums.sums, combined, 2 * sums.channels,
-                   summing_.shares, lines_);
-            sums.sums = combined;
-        }
-        return sums;
+    // They lie at the start of the scratch.
+    Sums sums(const LayerArgs& args) const {
+        return {floats(args.scratch), static_cast<unsigned>(channels_), summing_.shares, static_cast<double>(rows_)};
     }
 
     // Update and the norm of the gradient run over the whole block.
@@ -371,11 +476,23 @@ private:
 
     std::int64_t channels_, rows_;
     Rows summing_, writing_;
-    unsigned lines_;                         // of sums that are summed last
-    Bytes combined_at_ = 0, planes_at_ = 0;  // in the scratch
+    Bytes planes_at_ = 0;  // in the scratch
 };
 
 }  // namespace
+
+template <class T>
+void add_normalised(cudaStream_t stream, const LayerArgs& args, std::int64_t channels, std::int64_t rows, bool relu,
+                    unsigned char* mask) {
+    const Rows writing = writing_rows(channels / 8, rows);
+    const auto eights = [](auto* data) { return packs<T, 8>(data); };
+    const auto states = [](const std::byte* data) { return packs<float, 8>(data); };
+    launch(stream, std::int64_t{writing.packs} * writing.shares, add_normalised_rows<T>, eights(args.inputs[0]),
+           states(args.norms[0]), eights(args.inputs[1]), states(args.norms[1]), eights(args.output), mask, relu,
+           writing);
+}
+template void add_normalised<float>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
+template void add_normalised<Bf16>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
 
 template <class T>
 std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples) {

@@ -1,4 +1,5 @@
 // ReLU, GELU and Add over flat tensors, padding included.
+#include "exec/cuda/adding.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
@@ -75,31 +76,20 @@ __global__ void add(const Eight<T>* __restrict__ left, const Eight<T>* __restric
     const std::int64_t i = item();
     if (i >= items)
         return;
-    const Pack<float, 8> l = reals(left[i]), r = reals(right[i]);
-    Pack<float, 8> sum;
-    unsigned passed = 0;
-    for (int k = 0; k < 8; ++k) {
-        const float value = l.values[k] + r.values[k];
-        passed |= (value <= 0 ? 0u : 1u) << k;
-        sum.values[k] = relu_on_sum && value <= 0 ? 0 : value;
-    }
-    y[i] = rounded<T>(sum);
+    const unsigned char passed = put_sum(reals(left[i]), reals(right[i]), relu_on_sum, y[i]);
     if (mask)
-        mask[i] = static_cast<unsigned char>(passed);
+        mask[i] = passed;
 }
 
-// No mask: all pass. Copies that nobody wants are null.
+// No mask: all pass. Copies that nobody wants are null; one of them may be dy.
 template <class T>
-__global__ void copy_gradient(const Eight<T>* __restrict__ dy, const unsigned char* __restrict__ mask,
-                              Eight<T>* __restrict__ first, Eight<T>* __restrict__ second, std::int64_t items) {
+__global__ void copy_gradient(const Eight<T>* dy, const unsigned char* __restrict__ mask, Eight<T>* first,
+                              Eight<T>* second, std::int64_t items) {
     const std::int64_t i = item();
     if (i >= items)
         return;
     Eight<T> gradient = dy[i];
-    const unsigned passed = mask ? mask[i] : 0xffu;
-    for (int k = 0; k < 8; ++k)
-        if (!(passed >> k & 1))
-            gradient.values[k] = rounded<T>(0);
+    keep_passed(gradient, mask ? mask[i] : 0xffu);
     if (first)
         first[i] = gradient;
     if (second)
@@ -133,24 +123,38 @@ private:
     bool is_gelu_;
 };
 
-// saved, with a fused ReLU: one bit per element, whether it passed.
+// Its inputs' gradients are one: where both are wanted in one place they are written once, and without a ReLU not at all
+// where they are in place. saved, with a fused ReLU: one bit per element, whether it passed.
 template <class T>
 class Add : public CudaLayer {
 public:
     Add(Device& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Eight<T>))) {
         bytes_.saved_until_input = layer.relu ? round_up(items_, 64) : 0;
+        bytes_.joins = true;
     }
 
     void forward(const LayerArgs& args, bool save) override {
+        if (!args.norms.empty()) {
+            const Dims dims = layer_.output;
+            add_normalised<T>(device_.stream(), args, dims.channels, std::int64_t{samples_} * dims.height * dims.width,
+                              layer_.relu, mask(args));
+            return;
+        }
         launch(device_.stream(), items_, add<T>, eights(args.inputs[0]), eights(args.inputs[1]), eights(args.output),
                save ? mask(args) : nullptr, layer_.relu, items_);
     }
 
     void backward_input(const LayerArgs& args) override {
-        if (args.input_gradients[0] || args.input_gradients[1])
-            launch(device_.stream(), items_, copy_gradient<T>, eights(args.output_gradient), mask(args),
-                   eights(args.input_gradients[0]), eights(args.input_gradients[1]), items_);
+        const auto wanted = [&](std::byte* gradient) {
+            return gradient == args.output_gradient && !layer_.relu ? nullptr : gradient;
+        };
+        std::byte *first = wanted(args.input_gradients[0]), *second = wanted(args.input_gradients[1]);
+        if (second == first)
+            second = nullptr;
+        if (first || second)
+            launch(device_.stream(), items_, copy_gradient<T>, eights(args.output_gradient), mask(args), eights(first),
+                   eights(second), items_);
     }
 
 private:

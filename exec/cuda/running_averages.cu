@@ -27,10 +27,7 @@ __device__ inline void average(float& running, double value) {
     running = static_cast<float>((1 - kMomentum) * static_cast<double>(running) + kMomentum * value);
 }
 
-__global__ void average_in_turn(Batches of, float* running) {
-    const std::int64_t channel = item();
-    if (channel >= of.channels)
-        return;
+__device__ inline void take_in_turn(const Batches& of, std::int64_t channel, float* running) {
     for (int k = 0; k < of.size; ++k) {
         average(running[channel], of.mean(k, channel));
         average(running[of.channels + channel], of.variance(k, channel));
@@ -38,10 +35,7 @@ __global__ void average_in_turn(Batches of, float* running) {
 }
 
 // Moments of the union of the micro-batches.
-__global__ void average_as_one(Batches of, float* running) {
-    const std::int64_t channel = item();
-    if (channel >= of.channels)
-        return;
+__device__ inline void take_as_one(const Batches& of, std::int64_t channel, float* running) {
     double count = 0, sum = 0, squares = 0;
     for (int k = 0; k < of.size; ++k) {
         count += of.count(k);
@@ -56,13 +50,35 @@ __global__ void average_as_one(Batches of, float* running) {
     average(running[of.channels + channel], count > 1 ? squares / (count - 1) : squares);
 }
 
+__device__ inline void take_in(const Batches& of, bool deferred, std::int64_t channel, float* running) {
+    if (channel < of.channels)
+        deferred ? take_as_one(of, channel, running) : take_in_turn(of, channel, running);
+}
+
+__global__ void average_layer(Batches of, bool deferred, float* running) { take_in(of, deferred, item(), running); }
+
+__global__ void average_layers(const AveragedChannels* list, Batches of, bool deferred, std::byte* running) {
+    const AveragedChannels part = list[blockIdx.x];
+    of.offset = part.at;
+    of.channels = part.channels;
+    of.per_sample = part.per_sample;
+    take_in(of, deferred, part.first + threadIdx.x, reinterpret_cast<float*>(running + part.at));
+}
+
+Batches batches(const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample) {
+    return {of.blocks.data(), of.samples.data(), static_cast<int>(of.blocks.size()), of.offset, channels, per_sample};
+}
+
 }  // namespace
 
 void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
                      float* running) {
-    const Batches batches{of.blocks.data(), of.samples.data(), static_cast<int>(of.blocks.size()),
-                          of.offset,        channels,          per_sample};
-    launch(stream, channels, of.deferred ? average_as_one : average_in_turn, batches, running);
+    launch(stream, channels, average_layer, batches(of, channels, per_sample), of.deferred, running);
+}
+
+void average_batches(cudaStream_t stream, const BatchStatistics& of, const AveragedChannels* list, std::int64_t entries,
+                     std::byte* running) {
+    launch(stream, entries * kBlock, average_layers, list, batches(of, 0, 0), of.deferred, running);
 }
 
 }  // namespace pw::cuda

@@ -34,6 +34,8 @@ struct Begun {
 
 enum class Pass { Forward, Input, Weight, Sum, Update };
 
+inline constexpr int kAllLayers = -1;  // of a stage: U may be one call
+
 // Sees every kernel call: the profiler's stop-watch and the tests' window.
 class PassObserver {
 public:
@@ -51,7 +53,7 @@ public:
     LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
     LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
 
-    void set_layout(StageLayout layout) { layout_ = std::move(layout); }
+    void set_layout(StageLayout layout);  // on the device's own thread
     const StageLayout& layout() const { return layout_; }
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
@@ -85,22 +87,27 @@ private:
     // One kernel call's arguments with room for the pointers they span.
     struct Call {
         LayerArgs args;
-        std::vector<const std::byte*> inputs;
+        std::vector<const std::byte*> inputs, norms;
         std::vector<std::byte*> input_gradients;
     };
     const Layer& owner_of_parameters(int layer) const;
     void bind_forward(int layer, const Places& places) const;
     void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
     void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
-    void run_sums(int layer, const std::vector<Sum>& sums, const Places& places) const;
+    void bind_saving_forward(int layer, const Places& places) const;
+    void join_add(int add, const PassLayout& pass, const Places& places) const;
+    void run_sums(int layer, std::span<const Sum> sums, const Places& places) const;
     void measure(int layer, const std::byte* gradients, double* squares) const;
     template <class Act>
     void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
+    bool is_measured(int layer) const;
 
     const Model& model_;
     const Kernels& family_;
     std::vector<int> layers_;
     std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
+    std::unique_ptr<StageKernel> all_;                   // null: layer by layer
+    std::vector<bool> leaves_output_;                    // by layer: F of a batch norm that an add is run with
     StageLayout layout_;
     bool has_loss_ = false, reads_data_ = false;
     PassObserver* observer_ = nullptr;

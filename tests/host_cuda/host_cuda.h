@@ -24,6 +24,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace host_cuda {
@@ -66,5 +68,14 @@ void set_clock_rate(double rate);  // 1: how fast the devices' clocks go beside 
 // other orders happen. 0: not any more.
 void slow_streams(std::uint64_t seed);
 void slow_events(int microseconds);  // that a stream takes to record one
+
+// Memory that a call was given: read, or written.
+struct Argument {
+    const void* memory;
+    bool written;
+};
+// From now on kernels, copies, fills and products are shown to `seen`, on the thread that queues them, and do nothing;
+// fresh memory is not filled. Null: they work again.
+void only_show_calls(std::function<void(std::span<const Argument>)> seen);
 
 }  // namespace host_cuda

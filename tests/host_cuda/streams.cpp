@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <ranges>
 
 namespace host_cuda {
 namespace {
@@ -22,6 +23,7 @@ std::atomic<double> clock_rate{1};
 std::atomic<int> broken_device{-1};
 std::atomic<bool> breaks_launches{true};
 thread_local bool is_stream_thread = false, is_backwards = false;
+std::function<void(std::span<const Argument>)> seen_by;  // set before any thread queues
 
 struct Streams {
     std::mutex mutex;
@@ -66,6 +68,8 @@ void shake(int stream, int item) {
 }
 
 }  // namespace
+
+void only_show_calls(std::function<void(std::span<const Argument>)> seen) { seen_by = std::move(seen); }
 
 void slow_streams(std::uint64_t seed) { slow_seed = seed; }
 void slow_events(int microseconds) { event_delay = microseconds; }
@@ -126,6 +130,14 @@ void destroy_streams(int device) {
     streams.null_stream.reset();
 }
 
+bool shows_only() { return seen_by != nullptr; }
+
+bool only_shown(std::span<const Argument> arguments) {
+    if (shows_only())
+        seen_by(arguments);
+    return shows_only();
+}
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then) {
     if (is_stream_thread)
         return cudaErrorNotPermitted;  // a host function must not call CUDA
@@ -151,11 +163,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, s
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
     const auto is_good = [&](const void* p) { return reaches(stream->device, p); };
     const auto may_be_good = [&](const void* p) { return p == nullptr || home_of(p) < 0 || is_good(p); };
-    if (!std::all_of(pointers.own.begin(), pointers.own.end(), is_good) ||
-        !std::all_of(pointers.inside.begin(), pointers.inside.end(), may_be_good))
+    const auto own = std::views::transform(pointers.own, &Argument::memory);
+    if (!std::ranges::all_of(own, is_good) || !std::ranges::all_of(pointers.inside, may_be_good))
         return result(cudaErrorIllegalAddress);
-    const auto is_pinned = [](const void* p) { return home_of(p) == kPinned; };
-    pinned_launches += std::any_of(pointers.own.begin(), pointers.own.end(), is_pinned);
+    pinned_launches += std::ranges::any_of(own, [](const void* p) { return home_of(p) == kPinned; });
+    if (only_shown(pointers.own))
+        return result(cudaSuccess);
     return result(enqueue(config.stream, [grid, block, thread = std::move(thread)] {
         const auto for_each = [](dim3 count, auto&& act) {
             const auto at = [](unsigned i, unsigned n) { return is_backwards ? n - 1 - i : i; };

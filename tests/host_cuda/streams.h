@@ -9,8 +9,10 @@
 #include <chrono>
 #include <forward_list>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -45,6 +47,13 @@ CUstream_st* find_stream(cudaStream_t stream);
 cudaError_t make_stream(int device, cudaStream_t* stream);
 void destroy_streams(int device);
 void wait_for_streams(int device);
+
+// Whether only_show_calls() wants to see what would be queued; shows it then.
+bool only_shown(std::span<const Argument> arguments);
+inline bool only_shown(std::initializer_list<Argument> arguments) {
+    return only_shown(std::span(arguments.begin(), arguments.size()));
+}
+bool shows_only();
 
 // Appends work to a stream, or to what it captures; `then` is set when the stream counts it as finished.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);

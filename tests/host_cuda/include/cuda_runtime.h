@@ -1,6 +1,8 @@
 // Host stand-in: the C++ part of the CUDA runtime, with kernels. See tests/host_cuda/host_cuda.h.
 #pragma once
 
+#include "tests/host_cuda/host_cuda.h"
+
 #include <cuda_runtime_api.h>
 
 #include <cmath>
@@ -9,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+inline void __syncthreads() {}
 
 inline thread_local constinit uint3 threadIdx{}, blockIdx{};
 inline thread_local constinit dim3 blockDim{}, gridDim{};
@@ -34,7 +38,8 @@ namespace host_cuda {
 
 // What a kernel is given: its pointers, and what may be pointers inside of structs.
 struct Pointers {
-    std::vector<const void*> own, inside;
+    std::vector<Argument> own;
+    std::vector<const void*> inside;
 };
 
 // Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach the pointers;
@@ -44,7 +49,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, s
 template <class T>
 void add_pointers(const T& argument, Pointers& to) {
     if constexpr (std::is_pointer_v<T>)
-        to.own.push_back(argument);
+        to.own.push_back({argument, !std::is_const_v<std::remove_pointer_t<T>>});
     else if constexpr (std::is_class_v<T> && sizeof(T) % sizeof(void*) == 0) {
         const void* words[sizeof(T) / sizeof(void*)];
         std::memcpy(words, &argument, sizeof words);

@@ -7,6 +7,7 @@
 
 #define __global__
 #define __device__
+#define __shared__  // its first thread does the work of a block whose threads share memory
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)

@@ -1,0 +1,31 @@
+// U of a stage: a few kernels for all its layers.
+#pragma once
+
+#include "exec/cuda/device.h"
+#include "exec/kernels.h"
+
+#include <vector>
+
+namespace pw::cuda {
+
+// The blocks of the layers are cut into shares, one for each block of threads, and listed on the device. What is summed
+// is summed in an order that a layer's size alone decides.
+class StageUpdate : public StageKernel {
+public:
+    StageUpdate(const Device& device, const std::vector<StageBlock>& blocks);
+
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                std::byte* new_weights, double* squares) const override;
+    void measure(const std::byte* gradients, double* squares) const override;
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const override;
+    void gather_statistics(const BatchStatistics& of, std::byte* running) const override;
+
+private:
+    void add_up(double* squares) const;
+
+    const Device& device_;
+    std::int64_t shares_ = 0, sums_ = 0, averages_ = 0;  // in the lists
+    DeviceMemory share_list_, sum_list_, average_list_, partials_;
+};
+
+}  // namespace pw::cuda
