@@ -53,7 +53,8 @@ void add_pointers(const T& argument, Pointers& to) {
     else if constexpr (std::is_class_v<T> && sizeof(T) % sizeof(void*) == 0) {
         const void* words[sizeof(T) / sizeof(void*)];
         std::memcpy(words, &argument, sizeof words);
-        to.inside.insert(to.inside.end(), std::begin(words), std::end(words));
+        for (const void* word : words)
+            to.inside.push_back(word);
     }
 }
 
