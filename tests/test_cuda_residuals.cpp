@@ -4,6 +4,7 @@
 #include "tests/predicted_memory.h"
 #include "workloads/model_builder.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pw {
@@ -16,8 +17,8 @@ pipeline: {schedule: naive, micro_batches: 2, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
 
-int norm_of_convolution(Builder& build, const std::string& name, int input, int channels, int kernel = 1, int stride = 1,
-                        bool relu = false) {
+int norm_of_convolution(Builder& build, const std::string& name, int input, int channels, int kernel = 1,
+                        int stride = 1, bool relu = false) {
     return build.batch_norm(name + ".bn", build.convolution(name + ".conv", input, channels, kernel, stride), relu);
 }
 
@@ -126,6 +127,7 @@ TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
     const Config config =
         load_config(folder.write("config.yaml", kTraining), {"run.backend=cuda", "run.precision=" + precision()});
     const Profile profile = measure_profile(config, model(), {2}, {});
+    EXPECT_TRUE(std::ranges::any_of(profile.layers, [](const LayerProfile& layer) { return layer.bytes.at(2).joins; }));
     for (const char* way : {"1f1b", "zb-h1", "pipedream"}) {
         const std::vector<std::string> set = {"cluster.devices=2", std::string("pipeline.schedule=") + way,
                                               "pipeline.split=even"};

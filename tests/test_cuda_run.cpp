@@ -298,7 +298,9 @@ TEST(CudaRun, NotesNameTheDevices) {
     const RunResult run = Execution(kMlp, kOnCuda).run();
     ASSERT_GE(run.notes.size(), 3u);  // two devices, a GPU or two
     EXPECT_NE(run.notes.front().find("device 0: "), std::string::npos) << run.notes.front();
-    const auto tells_of_a_graph = [](const RunResult& of) { return of.notes.back().find("graph") != std::string::npos; };
+    const auto tells_of_a_graph = [](const RunResult& of) {
+        return of.notes.back().find("graph") != std::string::npos;
+    };
     EXPECT_EQ(tells_of_a_graph(run), run.notes.size() == 4);  // on one GPU
     EXPECT_FALSE(tells_of_a_graph(Execution(kMlp, with(kOnCuda, {"run.graph=false"})).run()));
 }

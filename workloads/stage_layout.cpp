@@ -216,9 +216,8 @@ private:
 
     void join_norms() {
         for (const int add : layout_.layers)
-            if (const std::vector<int> inputs = inputs_of_layer(graph_, add);
-                kind(add) == LayerKind::Add && inputs[0] != inputs[1])
-                for (const int input : inputs)
+            for (const int input : inputs_of_layer(graph_, add))
+                if (kind(add) == LayerKind::Add)
                     layout_.norms[add].push_back(joins(input, add) ? input : -1);
     }
 
@@ -257,7 +256,7 @@ private:
         std::vector<Transient> transients;
         bool split;
         int steps;
-        std::vector<int> home_of;  // the layer in whose gradient's home the gradient of this one lies: itself, or an add
+        std::vector<int> home_of;  // by layer: the one whose gradient's home its own shares; itself, or an add
         std::vector<int> needed;   // the first layer, in backward order the last, for which a home is needed
     };
     int backward_step(const BackwardState& state, int layer) const { return state.steps - 1 - step(layer); }
@@ -310,7 +309,8 @@ private:
             return first.local && first.reader == add;
         };
         std::array<bool, 2> shared{can(inputs[0]), can(inputs[1])};
-        if (shared[0] && shared[1] && (changed_by(inputs[0], add) > inputs[1] || changed_by(inputs[1], add) > inputs[0]))
+        if (shared[0] && shared[1] &&
+            (changed_by(inputs[0], add) > inputs[1] || changed_by(inputs[1], add) > inputs[0]))
             shared[inputs[0] < inputs[1] ? 1 : 0] = false;
         return shared;
     }
@@ -328,9 +328,8 @@ private:
                     state.home_of[inputs[k]] = home;
                     state.needed[home] = std::min(state.needed[home], inputs[k]);
                 }
-            const int below = add + 1 == layout_.layers.rend() ? -1 : *(add + 1);
-            if (shared[0] && shared[1] && below >= 0 && joins(below, *add))
-                state.pass.joined[*add] = below;
+            if (add + 1 != layout_.layers.rend() && shared[0] && shared[1] && joins(*(add + 1), *add))
+                state.pass.joined[*add] = *(add + 1);
         }
     }
 
@@ -368,9 +367,10 @@ private:
         state.transients.push_back({bytes_[producer].output, at, last, &slot});
     }
 
-    // The summand of the layer above an add is added by the add itself, where it is run with a norm.
+    // What the layer above an add that is run with a norm gives to the add's gradient is added in their I.
     bool is_joined(const BackwardState& state, const Contribution& part, int producer) const {
-        return local(producer) && state.pass.joined[producer] >= 0 && part.local && step(part.reader) == step(producer) + 1;
+        return local(producer) && state.pass.joined[producer] >= 0 && part.local &&
+               step(part.reader) == step(producer) + 1;
     }
 
     // Gradients of tensors that other stages made go to their landing buffers.

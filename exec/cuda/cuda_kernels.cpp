@@ -226,7 +226,8 @@ void CudaKernels::clip_factor(std::span<const double> squares, double largest, d
 
 void CudaKernels::scale(const double* factor, std::byte* gradient, Bytes bytes) const {
     copy(reinterpret_cast<const std::byte*>(factor), factor_.get(), sizeof(double));
-    cuda::scale(device_->stream(), as<double>(factor_.get()), floats(gradient), bytes / static_cast<Bytes>(sizeof(float)));
+    cuda::scale(device_->stream(), as<double>(factor_.get()), floats(gradient),
+                bytes / static_cast<Bytes>(sizeof(float)));
 }
 
 std::unique_ptr<StageKernel> CudaKernels::make_stage(const std::vector<StageBlock>& blocks) const {

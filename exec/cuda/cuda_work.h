@@ -1,7 +1,7 @@
 // Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device,
 // messages on a stream per lane, and events between them. Which thread may queue what, and in which
-// order lanes take their messages, is the mailbox's business, as for devices on the host. Where a step can be a graph the
-// second step is queued into a graph, which runs it and all later ones.
+// order lanes take their messages, is the mailbox's business, as for devices on the host. Where a step can be a
+// graph the second one is queued into it, which runs it and all later ones.
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"

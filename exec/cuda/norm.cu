@@ -1,7 +1,8 @@
 // Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a
-// sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share of
-// the rows per thread, then the shares of a few channels per block of threads.
+// sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share
+// of the rows per thread, then the shares of a few channels per block of threads.
 #include "exec/cuda/adding.h"
+#include "exec/cuda/channel_sums.h"
 #include "exec/cuda/layers.h"
 #include "exec/cuda/packs.h"
 
@@ -143,48 +144,6 @@ __global__ void __launch_bounds__(kBlock, 1)
     sums[(2 * share + 1) * rows.packs + pack] = scaled;
 }
 
-// Two sums of every channel, a line of each for every share of the rows.
-struct Sums {
-    const float* sums;
-    unsigned channels, shares;
-    double rows;
-};
-
-struct Pair {
-    double first, second;
-};
-
-constexpr unsigned kColumns = 4;  // channels of a block of threads
-
-// Calls finish(channel, means over the rows), each in a thread of its own.
-template <class Finish>
-__device__ inline void finish_channels(const Sums& sums, Finish finish) {
-    __shared__ double first[kBlock], second[kBlock];
-    const auto channel_of = [](unsigned thread) { return blockIdx.x * kColumns + thread % kColumns; };
-    for_own_threads([&](unsigned thread) {
-        const unsigned channel = channel_of(thread);
-        Pair total = {0, 0};
-        for_places<8>(
-            thread / kColumns, kBlock / kColumns, channel < sums.channels ? sums.shares : 0,
-            [&](unsigned share) {
-                const float* here = sums.sums + 2 * share * sums.channels + channel;
-                return Pack<float, 2>{{here[0], here[sums.channels]}};
-            },
-            [&](unsigned, const Pack<float, 2>& read) {
-                total.first += static_cast<double>(read.values[0]);
-                total.second += static_cast<double>(read.values[1]);
-            });
-        first[thread] = total.first;
-        second[thread] = total.second;
-    });
-    sum_threads(first, kColumns);
-    sum_threads(second, kColumns);
-    for_own_threads([&](unsigned thread) {
-        if (const unsigned channel = channel_of(thread); thread < kColumns && channel < sums.channels)
-            finish(channel, Pair{first[thread] / sums.rows, second[thread] / sums.rows});
-    });
-}
-
 // What normalise() reads. `parameters`: scale, shift.
 __device__ inline void put_state(double mean, double variance, const float* __restrict__ parameters, unsigned channels,
                                  unsigned channel, float* __restrict__ state) {
@@ -298,11 +257,11 @@ using Eight = Pack<T, 8>;
 
 // What an add adds: a tensor, or what a norm makes of it, rounded as if it had been written.
 template <class T>
-struct Summand {
+struct Addend {
     Pack<float, 8> mean, scale, shift;
     bool is_normal;
 
-    __device__ Summand(const Eight<float>* state, unsigned packs, unsigned pack) : is_normal(state != nullptr) {
+    __device__ Addend(const Eight<float>* state, unsigned packs, unsigned pack) : is_normal(state != nullptr) {
         if (is_normal) {
             mean = state[kMean * packs + pack];
             scale = state[kScale * packs + pack];
@@ -319,7 +278,7 @@ struct Summand {
 };
 
 template <class T>
-struct Summands {
+struct Addends {
     Eight<T> left, right;
 };
 
@@ -332,14 +291,14 @@ __global__ void add_normalised_rows(const Eight<T>* __restrict__ left, const Eig
     if (thread >= rows.threads())
         return;
     const unsigned share = thread / rows.packs, pack = thread % rows.packs;
-    const Summand<T> first(left_state, rows.packs, pack), second(right_state, rows.packs, pack);
+    const Addend<T> first(left_state, rows.packs, pack), second(right_state, rows.packs, pack);
     for_places<4>(
         share, rows.shares, rows.rows,
         [&](unsigned row) {
             const unsigned place = row * rows.packs + pack;
-            return Summands<T>{left[place], right[place]};
+            return Addends<T>{left[place], right[place]};
         },
-        [&](unsigned row, const Summands<T>& read) {
+        [&](unsigned row, const Addends<T>& read) {
             const unsigned place = row * rows.packs + pack;
             const unsigned char passed = put_sum(first.of(read.left), second.of(read.right), relu, y[place]);
             if (mask)
@@ -409,8 +368,8 @@ public:
                    tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
         if (!args.accumulate)
             clear_padding(floats(args.weight_gradient));
-        launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved), floats(args.weights),
-               floats(args.weight_gradient), args.accumulate, floats(factors));
+        launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved),
+               floats(args.weights), floats(args.weight_gradient), args.accumulate, floats(factors));
         if (args.input_gradients[0])
             launch(device_.stream(), writing_threads(), input_gradient<T, kWidth>, tensor(args.inputs[0]),
                    tensor(args.output_gradient), planes(args.saved), planes(factors), tensor(args.input_gradients[0]),

@@ -123,8 +123,8 @@ private:
     bool is_gelu_;
 };
 
-// Its inputs' gradients are one: where both are wanted in one place they are written once, and without a ReLU not at all
-// where they are in place. saved, with a fused ReLU: one bit per element, whether it passed.
+// Its inputs' gradients are one: where both are wanted in one place they are written once, and in place without a ReLU
+// not at all. saved, with a fused ReLU: one bit per element, whether it passed.
 template <class T>
 class Add : public CudaLayer {
 public:

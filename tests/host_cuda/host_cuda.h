@@ -15,11 +15,11 @@
 // and waits for work outside are refused in a capture.
 //
 // It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
-// other, up or down), pointers behind pointers that kernels take, the shared memory and the attributes of launches,
-// blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are built or
-// changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower precision,
-// NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to issue
-// it).
+// other, up or down), pointers behind pointers that kernels take, the attributes of launches, shared memory whose size a
+// launch says, blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are
+// built or changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower
+// precision, NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to
+// issue it).
 #pragma once
 
 #include <cstddef>
