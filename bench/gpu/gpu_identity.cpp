@@ -30,7 +30,7 @@ struct Way {
     const char* name;
     std::vector<std::string> set;
 };
-const std::array<Way, 3> kWays = {Way{"threads", {}}, Way{"nccl", {"run.transport=nccl"}},
+const std::array<Way, 3> kWays = {Way{"threads", {"run.graph=false"}}, Way{"nccl", {"run.transport=nccl"}},
                                   Way{"graph", {"run.graph=true"}}};
 
 struct Counts {
