@@ -3,13 +3,12 @@
 
 #include "exec/cuda/check.h"
 #include "exec/cuda/owned.h"
+#include "workloads/convolution_choice.h"
 #include "workloads/layer_graph.h"
 
 #include <vector>
 
 namespace pw {
-
-enum class ConvolutionPass { Forward, Input, Weight };
 
 class ConvolutionGraph {
 public:

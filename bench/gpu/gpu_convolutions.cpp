@@ -26,7 +26,8 @@ using namespace cuda;
 
 constexpr int kMostPlans = 5;
 constexpr Bytes kMostWorkspace = Bytes{256} << 20;  // as for the legacy interface
-constexpr std::array kPasses = {ConvolutionPass::Forward, ConvolutionPass::Input, ConvolutionPass::Weight};
+constexpr std::array kPasses = {ConvolutionPass::Forward, ConvolutionPass::BackwardInput,
+                                ConvolutionPass::BackwardWeight};
 constexpr std::array kPassNames = {"F", "I", "W"};
 
 // Microseconds.
@@ -111,7 +112,7 @@ public:
         return time_of(kernels_, [&] {
             if (pass == ConvolutionPass::Forward)
                 rig.kernel->forward(args, true);
-            else if (pass == ConvolutionPass::Input)
+            else if (pass == ConvolutionPass::BackwardInput)
                 rig.kernel->backward_input(args);
             else
                 rig.kernel->backward_weight(args);
@@ -128,7 +129,7 @@ private:
 void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, ConvolutionPass pass, void* workspace,
                 Times& times) {
     const Device& device = kernels.device();
-    const bool is_bf16 = device.precision() == Precision::Bf16, makes_weights = pass == ConvolutionPass::Weight;
+    const bool is_bf16 = device.precision() == Precision::Bf16, makes_weights = pass == ConvolutionPass::BackwardWeight;
     const std::int64_t values = block_values(rig.sizes.weights, device.precision());
     const auto read_by_products = [&](std::byte* block) -> void* {
         return is_bf16 ? static_cast<void*>(shadow(block, values)) : block;
@@ -136,7 +137,7 @@ void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, C
     const ConvolutionGraph graph(device.cudnn(), shape, rig.samples,
                                  is_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT, pass, kMostPlans, kMostWorkspace);
     ConvolutionGraph::Tensors tensors{rig.inputs[0].get(), read_by_products(rig.weights.get()), rig.output.get()};
-    if (pass == ConvolutionPass::Input)
+    if (pass == ConvolutionPass::BackwardInput)
         tensors.x = rig.input_gradients[0].get();
     if (pass != ConvolutionPass::Forward)
         tensors.y = rig.output_gradient.get();
@@ -175,7 +176,7 @@ void measure_one(const CudaKernels& by_shape, const CudaKernels& by_timing, Conv
     if (one.reads_data)
         shape.input.channels = cuda::padded_channels(shape.input.channels);
     for (std::size_t pass = 0; pass < kPasses.size(); ++pass) {
-        if (one.reads_data && kPasses[pass] == ConvolutionPass::Input)
+        if (one.reads_data && kPasses[pass] == ConvolutionPass::BackwardInput)
             continue;
         Times times;
         times.by_shape = first.time(kPasses[pass]);
