@@ -65,8 +65,8 @@ protected:
         for (const char* name : {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
                                  "bin/gpu_convolutions", "bin/gpu_identity", "bin/gpu_nccl_smoke",
                                  "bin/test_cuda_kernels", "bin/test_cuda_layers", "bin/test_cuda_models",
-                                 "bin/test_cuda_run", "path/nvidia-smi", "path/python", "path/compute-sanitizer",
-                                 "path/ncu"}) {
+                                 "bin/test_cuda_residuals", "bin/test_cuda_run", "path/nvidia-smi", "path/python",
+                                 "path/compute-sanitizer", "path/ncu"}) {
             fs::create_directories(fs::path(path(name)).parent_path());
             fs::permissions(folder_.write(name, kStub), fs::perms::owner_all);
         }
@@ -146,12 +146,13 @@ TEST_F(GpuReport, RunsAllInThreeCallsTheClaimsFirst) {
                                      "throughput/pytorch-compile-2.json",
                                      "throughput/pipewright-deterministic-2.json"}));
     EXPECT_EQ(column("3", 0), (Names{"environment/gpu-3.txt", "environment/machine-3.txt", "tests/test_cuda_models.txt",
-                                     "tests/test_cuda_run-1.txt", "tests/test_cuda_run-2.txt", "pipelines/m32.txt",
+                                     "tests/test_cuda_residuals.txt", "tests/test_cuda_run-1.txt",
+                                     "tests/test_cuda_run-2.txt", "pipelines/m32.txt",
                                      "tools/gpu_cupti.txt", "tools/gpu_convolutions.txt",
                                      "tools/gpu_nccl_smoke-self.txt", "tools/gpu_nccl_smoke.txt",
                                      "tools/gpu_nccl_smoke-kill.txt", "profiler/sum_moments-normalise.txt",
                                      "profiler/input_gradient.txt"}));
-    expect_on_page({"# NVIDIA H100 80GB HBM3", "44 commands: 44 went well.",
+    expect_on_page({"# NVIDIA H100 80GB HBM3", "45 commands: 45 went well.",
                     // both from the start of a step to the next, 64 ms; what a step alone takes beside it
                     "| pipewright | 4000 | 4000 - 4000 | 4500 | 1.600 | 2 |",
                     "| pytorch-eager | 2500 | 2500 - 2500 | - | 1.000 | 2 |",
