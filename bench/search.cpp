@@ -5,13 +5,13 @@
 //
 //     bench_search DATA_DIR [part of the names to run]
 #include "schedules/schedule.h"
-#include "search/makespan.h"
-#include "search/max_load.h"
-#include "search/pipedream.h"
-#include "search/piper.h"
-#include "workloads/chain_partition.h"
+#include "search/pipedream/pipedream.h"
+#include "search/piper/piper.h"
+#include "search/placement/max_load.h"
+#include "search/plans/makespan.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
-#include "workloads/profiled_model.h"
+#include "workloads/stages/chain_partition.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -2,8 +2,8 @@
 
 #include "cli/table.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
-#include "workloads/json_text.h"
+#include "workloads/text/files.h"
+#include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
 

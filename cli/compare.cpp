@@ -8,8 +8,8 @@
 #include "cli/table.h"
 #include "schedules/schedule.h"
 #include "viz/plot.h"
+#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
-#include "workloads/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -7,8 +7,8 @@
 #include "schedules/schedule.h"
 #include "schedules/versions.h"
 #include "workloads/beyond_limit.h"
-#include "workloads/micro_batch_sizes.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/rules.h"
 
 #include <fmt/format.h>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "sim/simulate.h"
 #include "workloads/config.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 
 #include <optional>
 #include <string>

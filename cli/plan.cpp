@@ -3,12 +3,12 @@
 #include "cli/pipeline.h"
 #include "cli/streams.h"
 #include "cli/table.h"
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "schedules/versions.h"
+#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
-#include "workloads/micro_batch_sizes.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -3,8 +3,8 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
-#include "workloads/files.h"
-#include "workloads/micro_batch_sizes.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
 // A trace with its numbers, as simulate, run and compare print it.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "sim/metrics.h"
 #include "workloads/config.h"
 

@@ -4,9 +4,9 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "viz/plot.h"
+#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
-#include "workloads/micro_batch_sizes.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

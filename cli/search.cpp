@@ -8,10 +8,10 @@
 #include "exec/execute.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
 #include "workloads/machine_memory.h"
-#include "workloads/profiled_model.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

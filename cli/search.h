@@ -3,7 +3,7 @@
 
 #include "cli/pipeline.h"
 #include "cli/report.h"
-#include "search/makespan.h"
+#include "search/plans/makespan.h"
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 // A split of a model in the words of other frameworks.
 #include "cli/search.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>
 

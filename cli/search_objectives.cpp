@@ -3,11 +3,11 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "schedules/limits.h"
-#include "search/max_load.h"
-#include "search/pipedream.h"
-#include "search/piper.h"
+#include "search/pipedream/pipedream.h"
+#include "search/piper/piper.h"
+#include "search/placement/max_load.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
-#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

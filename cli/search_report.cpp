@@ -1,7 +1,7 @@
 #include "cli/search.h"
 #include "cli/table.h"
 #include "viz/plot.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 #include "cli/sweep.h"
 #include "cli/table.h"
 #include "viz/plot.h"
-#include "workloads/files.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "workloads/first_failure.h"
-#include "workloads/printable.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
 

@@ -1,7 +1,7 @@
 // What this build can execute on: rows, not plug-ins.
+#include "exec/engine/host_work.h"
+#include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/host/host_work.h"
-#include "exec/host/pin.h"
 #ifdef PIPEWRIGHT_CUDA
 #include "exec/cuda/backend.h"
 #endif

@@ -1,12 +1,12 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
-#include "exec/disturbance.h"
+#include "exec/engine/disturbance.h"
 #include "exec/kernels.h"
 #include "schedules/buffers.h"
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "workloads/config.h"
 
 #include <functional>

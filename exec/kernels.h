@@ -4,11 +4,11 @@
 #pragma once
 
 #include "exec/memory.h"
-#include "workloads/convolution_choice.h"
-#include "workloads/dataset.h"
-#include "workloads/layer_graph.h"
-#include "workloads/parameters.h"
-#include "workloads/stage_layout.h"
+#include "workloads/costs/convolution_choice.h"
+#include "workloads/data/dataset.h"
+#include "workloads/models/layer_graph.h"
+#include "workloads/models/parameters.h"
+#include "workloads/stages/stage_layout.h"
 
 #include <cstddef>
 #include <memory>
@@ -75,7 +75,7 @@ public:
     // U of batch norm: its running averages take in a mini-batch, one micro-batch after the other or all as one.
     virtual void gather_statistics(const BatchStatistics&, std::byte* /*running*/) {}
 
-    // Between the plain layouts of workloads/parameters.h and the blocks. `values[k]` belongs to
+    // Between the plain layouts of workloads/models/parameters.h and the blocks. `values[k]` belongs to
     // parameters_of(layer)[k].
     virtual void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) = 0;
     virtual std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const = 0;

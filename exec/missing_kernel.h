@@ -2,7 +2,7 @@
 #pragma once
 
 #include "workloads/error.h"
-#include "workloads/layer_graph.h"
+#include "workloads/models/layer_graph.h"
 
 #include <string_view>
 

@@ -1,9 +1,9 @@
 // Calibration: the whole model as one stage on one device, every kernel call timed in its place, so
 // that caches are as warm or cold as in a real pass.
+#include "exec/engine/mailbox.h"
+#include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/host/mailbox.h"
-#include "exec/host/pin.h"
-#include "exec/host/stage_program.h"
+#include "exec/training/stage_program.h"
 #include "workloads/first_failure.h"
 #include "workloads/start_thread.h"
 

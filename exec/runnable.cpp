@@ -1,10 +1,10 @@
 // What executions do not do yet, said before anything is set up.
 #include "exec/execute.h"
-#include "exec/parameter_files.h"
+#include "exec/training/parameter_files.h"
 #include "schedules/sum_groups.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
-#include "workloads/profiled_model.h"
 
 #include <limits>
 

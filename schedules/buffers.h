@@ -4,10 +4,10 @@
 
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "schedules/versions.h"
 #include "workloads/config.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 
 #include <vector>
 
@@ -22,7 +22,7 @@ enum class BufferUse {
     Predicted,      // weights that the running task reads
     Workspace,      // one per device
     Data,           // input data of a micro-batch
-    UntilInput, UntilWeight, GradientKept,   // see workloads/stage_layout.h; where R is, it makes the first two
+    UntilInput, UntilWeight, GradientKept,   // see workloads/stages/stage_layout.h; where R is, it makes the first two
     Dropped,         // the first two in one, as F makes them where R will: dies with F
     LandingForward, LandingBackward,         // of boundary from -> to
     SentForward, SentBackward,               // the sender's copy

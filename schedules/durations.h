@@ -4,8 +4,8 @@
 
 #include "schedules/versions.h"
 #include "workloads/config.h"
-#include "workloads/costs.h"
-#include "workloads/ties.h"
+#include "workloads/costs/costs.h"
+#include "workloads/stages/ties.h"
 
 #include <vector>
 

@@ -1,12 +1,12 @@
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/limits.h"
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "schedules/sum_groups.h"
 #include "workloads/beyond_limit.h"
+#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
-#include "workloads/micro_batch_sizes.h"
-#include "workloads/ties.h"
+#include "workloads/stages/ties.h"
 
 #include <algorithm>
 #include <cstring>

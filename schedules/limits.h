@@ -3,7 +3,7 @@
 #pragma once
 
 #include "schedules/plan.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 
 #include <cstdint>
 #include <vector>

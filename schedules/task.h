@@ -1,5 +1,5 @@
 // One step of one device. Plain data: comparable, printable, cheap to copy. A task says what to do,
-// never how long it takes (workloads/costs.h) or when it ran (schedules/trace.h).
+// never how long it takes (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
 #pragma once
 
 #include <compare>

@@ -1,8 +1,8 @@
 #include "search/instance_json.h"
 
 #include "workloads/error.h"
-#include "workloads/files.h"
-#include "workloads/json_text.h"
+#include "workloads/text/files.h"
+#include "workloads/text/json_text.h"
 
 #include <cmath>
 #include <limits>

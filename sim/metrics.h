@@ -1,8 +1,8 @@
 // Numbers of a trace, predicted or measured alike. Definitions: docs/metrics.md.
 #pragma once
 
-#include "schedules/trace.h"
-#include "workloads/micro_batch_sizes.h"
+#include "schedules/trace/trace.h"
+#include "workloads/costs/micro_batch_sizes.h"
 
 #include <optional>
 #include <vector>

@@ -4,7 +4,7 @@
 #include "exec/execute.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
-#include "workloads/micro_batch_sizes.h"
+#include "workloads/costs/micro_batch_sizes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What the kernels of every backend keep, layer by layer, beside the reference kernels.
 #pragma once
 
-#include "exec/host/batch_statistics.h"
+#include "exec/training/batch_statistics.h"
 #include "tests/layer_rig.h"
 
 #include <gtest/gtest.h>

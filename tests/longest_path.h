@@ -2,7 +2,7 @@
 #pragma once
 
 #include "schedules/plan.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 
 #include <algorithm>
 #include <vector>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "schedules/schedule.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 
 #include <algorithm>
 #include <string>

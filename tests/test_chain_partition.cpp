@@ -1,6 +1,6 @@
 // Cutting a chain: against all partitions of small chains, in closed form, and in bounded time.
 #include "tests/refusal.h"
-#include "workloads/chain_partition.h"
+#include "workloads/stages/chain_partition.h"
 
 #include <gtest/gtest.h>
 

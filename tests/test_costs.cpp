@@ -1,6 +1,6 @@
 // Costs per layer and per stage, analytic and measured.
 #include "tests/refusal.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

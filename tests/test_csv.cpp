@@ -1,5 +1,5 @@
 // PyTorch's schedule CSV: what is printed is read back, and every mistake is told by its cell.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 
 #include "schedules/passes.h"
 #include "schedules/schedule.h"

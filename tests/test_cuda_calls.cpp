@@ -1,8 +1,8 @@
 // What a step of ResNet-50 asks of a GPU, counted without one: the stand-in of the toolkit notes every call and runs
 // none, so that the layers have their full size.
 #include "exec/cuda/cuda_kernels.h"
-#include "exec/host/batch_statistics.h"
-#include "exec/host/stage_program.h"
+#include "exec/training/batch_statistics.h"
+#include "exec/training/stage_program.h"
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 

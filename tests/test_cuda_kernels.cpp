@@ -2,8 +2,8 @@
 #include "exec/cuda/cuda_kernels.h"
 
 #include "exec/cuda/backend.h"
-#include "exec/cuda/layers.h"
-#include "exec/host/batch_statistics.h"
+#include "exec/cuda/layers/layers.h"
+#include "exec/training/batch_statistics.h"
 #include "tests/layer_rig.h"
 #include "tests/refusal.h"
 #include "workloads/config.h"

@@ -2,7 +2,7 @@
 // The same tests run on a GPU, and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
-#include "exec/cuda/layers.h"
+#include "exec/cuda/layers/layers.h"
 #include "tests/cuda_precisions.h"
 #include "tests/layer_laws.h"
 #include "tests/refusal.h"

@@ -1,11 +1,11 @@
 // Machines that only the host stand-in can be: without a GPU, with several, with little memory, with a cuDNN that lacks
 // algorithms.
-#include "exec/cuda/algorithms.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
-#include "exec/cuda/layers.h"
+#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/layers/layers.h"
 #include "exec/cuda/transport.h"
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "tests/cuda_precisions.h"
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"

@@ -2,7 +2,7 @@
 // reference kernels; memory is what is predicted. Small networks with every way to reach an add.
 #include "exec/cuda/backend.h"
 #include "tests/predicted_memory.h"
-#include "workloads/model_builder.h"
+#include "workloads/models/model_builder.h"
 
 #include <algorithm>
 #include <cmath>

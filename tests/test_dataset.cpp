@@ -1,4 +1,4 @@
-#include "workloads/dataset.h"
+#include "workloads/data/dataset.h"
 
 #include "tests/cifar_files.h"
 #include "tests/temporary_folder.h"

@@ -1,5 +1,5 @@
 // When other programs disturb a measurement, and when nobody does.
-#include "exec/disturbance.h"
+#include "exec/engine/disturbance.h"
 #include "tests/execution.h"
 
 #include <gtest/gtest.h>

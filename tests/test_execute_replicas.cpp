@@ -1,6 +1,6 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
-#include "exec/host/kernel_work.h"
-#include "exec/host/meeting_points.h"
+#include "exec/engine/meeting_points.h"
+#include "exec/training/kernel_work.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
 #include "tests/execution.h"

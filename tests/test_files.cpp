@@ -1,7 +1,7 @@
 // Files are read within bounds and written whole or not at all.
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/files.h"
+#include "workloads/text/files.h"
 
 #include <gtest/gtest.h>
 

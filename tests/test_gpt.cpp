@@ -1,10 +1,10 @@
 // GPT-2: its layers and parameters, its gradients as a whole, and its training on pipelines.
-#include "exec/host/stage_program.h"
+#include "exec/training/stage_program.h"
 #include "tests/derivatives.h"
 #include "tests/predicted_memory.h"
 #include "tests/refusal.h"
-#include "workloads/gpt.h"
-#include "workloads/initial_parameters.h"
+#include "workloads/models/gpt.h"
+#include "workloads/models/initial_parameters.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // No task writes outside of its buffers or reads memory that is no longer its own, whatever the schedule.
-#include "exec/host/guards.h"
+#include "exec/engine/guards.h"
 #include "tests/execution.h"
 #include "tests/refusal.h"
 

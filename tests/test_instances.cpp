@@ -1,6 +1,6 @@
 // Instance files: read as written, refused with the place and the fact.
-#include "search/piper_instance.h"
-#include "search/placement_instance.h"
+#include "search/piper/piper_instance.h"
+#include "search/placement/placement_instance.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>

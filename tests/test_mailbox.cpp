@@ -1,5 +1,5 @@
 // Hand-over between devices: what arrives, in which order, what does not, and how failure spreads.
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 

@@ -1,8 +1,8 @@
 // The search by simulated step time against trying everything.
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
-#include "search/makespan.h"
-#include "search/trial.h"
+#include "search/plans/makespan.h"
+#include "search/plans/trial.h"
 #include "sim/metrics.h"
 #include "workloads/error.h"
 

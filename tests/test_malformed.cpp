@@ -3,7 +3,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 #include "workloads/config.h"
-#include "workloads/dataset.h"
+#include "workloads/data/dataset.h"
 
 #include <gtest/gtest.h>
 

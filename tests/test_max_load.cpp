@@ -1,6 +1,6 @@
 // Placements of least maximum load: published optima, and every placement tried on small instances.
-#include "search/max_load.h"
-#include "search/placement_groups.h"
+#include "search/placement/max_load.h"
+#include "search/placement/placement_groups.h"
 #include "tests/public_data.h"
 #include "tests/refusal.h"
 #include "tests/small_stack.h"

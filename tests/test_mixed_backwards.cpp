@@ -1,6 +1,6 @@
 // Lists that hold B of some micro-batches and I and W of others: memory is that of the passes which a device runs, and
 // the numbers are the oracle's.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "tests/execution.h"
 
 #include <gtest/gtest.h>

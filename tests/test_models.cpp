@@ -1,6 +1,6 @@
 // The layer graphs of the built-in models against published numbers.
 #include "workloads/error.h"
-#include "workloads/layer_graph.h"
+#include "workloads/models/layer_graph.h"
 
 #include <gtest/gtest.h>
 #include <boost/graph/topological_sort.hpp>

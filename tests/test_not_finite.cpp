@@ -1,5 +1,5 @@
 // A run whose loss or gradients are no longer finite says so, and where it began.
-#include "exec/npy.h"
+#include "exec/training/npy.h"
 #include "tests/execution.h"
 #include "tests/refusal.h"
 

@@ -1,6 +1,6 @@
 // Parameters between runs: what --save and --dump write, training.initial reads.
-#include "exec/npy.h"
-#include "exec/parameter_files.h"
+#include "exec/training/npy.h"
+#include "exec/training/parameter_files.h"
 #include "tests/execution.h"
 #include "tests/refusal.h"
 

@@ -1,4 +1,4 @@
-#include "workloads/parameters.h"
+#include "workloads/models/parameters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which cores the devices' threads get.
-#include "exec/host/pin.h"
+#include "exec/engine/pin.h"
 #include "tests/temporary_folder.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // PipeDream's partitioner: the values of its own program on the public profiles, and all partitions of small chains.
-#include "search/pipedream.h"
+#include "search/pipedream/pipedream.h"
 #include "tests/public_data.h"
+#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
-#include "workloads/profiled_model.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Splits with replicas, tensor degrees and recomputed layers: published values, and every split tried on small
 // instances.
-#include "search/piper.h"
-#include "search/recompute_choice.h"
+#include "search/piper/piper.h"
+#include "search/piper/recompute_choice.h"
 #include "tests/public_data.h"
 #include "tests/refusal.h"
 #include "tests/small_stack.h"

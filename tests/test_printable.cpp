@@ -1,5 +1,5 @@
 // What a file says reaches a terminal as text, never as commands to it.
-#include "workloads/printable.h"
+#include "workloads/text/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The profile file: what is written is read back, and mistakes are named with their place.
 #include "tests/temporary_folder.h"
-#include "workloads/costs.h"
+#include "workloads/costs/costs.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

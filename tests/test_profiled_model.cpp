@@ -5,7 +5,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
 #include "workloads/config.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The proof of a plan against an oracle that tries every interleaving: a thousand mutated plans, in
 // every lane mode and protocol.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "tests/interleavings.h"
 #include "tests/mutations.h"

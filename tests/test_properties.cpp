@@ -3,15 +3,15 @@
 #include "schedules/durations.h"
 #include "schedules/limits.h"
 #include "schedules/schedule.h"
-#include "search/makespan.h"
+#include "search/plans/makespan.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/cli_rig.h"
 #include "tests/random_configs.h"
 #include "tests/temporary_folder.h"
 #include "workloads/beyond_limit.h"
-#include "workloads/micro_batch_sizes.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <gtest/gtest.h>
 

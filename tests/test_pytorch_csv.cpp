@@ -1,6 +1,6 @@
 // Plans to and from PyTorch: what it wrote is read, what is exported for it runs there, and what a file cannot say is
 // told or refused. bench/pytorch_schedules.py asks PyTorch itself.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "tests/cli_rig.h"
 #include "tests/shapes.h"

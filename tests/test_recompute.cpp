@@ -1,7 +1,7 @@
 // What recomputing does to a plan, its time and its memory: F drops what it saves, R saves it again right
 // before the backward pass reads it.
 #include "schedules/buffers.h"
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

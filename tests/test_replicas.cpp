@@ -1,7 +1,7 @@
 // Stages on several devices: who serves which micro-batch, what it takes, what it keeps, and that no plan of
 // them can get stuck.
 #include "schedules/buffers.h"
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/durations.h"
 #include "schedules/passes.h"
 #include "sim/metrics.h"

@@ -1,8 +1,8 @@
 // cpu against reference on what a ResNet-50 run really computes: a cpu run saves every layer's
 // inputs, parameters and output gradient, and both backends run each layer on them.
+#include "exec/engine/arena.h"
 #include "exec/execute.h"
-#include "exec/host/arena.h"
-#include "exec/host/stage_program.h"
+#include "exec/training/stage_program.h"
 #include "schedules/schedule.h"
 #include "tests/layer_rig.h"
 #include "tests/temporary_folder.h"

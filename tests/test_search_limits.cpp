@@ -1,6 +1,6 @@
 // The search by simulated step time: many devices, memory that ends, time that ends, and bounds of rounded times.
 #include "schedules/schedule.h"
-#include "search/makespan.h"
+#include "search/plans/makespan.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

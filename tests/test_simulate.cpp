@@ -1,5 +1,5 @@
 // Closed forms and published numbers of the schedules, as the simulator sees them.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "schedules/limits.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

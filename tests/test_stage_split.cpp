@@ -1,7 +1,7 @@
 // Stage splits: which are legal, which is the best, and what crosses the cuts.
 #include "tests/refusal.h"
 #include "workloads/error.h"
-#include "workloads/stage_split.h"
+#include "workloads/stages/stage_split.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a run keeps of its steps: no more than the report needs, and then the same report.
-#include "exec/host/step_log.h"
+#include "exec/engine/step_log.h"
 #include "sim/metrics.h"
 #include "tests/execution.h"
 

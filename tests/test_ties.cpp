@@ -5,7 +5,7 @@
 #include "tests/execution.h"
 #include "tests/refusal.h"
 #include "tests/shapes.h"
-#include "workloads/ties.h"
+#include "workloads/stages/ties.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #include "sample_traces.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "tests/temporary_folder.h"
 #include "workloads/error.h"
 

@@ -1,6 +1,6 @@
 // What a trace promises is checked, task by task: nonsense that is well-formed is refused with its place.
 #include "sample_traces.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A mini-batch whose samples the micro-batch size does not divide: its last micro-batch is smaller.
-#include "schedules/csv.h"
+#include "schedules/csv/csv.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/execution.h"

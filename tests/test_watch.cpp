@@ -1,6 +1,6 @@
 // A device that works is not silent, one that does not come back is, and a process that slept does not count it.
+#include "exec/engine/watch.h"
 #include "exec/execute.h"
-#include "exec/host/watch.h"
 #include "schedules/schedule.h"
 #include "tests/execution.h"
 #include "tests/refusal.h"

@@ -1,4 +1,4 @@
-#include "workloads/yaml.h"
+#include "workloads/text/yaml.h"
 
 #include <gtest/gtest.h>
 

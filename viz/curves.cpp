@@ -3,7 +3,7 @@
 #include "viz/files.h"
 #include "viz/render.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

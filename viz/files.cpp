@@ -2,7 +2,7 @@
 #include "viz/plot.h"
 
 #include "workloads/error.h"
-#include "workloads/files.h"
+#include "workloads/text/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

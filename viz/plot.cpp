@@ -4,7 +4,7 @@
 #include "viz/picture.h"
 #include "viz/render.h"
 #include "workloads/error.h"
-#include "workloads/files.h"
+#include "workloads/text/files.h"
 
 #include <filesystem>
 

@@ -1,9 +1,9 @@
 // The effective configuration: one struct per block of the YAML file, defaults filled in.
 #pragma once
 
-#include "workloads/costs.h"
-#include "workloads/dataset.h"
-#include "workloads/yaml.h"
+#include "workloads/costs/costs.h"
+#include "workloads/data/dataset.h"
+#include "workloads/text/yaml.h"
 
 #include <limits>
 #include <map>

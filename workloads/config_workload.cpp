@@ -1,5 +1,5 @@
 #include "workloads/config_blocks.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <algorithm>
 #include <array>

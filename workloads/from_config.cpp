@@ -1,8 +1,8 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
 #include "workloads/config.h"
-#include "workloads/gpt.h"
-#include "workloads/micro_batch_sizes.h"
-#include "workloads/profiled_model.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/profiled_model.h"
+#include "workloads/models/gpt.h"
 #include "workloads/rules.h"
 
 #include <cassert>

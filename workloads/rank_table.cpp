@@ -1,6 +1,6 @@
 #include "workloads/rank_table.h"
 
-#include "workloads/yaml.h"
+#include "workloads/text/yaml.h"
 
 #include <algorithm>
 #include <map>

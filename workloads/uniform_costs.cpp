@@ -1,4 +1,4 @@
-#include "workloads/micro_batch_sizes.h"
+#include "workloads/costs/micro_batch_sizes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 
 #include "exec/cuda/check.h"
 #include "exec/cuda/owned.h"
-#include "workloads/convolution_choice.h"
-#include "workloads/layer_graph.h"
+#include "workloads/costs/convolution_choice.h"
+#include "workloads/models/layer_graph.h"
 
 #include <vector>
 

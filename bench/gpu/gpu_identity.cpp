@@ -4,8 +4,8 @@
 //     gpu_identity [--seconds 120]     after that nothing more is begun
 #include "bench/gpu/measuring.h"
 #include "cli/pipeline.h"
+#include "exec/engine/mailbox.h"
 #include "exec/execute.h"
-#include "exec/host/mailbox.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
 #include "workloads/error.h"

@@ -7,7 +7,7 @@
 #include "exec/cuda/device.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "tests/temporary_folder.h"
 #include "workloads/config.h"
 #include "workloads/error.h"

@@ -1,6 +1,6 @@
 #include "bench/gpu/kernel_records.h"
 
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "workloads/error.h"
 
 #include <cupti.h>

@@ -1,7 +1,7 @@
 #include "bench/gpu/probing.h"
 
 #include "exec/cuda/device.h"
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/sequence_loops.h"
-#include "exec/tokens.h"
+#include "exec/training/tokens.h"
 
 #include <algorithm>
 

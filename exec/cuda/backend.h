@@ -1,7 +1,7 @@
 // The cuda rows of exec/backends.cpp. No vendor types here.
 #pragma once
 
-#include "exec/host/host_work.h"
+#include "exec/engine/host_work.h"
 
 #include <memory>
 #include <string>

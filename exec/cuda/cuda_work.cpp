@@ -1,7 +1,7 @@
 #include "exec/cuda/cuda_work.h"
 
-#include "exec/cuda/algorithms.h"
 #include "exec/cuda/backend.h"
+#include "exec/cuda/layers/algorithms.h"
 #include "workloads/error.h"
 
 #include <nvtx3/nvToolsExt.h>

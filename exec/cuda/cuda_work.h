@@ -8,7 +8,7 @@
 #include "exec/cuda/events.h"
 #include "exec/cuda/step_graph.h"
 #include "exec/cuda/transport.h"
-#include "exec/host/kernel_work.h"
+#include "exec/training/kernel_work.h"
 
 #include <atomic>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "exec/cuda/events.h"
 
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 
 #include <cmath>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // Points in a stream's work, and when they were passed on the run's clock.
 #pragma once
 
-#include "exec/backend.h"
 #include "exec/cuda/check.h"
+#include "exec/engine/backend.h"
 
 namespace pw::cuda {
 

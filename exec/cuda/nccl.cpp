@@ -3,7 +3,7 @@
 // multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have met before. NCCL permits one thread at a time on a GPU, and on a communicator.
 #include "exec/cuda/nccl.h"
 
-#include "exec/host/mailbox.h"
+#include "exec/engine/mailbox.h"
 #include "workloads/error.h"
 
 #include <algorithm>

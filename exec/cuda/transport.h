@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/cuda/device.h"
-#include "exec/host/fetch.h"
+#include "exec/training/fetch.h"
 
 #include <functional>
 #include <memory>

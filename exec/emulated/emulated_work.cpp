@@ -1,7 +1,7 @@
 #include "exec/emulated/emulated_work.h"
 
-#include "exec/host/arena.h"
-#include "exec/host/pin.h"
+#include "exec/engine/arena.h"
+#include "exec/engine/pin.h"
 #include "schedules/durations.h"
 #include "workloads/error.h"
 

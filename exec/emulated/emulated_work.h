@@ -3,7 +3,7 @@
 // weights it was made from, so that two runs whose weights agree did the same things.
 #pragma once
 
-#include "exec/host/host_work.h"
+#include "exec/engine/host_work.h"
 
 #include <array>
 #include <atomic>

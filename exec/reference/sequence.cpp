@@ -1,6 +1,6 @@
 // Layers on rows of tokens: all but the products and attention.
 #include "exec/reference/layers.h"
-#include "exec/tokens.h"
+#include "exec/training/tokens.h"
 
 #include <cmath>
 #include <numbers>

@@ -2,17 +2,17 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "cli/accuracy.h"
-#include "exec/npy.h"
-#include "schedules/csv.h"
+#include "exec/training/npy.h"
+#include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
-#include "schedules/trace.h"
-#include "search/piper_instance.h"
-#include "search/placement_instance.h"
+#include "schedules/trace/trace.h"
+#include "search/piper/piper_instance.h"
+#include "search/placement/placement_instance.h"
 #include "sim/metrics.h"
 #include "tests/temporary_folder.h"
+#include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
-#include "workloads/profiled_layers.h"
 #include "workloads/rank_table.h"
 
 #include <nlohmann/json.hpp>

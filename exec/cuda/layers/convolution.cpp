@@ -1,0 +1,338 @@
+// Convolutions by cuDNN's legacy interface: NHWC tensors, KRSC filters.
+#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/layers/layers.h"
+#include "exec/cuda/layers/linear_loops.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace pw::cuda {
+
+namespace {
+
+using TensorShape = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterShape = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using Operation = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+constexpr Bytes kMostTried = Bytes{256} << 20;  // of workspace, for algorithms that are timed
+
+template <class T>
+constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
+template <>
+constexpr cudnnDataType_t kType<Bf16> = CUDNN_DATA_BFLOAT16;
+
+TensorShape tensor_shape(Dims dims, int samples, cudnnDataType_t type) {
+    cudnnTensorDescriptor_t made = nullptr;
+    check(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor");
+    TensorShape shape(made);
+    check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type, samples, dims.channels, dims.height, dims.width),
+          "cudnnSetTensor4dDescriptor");
+    return shape;
+}
+
+FilterShape filter_shape(const Layer& layer, int channels, cudnnDataType_t type) {
+    cudnnFilterDescriptor_t made = nullptr;
+    check(cudnnCreateFilterDescriptor(&made), "cudnnCreateFilterDescriptor");
+    FilterShape shape(made);
+    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, channels,
+                                     layer.kernel, layer.kernel),
+          "cudnnSetFilter4dDescriptor");
+    return shape;
+}
+
+Operation operation(const Layer& layer, cudnnMathType_t math) {
+    cudnnConvolutionDescriptor_t made = nullptr;
+    check(cudnnCreateConvolutionDescriptor(&made), "cudnnCreateConvolutionDescriptor");
+    Operation convolution(made);
+    check(cudnnSetConvolution2dDescriptor(made, layer.padding, layer.padding, layer.stride, layer.stride, 1, 1,
+                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          "cudnnSetConvolution2dDescriptor");
+    check(cudnnSetConvolutionMathType(made, math), "cudnnSetConvolutionMathType");
+    return convolution;
+}
+
+// How a pass is done.
+template <class Algorithm>
+struct Pass {
+    Operation convolution;
+    Algorithm algorithm{};
+    std::size_t workspace = 0;
+};
+
+// What `list` has found, fastest first. A list that fails is empty: there are other ways.
+template <class Perf, class List>
+std::vector<ConvolutionWay> listed(const Layer& layer, const Device& device, List list) {
+    std::vector<ConvolutionWay> ways;
+    for (const ConvolutionMath math : maths_of(device.precision())) {
+        std::array<Perf, 16> found{};
+        int count = 0;
+        const Operation convolution = operation(layer, math_type(math));
+        if (list(convolution.get(), static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) {
+            (void)cudaGetLastError();
+            continue;
+        }
+        for (const Perf& perf : std::span(found).first(static_cast<std::size_t>(count))) {
+            const bool repeats = perf.determinism == CUDNN_DETERMINISTIC || !device.deterministic();
+            // Asked for one math, cuDNN may try others too.
+            const bool rounds = perf.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
+                                (perf.mathType == CUDNN_TENSOR_OP_MATH && math == ConvolutionMath::Fma);
+            const bool by_default = perf.mathType == CUDNN_DEFAULT_MATH && math == ConvolutionMath::TensorOp;
+            if (perf.status == CUDNN_STATUS_SUCCESS && repeats && !rounds)
+                ways.push_back({static_cast<int>(perf.algo), by_default ? ConvolutionMath::Default : math});
+        }
+        if (!ways.empty())
+            break;
+    }
+    return ways;
+}
+
+template <class T>
+class Convolution : public CudaLayer {
+public:
+    Convolution(Device& device, const Layer& layer, int samples, bool reads_data)
+        : CudaLayer(device, layer, samples),
+          read_{reads_data ? padded_channels(layer.input.channels) : layer.input.channels, layer.input.height,
+                layer.input.width},
+          count_(std::int64_t{layer.output.channels} * read_.channels * layer.kernel * layer.kernel),
+          x_(tensor_shape(read_, samples, kType<T>)),
+          y_(tensor_shape(layer.output, samples, kType<T>)),
+          w_(filter_shape(layer, read_.channels, kType<T>)) {
+        bytes_.weights = block_bytes(count_, device.precision());
+        values_ = block_values(bytes_.weights, device.precision());
+        choose_forward();
+        if (!reads_data)
+            choose_backward_input();
+        choose_backward_weight();
+        trial_.reset();
+        bytes_.scratch =
+            round_up(static_cast<Bytes>(std::max({forward_.workspace, input_.workspace, weight_.workspace})), 64);
+    }
+
+    void forward(const LayerArgs& args, bool) override {
+        const float one = 1, none = 0;
+        check(cudnnConvolutionForward(device_.cudnn(), &one, x_.get(), args.inputs[0], w_.get(),
+                                      read_by_products<T>(args.weights, values_), forward_.convolution.get(), forward_.algorithm,
+                                      args.scratch, forward_.workspace, &none, y_.get(), args.output),
+              "cudnnConvolutionForward");
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (!args.input_gradients[0])
+            return;
+        const float one = 1, none = 0;
+        check(cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), read_by_products<T>(args.weights, values_), y_.get(),
+                                           args.output_gradient, input_.convolution.get(), input_.algorithm,
+                                           args.scratch, input_.workspace, &none, x_.get(), args.input_gradients[0]),
+              "cudnnConvolutionBackwardData");
+    }
+
+    void backward_weight(const LayerArgs& args) override {
+        if constexpr (std::is_same_v<T, Bf16>) {
+            Bf16* made = shadow(args.weight_gradient, values_);
+            make_weight_gradient(args, made, false);
+            widen_gradient(device_.stream(), made, floats(args.weight_gradient), count_, values_, args.accumulate);
+        } else {
+            float* gradient = floats(args.weight_gradient);
+            make_weight_gradient(args, gradient, args.accumulate);
+            if (!args.accumulate && values_ > count_)
+                check(cudaMemsetAsync(gradient + count_, 0, static_cast<std::size_t>(values_ - count_) * sizeof(float),
+                                      device_.stream()),
+                      "cudaMemsetAsync");
+        }
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
+        std::vector<float> filter(static_cast<std::size_t>(count_));
+        for_weights([&](std::size_t plain, std::size_t place) { filter[place] = values[0][plain]; });
+        load_block(filter, weights, bytes_.weights);
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
+        const std::vector<float> filter = store_block(weights, count_);
+        std::vector<float> plain(filter.size() / static_cast<std::size_t>(read_.channels) *
+                                 static_cast<std::size_t>(layer_.input.channels));
+        for_weights([&](std::size_t at, std::size_t place) { plain[at] = filter[place]; });
+        return {plain};
+    }
+
+    std::vector<float> read_input(const std::byte* tensor, int) const override {
+        return with_channels(this->read(read_, tensor), read_.channels, layer_.input.channels);
+    }
+    void fill_input(const std::vector<float>& values, std::byte* tensor, int) const override {
+        this->fill(read_, with_channels(values, layer_.input.channels, read_.channels), tensor);
+    }
+
+private:
+    // Plain images with fewer channels, or with channels of zeros behind their own.
+    std::vector<float> with_channels(const std::vector<float>& values, int had, int channels) const {
+        const std::int64_t pixels = std::int64_t{read_.height} * read_.width;
+        std::vector<float> changed;
+        for (auto image = values.begin(); image != values.end(); image += had * pixels) {
+            changed.insert(changed.end(), image, image + std::min(had, channels) * pixels);
+            changed.resize(changed.size() + static_cast<std::size_t>(std::max(channels - had, 0) * pixels));
+        }
+        return changed;
+    }
+
+    // Memory to time algorithms in.
+    struct Trial {
+        explicit Trial(const Convolution& layer)
+            : x(allocate(tensor_bytes(layer.samples_ * layer.read_.elements(), layer.device_.precision()))),
+              y(allocate(layer.bytes_.output)),
+              w(allocate(layer.bytes_.weights)),
+              workspace(allocate(kMostTried)) {}
+        DeviceMemory x, y, w, workspace;
+    };
+
+    ConvolutionShape shape_of(ConvolutionPass pass) const {
+        return {.pass = pass,
+                .samples = samples_,
+                .channels = read_.channels,
+                .height = read_.height,
+                .width = read_.width,
+                .outputs = layer_.output.channels,
+                .kernel = layer_.kernel,
+                .stride = layer_.stride,
+                .padding = layer_.padding,
+                .multiprocessors = device_.multiprocessors()};
+    }
+
+    // `always`: deterministic algorithms that cuDNN has for most shapes. `find` times algorithms, `guess` ranks them by
+    // rules, `workspace_of` tells whether one is supported.
+    template <class Perf, class Algorithm, class Find, class Guess, class WorkspaceOf>
+    Pass<Algorithm> choose(ConvolutionPass pass, const std::vector<Algorithm>& always, Find find, Guess guess,
+                           WorkspaceOf workspace_of) {
+        Pass<Algorithm> made;
+        cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+        const bool timed = !device_.deterministic();
+        const std::vector<ConvolutionMath> maths = maths_of(device_.precision());
+        // Leaves it in `made`.
+        const auto is_possible = [&](const ConvolutionWay& way) {
+            if (std::ranges::find(maths, way.math) == maths.end())
+                return false;
+            made = {operation(layer_, math_type(way.math)), static_cast<Algorithm>(way.algorithm), 0};
+            status = workspace_of(made.convolution.get(), made.algorithm, &made.workspace);
+            return status == CUDNN_STATUS_SUCCESS;
+        };
+        way_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
+            std::vector<ConvolutionWay> ways;
+            if (timed)
+                ways = listed<Perf>(layer_, device_, [&](auto... asked) {
+                    if (!trial_)
+                        trial_ = std::make_unique<Trial>(*this);
+                    return find(*trial_, asked...);
+                });
+            for (const Algorithm algorithm : always)
+                for (const ConvolutionMath math : maths)
+                    ways.push_back({static_cast<int>(algorithm), math});
+            auto found = std::ranges::find_if(ways, is_possible);
+            if (found == ways.end()) {
+                ways = listed<Perf>(layer_, device_, guess);
+                found = std::ranges::find_if(ways, is_possible);
+            }
+            if (found != ways.end())
+                return *found;
+            fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no algorithm for its {} pass: {}", layer_.name,
+                      kConvolutionPasses[static_cast<std::size_t>(pass)], cudnnGetErrorString(status));
+        });
+        return made;
+    }
+
+    void choose_forward() {
+        forward_ = choose<cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t>(
+            ConvolutionPass::Forward,
+            {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionForwardAlgorithmEx(device_.cudnn(), x_.get(), trial.x.get(), w_.get(),
+                                                              trial.w.get(), convolution, y_.get(), trial.y.get(), room,
+                                                              count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionForwardAlgorithm_v7(device_.cudnn(), x_.get(), w_.get(), convolution,
+                                                              y_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
+                return cudnnGetConvolutionForwardWorkspaceSize(device_.cudnn(), x_.get(), w_.get(), convolution,
+                                                               y_.get(), algorithm, bytes);
+            });
+    }
+
+    void choose_backward_input() {
+        input_ = choose<cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t>(
+            ConvolutionPass::BackwardInput, {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionBackwardDataAlgorithmEx(
+                    device_.cudnn(), w_.get(), trial.w.get(), y_.get(), trial.y.get(), convolution, x_.get(),
+                    trial.x.get(), room, count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardDataAlgorithm_v7(device_.cudnn(), w_.get(), y_.get(), convolution,
+                                                                   x_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
+                return cudnnGetConvolutionBackwardDataWorkspaceSize(device_.cudnn(), w_.get(), y_.get(), convolution,
+                                                                    x_.get(), algorithm, bytes);
+            });
+    }
+
+    void choose_backward_weight() {
+        weight_ = choose<cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t>(
+            ConvolutionPass::BackwardWeight, {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
+            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
+                return cudnnFindConvolutionBackwardFilterAlgorithmEx(
+                    device_.cudnn(), x_.get(), trial.x.get(), y_.get(), trial.y.get(), convolution, w_.get(),
+                    trial.w.get(), room, count, found, trial.workspace.get(), kMostTried);
+            },
+            [&](auto convolution, int room, int* count, auto* found) {
+                return cudnnGetConvolutionBackwardFilterAlgorithm_v7(device_.cudnn(), x_.get(), y_.get(), convolution,
+                                                                     w_.get(), room, count, found);
+            },
+            [&](auto convolution, auto algorithm, std::size_t* bytes) {
+                return cudnnGetConvolutionBackwardFilterWorkspaceSize(device_.cudnn(), x_.get(), y_.get(), convolution,
+                                                                      w_.get(), algorithm, bytes);
+            });
+    }
+
+    void make_weight_gradient(const LayerArgs& args, T* made, bool accumulate) {
+        const float one = 1, beta = accumulate ? 1 : 0;
+        check(cudnnConvolutionBackwardFilter(device_.cudnn(), &one, x_.get(), args.inputs[0], y_.get(),
+                                             args.output_gradient, weight_.convolution.get(), weight_.algorithm,
+                                             args.scratch, weight_.workspace, &beta, w_.get(), made),
+              "cudnnConvolutionBackwardFilter");
+    }
+
+    // Calls visit(place in OIHW, place in KRSC) for every weight; the channels of padding have none.
+    template <class Visit>
+    void for_weights(Visit visit) const {
+        const std::int64_t channels = layer_.input.channels, taps = std::int64_t{layer_.kernel} * layer_.kernel;
+        std::size_t plain = 0;
+        for (std::int64_t o = 0; o < layer_.output.channels; ++o)
+            for (std::int64_t c = 0; c < channels; ++c)
+                for (std::int64_t tap = 0; tap < taps; ++tap)
+                    visit(plain++, static_cast<std::size_t>((o * taps + tap) * read_.channels + c));
+    }
+
+    const Dims read_;                  // what it reads: its input, padded
+    std::int64_t count_, values_ = 0;  // weights, those of the padding too; values of their block
+    std::unique_ptr<Trial> trial_;     // while algorithms are chosen
+    TensorShape x_, y_;
+    FilterShape w_;
+    Pass<cudnnConvolutionFwdAlgo_t> forward_;
+    Pass<cudnnConvolutionBwdDataAlgo_t> input_;
+    Pass<cudnnConvolutionBwdFilterAlgo_t> weight_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data) {
+    return std::make_unique<Convolution<T>>(device, layer, samples, reads_data);
+}
+template std::unique_ptr<LayerKernel> make_convolution<float>(Device&, const Layer&, int, bool);
+template std::unique_ptr<LayerKernel> make_convolution<Bf16>(Device&, const Layer&, int, bool);
+
+}  // namespace pw::cuda

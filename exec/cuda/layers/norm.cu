@@ -1,0 +1,465 @@
+// Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a
+// sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share
+// of the rows per thread, then the shares of a few channels per block of threads.
+#include "exec/cuda/layers/adding.h"
+#include "exec/cuda/layers/channel_sums.h"
+#include "exec/cuda/layers/layers.h"
+#include "exec/cuda/layers/packs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw::cuda {
+
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+// A thread takes one pack of channels in the rows share, share + shares, ...: neighbouring threads read
+// neighbouring packs.
+struct Rows {
+    unsigned packs, shares, rows;
+    __device__ unsigned threads() const { return packs * shares; }
+};
+
+// Planes of one float per channel. kScale: the parameter over the deviation.
+enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
+// dx = kFactor dy + kOffset + kSlope (x - mean)
+enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
+
+// Rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
+__device__ inline float normal(float x, float mean, float scale, float shift) {
+    return __fmaf_rn(x - mean, scale, shift);
+}
+
+// The launch bounds let the summing kernels take the registers that their reads ahead need.
+
+// Of x - k and its square, where k is the channel's first value: the variance survives a large mean.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_moments(const Pack<T, kWidth>* __restrict__ x, Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> first = reals(x[pack]);
+    Pack<float, kWidth> sum = {}, squares = {};
+    for_places<8>(
+        share, rows.shares, rows.rows, [&](unsigned row) { return x[row * rows.packs + pack]; },
+        [&](unsigned, const Pack<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read);
+            for (int k = 0; k < kWidth; ++k) {
+                const float difference = values.values[k] - first.values[k];
+                sum.values[k] += difference;
+                squares.values[k] += difference * difference;
+            }
+        });
+    sums[2 * share * rows.packs + pack] = sum;
+    sums[(2 * share + 1) * rows.packs + pack] = squares;
+}
+
+template <class T, int kWidth>
+struct InputAndGradient {
+    Pack<T, kWidth> x, dy;
+};
+
+// Of dy and dy (x - mean), where dy passed the ReLU.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
+                  const Pack<float, kWidth>* __restrict__ state, Pack<float, kWidth>* __restrict__ sums, bool relu,
+                  Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack];
+    Pack<float, kWidth> plain = {}, scaled = {};
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return InputAndGradient<T, kWidth>{x[place], dy[place]};
+        },
+        [&](unsigned, const InputAndGradient<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read.x), gradients = reals(read.dy);
+            for (int k = 0; k < kWidth; ++k) {
+                const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                const float gradient = relu && y <= 0 ? 0 : gradients.values[k];
+                plain.values[k] += gradient;
+                scaled.values[k] += gradient * (values.values[k] - mean.values[k]);
+            }
+        });
+    sums[2 * share * rows.packs + pack] = plain;
+    sums[(2 * share + 1) * rows.packs + pack] = scaled;
+}
+
+template <class T, int kWidth>
+struct AddInput {
+    Pack<T, kWidth> x, dy, more;
+    unsigned passed;
+};
+
+// The same, where first the add above changes its gradient dy: to dy + more, where the mask lets it pass. The other two
+// may be null. Every pack is read before it is written, by the same thread: `gradient` may be dy.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock, 1)
+    sum_joined_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* dy,
+                         const Pack<T, kWidth>* __restrict__ more, const unsigned char* __restrict__ mask,
+                         Pack<T, kWidth>* gradient, const Pack<float, kWidth>* __restrict__ state,
+                         Pack<float, kWidth>* __restrict__ sums, Rows rows) {
+    constexpr unsigned kPacksOfByte = 8 / kWidth;
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack];
+    Pack<float, kWidth> plain = {}, scaled = {};
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            AddInput<T, kWidth> read{x[place], dy[place], {}, 0xffu};
+            if (more)
+                read.more = more[place];
+            if (mask)
+                read.passed = mask[place / kPacksOfByte] >> place % kPacksOfByte * kWidth;
+            return read;
+        },
+        [&](unsigned row, const AddInput<T, kWidth>& read) {
+            Pack<T, kWidth> passed = read.dy;
+            if (more)
+                for (int k = 0; k < kWidth; ++k)
+                    passed.values[k] = rounded<T>(real(read.dy.values[k]) + real(read.more.values[k]));
+            keep_passed(passed, read.passed);
+            gradient[row * rows.packs + pack] = passed;
+            const Pack<float, kWidth> values = reals(read.x), gradients = reals(passed);
+            for (int k = 0; k < kWidth; ++k) {
+                plain.values[k] += gradients.values[k];
+                scaled.values[k] += gradients.values[k] * (values.values[k] - mean.values[k]);
+            }
+        });
+    sums[2 * share * rows.packs + pack] = plain;
+    sums[(2 * share + 1) * rows.packs + pack] = scaled;
+}
+
+// What normalise() reads. `parameters`: scale, shift.
+__device__ inline void put_state(double mean, double variance, const float* __restrict__ parameters, unsigned channels,
+                                 unsigned channel, float* __restrict__ state) {
+    const double inverse = 1 / sqrt(variance + kEpsilon);
+    state[kMean * channels + channel] = static_cast<float>(mean);
+    state[kInverse * channels + channel] = static_cast<float>(inverse);
+    state[kScale * channels + channel] = static_cast<float>(inverse * static_cast<double>(parameters[channel]));
+    state[kShift * channels + channel] = parameters[channels + channel];
+}
+
+template <class T>
+struct FirstRow {
+    const T* values;
+};
+
+// `statistics`: mean, unbiased variance; null: not wanted.
+template <class T>
+__global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __restrict__ parameters,
+                               float* __restrict__ state, float* __restrict__ statistics) {
+    finish_channels(sums, [&](unsigned channel, const Pair& means) {
+        const double mean = static_cast<double>(real(first.values[channel])) + means.first;
+        const double difference = means.second - means.first * means.first;
+        const double variance = difference < 0 ? 0 : difference;
+        put_state(mean, variance, parameters, sums.channels, channel, state);
+        if (statistics == nullptr)
+            return;
+        statistics[channel] = static_cast<float>(mean);
+        statistics[sums.channels + channel] =
+            static_cast<float>(sums.rows > 1 ? variance * sums.rows / (sums.rows - 1) : variance);
+    });
+}
+
+__global__ void take_running(const float* __restrict__ running, const float* __restrict__ parameters,
+                             unsigned channels, float* __restrict__ state) {
+    const auto channel = static_cast<unsigned>(item());
+    if (channel < channels)
+        put_state(static_cast<double>(running[channel]), static_cast<double>(running[channels + channel]), parameters,
+                  channels, channel, state);
+}
+
+__global__ void finish_gradients(Sums sums, const float* __restrict__ state, const float* __restrict__ parameters,
+                                 float* __restrict__ gradient, bool accumulate, float* __restrict__ factors) {
+    finish_channels(sums, [&](unsigned channel, const Pair& means) {
+        const auto inverse = static_cast<double>(state[kInverse * sums.channels + channel]);
+        const double factor = static_cast<double>(parameters[channel]) * inverse;
+        factors[kFactor * sums.channels + channel] = static_cast<float>(factor);
+        factors[kOffset * sums.channels + channel] = static_cast<float>(-factor * means.first);
+        factors[kSlope * sums.channels + channel] = static_cast<float>(-factor * inverse * inverse * means.second);
+        const auto scale = static_cast<float>(means.second * sums.rows * inverse);
+        const auto shift = static_cast<float>(means.first * sums.rows);
+        gradient[channel] = accumulate ? gradient[channel] + scale : scale;
+        gradient[sums.channels + channel] = accumulate ? gradient[sums.channels + channel] + shift : shift;
+    });
+}
+
+template <class T, int kWidth>
+__global__ void normalise(const Pack<T, kWidth>* __restrict__ x, const Pack<float, kWidth>* __restrict__ state,
+                          Pack<T, kWidth>* __restrict__ y, bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack];
+    for_places<4>(
+        share, rows.shares, rows.rows, [&](unsigned row) { return x[row * rows.packs + pack]; },
+        [&](unsigned row, const Pack<T, kWidth>& read) {
+            Pack<float, kWidth> values = reals(read);
+            for (int k = 0; k < kWidth; ++k) {
+                const float value = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                values.values[k] = relu && value <= 0 ? 0 : value;
+            }
+            y[row * rows.packs + pack] = rounded<T>(values);
+        });
+}
+
+template <class T, int kWidth>
+__global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
+                               const Pack<float, kWidth>* __restrict__ state,
+                               const Pack<float, kWidth>* __restrict__ factors, Pack<T, kWidth>* __restrict__ dx,
+                               bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Pack<float, kWidth> mean = state[kMean * rows.packs + pack], scale = state[kScale * rows.packs + pack],
+                              shift = state[kShift * rows.packs + pack], factor = factors[kFactor * rows.packs + pack],
+                              offset = factors[kOffset * rows.packs + pack],
+                              slope = factors[kSlope * rows.packs + pack];
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return InputAndGradient<T, kWidth>{x[place], dy[place]};
+        },
+        [&](unsigned row, const InputAndGradient<T, kWidth>& read) {
+            const Pack<float, kWidth> values = reals(read.x);
+            Pack<float, kWidth> gradients = reals(read.dy);
+            for (int k = 0; k < kWidth; ++k) {
+                const float y = normal(values.values[k], mean.values[k], scale.values[k], shift.values[k]);
+                const float gradient = relu && y <= 0 ? 0 : gradients.values[k];
+                const float centred = values.values[k] - mean.values[k];
+                gradients.values[k] = factor.values[k] * gradient + (offset.values[k] + slope.values[k] * centred);
+            }
+            dx[row * rows.packs + pack] = rounded<T>(gradients);
+        });
+}
+
+template <class T>
+using Eight = Pack<T, 8>;
+
+// What an add adds: a tensor, or what a norm makes of it, rounded as if it had been written.
+template <class T>
+struct Addend {
+    Pack<float, 8> mean, scale, shift;
+    bool is_normal;
+
+    __device__ Addend(const Eight<float>* state, unsigned packs, unsigned pack) : is_normal(state != nullptr) {
+        if (is_normal) {
+            mean = state[kMean * packs + pack];
+            scale = state[kScale * packs + pack];
+            shift = state[kShift * packs + pack];
+        }
+    }
+    __device__ Pack<float, 8> of(const Eight<T>& read) const {
+        Pack<float, 8> values = reals(read);
+        for (int k = 0; is_normal && k < 8; ++k)
+            values.values[k] =
+                real(rounded<T>(normal(values.values[k], mean.values[k], scale.values[k], shift.values[k])));
+        return values;
+    }
+};
+
+template <class T>
+struct Addends {
+    Eight<T> left, right;
+};
+
+// A state is null where no norm is. A byte of the mask for each pack.
+template <class T>
+__global__ void add_normalised_rows(const Eight<T>* __restrict__ left, const Eight<float>* __restrict__ left_state,
+                                    const Eight<T>* __restrict__ right, const Eight<float>* __restrict__ right_state,
+                                    Eight<T>* __restrict__ y, unsigned char* __restrict__ mask, bool relu, Rows rows) {
+    const auto thread = static_cast<unsigned>(item());
+    if (thread >= rows.threads())
+        return;
+    const unsigned share = thread / rows.packs, pack = thread % rows.packs;
+    const Addend<T> first(left_state, rows.packs, pack), second(right_state, rows.packs, pack);
+    for_places<4>(
+        share, rows.shares, rows.rows,
+        [&](unsigned row) {
+            const unsigned place = row * rows.packs + pack;
+            return Addends<T>{left[place], right[place]};
+        },
+        [&](unsigned row, const Addends<T>& read) {
+            const unsigned place = row * rows.packs + pack;
+            const unsigned char passed = put_sum(first.of(read.left), second.of(read.right), relu, y[place]);
+            if (mask)
+                mask[place] = passed;
+        });
+}
+
+// Enough threads that read eight packs at a time to keep an H200's memory busy, and few sums.
+constexpr std::int64_t kSummers = 1 << 15;
+
+Rows summing_rows(std::int64_t packs, std::int64_t rows) {
+    const std::int64_t shares = std::clamp<std::int64_t>(kSummers / packs, 1, (rows + 7) / 8);
+    return {static_cast<unsigned>(packs), static_cast<unsigned>(shares), static_cast<unsigned>(rows)};
+}
+
+// Sixteen rows per thread, so that its channels' values are read seldom; fewer where threads are few.
+Rows writing_rows(std::int64_t packs, std::int64_t rows) {
+    const std::int64_t enough = std::min((rows + 3) / 4, (std::int64_t{1} << 16) / packs);
+    const std::int64_t shares = std::max({(rows + 15) / 16, enough});
+    return {static_cast<unsigned>(packs), static_cast<unsigned>(shares), static_cast<unsigned>(rows)};
+}
+
+// weights: scale, shift. statistics: mean, unbiased variance. saved: StatePlane.
+template <class T, int kWidth>
+class BatchNorm : public CudaLayer {
+public:
+    BatchNorm(Device& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples),
+          channels_(layer.input.channels),
+          rows_(std::int64_t{samples} * layer.input.height * layer.input.width),
+          summing_(summing_rows(channels_ / kWidth, rows_)),
+          writing_(writing_rows(channels_ / kWidth, rows_)) {
+        check_items(rows_ * channels_ / kWidth);
+        bytes_.weights = block_bytes(2 * channels_, device.precision());
+        bytes_.statistics = planes_bytes(2);
+        bytes_.saved_until_input = planes_bytes(kStatePlanes);
+        bytes_.joins = channels_ % 8 == 0;  // a byte of an add's mask
+        planes_at_ = planes_bytes(2 * summing_.shares);
+        bytes_.scratch = planes_at_ + planes_bytes(std::max<int>(kStatePlanes, kFactorPlanes));
+    }
+
+    void forward(const LayerArgs& args, bool save) override {
+        std::byte* state = save ? args.saved : args.scratch + planes_at_;
+        if (save)
+            take_moments(args);
+        else
+            launch(device_.stream(), channels_, take_running, floats(args.statistics), floats(args.weights),
+                   static_cast<unsigned>(channels_), floats(state));
+        if (args.output == nullptr)
+            return;
+        launch(device_.stream(), writing_threads(), normalise<T, kWidth>, tensor(args.inputs[0]), planes(state),
+               tensor(args.output), layer_.relu, writing_);
+    }
+
+    void gather_statistics(const BatchStatistics& of, std::byte* running) override {
+        average_batches(device_.stream(), of, channels_, rows_ / samples_, floats(running));
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        std::byte* factors = args.scratch + planes_at_;
+        if (const JoinedAdd& add = args.joined; add.gradient != nullptr)
+            launch(device_.stream(), summing_threads(), sum_joined_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(add.gradient), tensor(add.summand), reinterpret_cast<const unsigned char*>(add.saved),
+                   tensor(add.gradient), planes(args.saved), planes(args.scratch), summing_);
+        else
+            launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
+        if (!args.accumulate)
+            clear_padding(floats(args.weight_gradient));
+        launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved),
+               floats(args.weights), floats(args.weight_gradient), args.accumulate, floats(factors));
+        if (args.input_gradients[0])
+            launch(device_.stream(), writing_threads(), input_gradient<T, kWidth>, tensor(args.inputs[0]),
+                   tensor(args.output_gradient), planes(args.saved), planes(factors), tensor(args.input_gradients[0]),
+                   layer_.relu, writing_);
+    }
+
+    void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) override {
+        load_block(joined(values[0], values[1]), weights, bytes_.weights);
+        std::vector<float> running = joined(values[2], values[3]);
+        running.resize(static_cast<std::size_t>(bytes_.statistics) / sizeof(float));
+        check(cudaMemcpyAsync(statistics, running.data(), running.size() * sizeof(float), cudaMemcpyHostToDevice,
+                              device_.stream()),
+              "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+    }
+
+    std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const override {
+        std::vector<std::vector<float>> all;
+        for (const std::byte* pair : {weights, statistics}) {
+            const std::vector<float> values = store_block(pair, 2 * channels_);
+            all.emplace_back(values.begin(), values.begin() + channels_);
+            all.emplace_back(values.begin() + channels_, values.end());
+        }
+        return all;
+    }
+
+private:
+    static auto tensor(auto* data) { return packs<T, kWidth>(data); }
+    static auto planes(auto* data) { return packs<float, kWidth>(data); }
+    Bytes planes_bytes(std::int64_t count) const {
+        return round_up(count * channels_ * static_cast<Bytes>(sizeof(float)), 64);
+    }
+    std::int64_t summing_threads() const { return std::int64_t{summing_.packs} * summing_.shares; }
+    std::int64_t finishing_threads() const { return round_up(channels_, kColumns) / kColumns * kBlock; }
+    std::int64_t writing_threads() const { return std::int64_t{writing_.packs} * writing_.shares; }
+
+    void take_moments(const LayerArgs& args) const {
+        launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
+               planes(args.scratch), summing_);
+        launch(device_.stream(), finishing_threads(), finish_moments<T>,
+               FirstRow<T>{reinterpret_cast<const T*>(args.inputs[0])}, sums(args), floats(args.weights),
+               floats(args.saved), floats(args.statistics));
+    }
+
+    static std::vector<float> joined(std::vector<float> first, const std::vector<float>& second) {
+        first.insert(first.end(), second.begin(), second.end());
+        return first;
+    }
+
+    // They lie at the start of the scratch.
+    Sums sums(const LayerArgs& args) const {
+        return {floats(args.scratch), static_cast<unsigned>(channels_), summing_.shares, static_cast<double>(rows_)};
+    }
+
+    // Update and the norm of the gradient run over the whole block.
+    void clear_padding(float* gradient) const {
+        const std::int64_t used = 2 * channels_, all = block_values(bytes_.weights, device_.precision());
+        if (all > used)
+            check(cudaMemsetAsync(gradient + used, 0, static_cast<std::size_t>(all - used) * sizeof(float),
+                                  device_.stream()),
+                  "cudaMemsetAsync");
+    }
+
+    std::int64_t channels_, rows_;
+    Rows summing_, writing_;
+    Bytes planes_at_ = 0;  // in the scratch
+};
+
+}  // namespace
+
+template <class T>
+void add_normalised(cudaStream_t stream, const LayerArgs& args, std::int64_t channels, std::int64_t rows, bool relu,
+                    unsigned char* mask) {
+    const Rows writing = writing_rows(channels / 8, rows);
+    const auto eights = [](auto* data) { return packs<T, 8>(data); };
+    const auto states = [](const std::byte* data) { return packs<float, 8>(data); };
+    launch(stream, std::int64_t{writing.packs} * writing.shares, add_normalised_rows<T>, eights(args.inputs[0]),
+           states(args.norms[0]), eights(args.inputs[1]), states(args.norms[1]), eights(args.output), mask, relu,
+           writing);
+}
+template void add_normalised<float>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
+template void add_normalised<Bf16>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
+
+template <class T>
+std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples) {
+    if (layer.input.channels % kWidest<T> == 0)
+        return std::make_unique<BatchNorm<T, kWidest<T>>>(device, layer, samples);
+    return std::make_unique<BatchNorm<T, 1>>(device, layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_batch_norm<float>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_batch_norm<Bf16>(Device&, const Layer&, int);
+
+}  // namespace pw::cuda

@@ -1,0 +1,135 @@
+#include "exec/engine/host_device.h"
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kWorthClocking = 20'000;  // a thread's clock is a call of the system; a device's tasks are alike
+
+bool is_on_edge(BufferUse use) {
+    return use == BufferUse::LandingForward || use == BufferUse::LandingBackward || use == BufferUse::SentForward ||
+           use == BufferUse::SentBackward;
+}
+
+}  // namespace
+
+void HostDevice::make_memory() {
+    const std::size_t length = plan_.job.plan.order[device_].size();
+    arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
+    if (options_.guarded)
+        guards_.emplace(plan_.buffers, plan_.packing, *arena_, plan_.job.plan, device_);
+    born_.resize(length);
+    dies_.resize(length);
+    intervals_.resize(length);
+    sample_of_.resize(length);
+    for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
+        const Buffer& buffer = plan_.buffers[k];
+        if (buffer.device != device_)
+            continue;
+        born_[buffer.first].push_back(k);
+        dies_[buffer.last].push_back(k);
+        std::byte* address = arena_->address(plan_.packing.offset[k]);
+        if (is_on_edge(buffer.use))
+            plan_.tensors.place(buffer, address);
+        else
+            work_.place(buffer, address);
+    }
+}
+
+void HostDevice::begin_step(int step) {
+    step_ = step;
+    samples_.reserve(dies_.size());
+    work_.begin_step(step);
+}
+
+bool HostDevice::is_persistent(const Buffer& buffer) const {
+    return buffer.first == 0 && buffer.last + 1 == static_cast<int>(dies_.size());
+}
+
+// Buffers that live across the whole list are lent once and never given back.
+void HostDevice::lend(int position) {
+    for (const int k : born_[position]) {
+        const Buffer& buffer = plan_.buffers[k];
+        if (!is_persistent(buffer) || step_ == 0)
+            (void)arena_->lend(plan_.packing.offset[k], buffer.bytes, buffer.kind);
+    }
+}
+
+void HostDevice::give_back(int position, Ns now) {
+    sample_of_[position] = -1;
+    if (samples_.empty() || samples_.back().use != arena_->lent()) {
+        sample_of_[position] = static_cast<int>(samples_.size());
+        samples_.push_back({step_, device_, now, arena_->lent()});
+    }
+    if (guards_)
+        guards_->after(position);
+    for (const int k : dies_[position])
+        if (const Buffer& buffer = plan_.buffers[k]; !is_persistent(buffer))
+            arena_->give_back(buffer.bytes, buffer.kind);
+}
+
+// What waits comes before what lends: memory that a position takes over is free only then.
+Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket> after) {
+    const int node = node_of(position);
+    for (const Ticket ticket : after)
+        if (const int input = node_of(ticket); is_recv(plan_.graph.task(input).op)) {
+            mailbox_->wait(input);
+            work_.wait_for_received(input);
+        }
+    if (is_transfer(task.op)) {
+        mailbox_->wait_to_post(node);
+        work_.about_to_post(node, mailbox_->earlier_on_edge(node));
+    }
+    if (task.op == Op::SumGradients || task.op == Op::Update)
+        work_.meet(task, node);
+    plan_.watch->works(device_, node);
+    lend(position);
+    if (options_.before_task)
+        options_.before_task(device_, task);
+    Interval& interval = intervals_[position];
+    const bool computes = is_compute(task.op);  // S and U may wait for other devices
+    const bool clocked = computes && last_task_ >= kWorthClocking;
+    if (clocked)
+        core_clock_.start();
+    interval.start = clock_now();
+    if (is_transfer(task.op))
+        mailbox_->post(node);
+    else
+        work_.run(task, node);
+    interval.end = clock_now();
+    if (clocked)
+        core_clock_.stop();
+    if (computes)
+        last_task_ = interval.end - interval.start;
+    give_back(position, interval.start);
+    plan_.watch->rests(device_);
+    return position;
+}
+
+void HostDevice::all_launched() {
+    work_.all_queued();
+    for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
+        const int node = node_of(position);
+        if (is_transfer(plan_.graph.task(node).op))
+            mailbox_->wait(node);
+        work_.wait(node);
+    }
+    work_.all_done();
+}
+
+Interval HostDevice::finish(Ticket ticket) {
+    const int node = node_of(ticket);
+    const bool moves = is_transfer(plan_.graph.task(node).op);
+    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[ticket]);
+    if (!moves && sample_of_[ticket] >= 0)
+        samples_[sample_of_[ticket]].time = interval.start;
+    return interval;
+}
+
+void HostDevice::end_step() {
+    if (guards_)
+        guards_->end_step();
+    plan_.watch->is_away(device_);
+}
+
+}  // namespace pw

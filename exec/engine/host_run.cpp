@@ -1,0 +1,332 @@
+// One process, one thread per device: sets the devices up, steps them, gathers what happened.
+#include "exec/engine/host_device.h"
+#include "exec/engine/loop.h"
+#include "exec/engine/pin.h"
+#include "exec/engine/step_log.h"
+#include "exec/execute.h"
+#include "schedules/durations.h"
+#include "schedules/schedule.h"
+#include "workloads/error.h"
+#include "workloads/first_failure.h"
+#include "workloads/start_thread.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// Ten times as long as predicted, or so much longer than the timeout where nothing is predicted: a wrong alarm costs a
+// run.
+constexpr Ns kGenerous = 10;
+
+Ns times_generous(Ns time) { return time > std::numeric_limits<Ns>::max() / kGenerous ? time : kGenerous * time; }
+
+// By node; empty: nobody has measured how long tasks take.
+std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
+    const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
+    return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
+                                             : std::vector<Ns>{};
+}
+
+class HostRun : public std::enable_shared_from_this<HostRun> {
+public:
+    HostRun(const Job& job, const RunOptions& options)
+        : job_(job),
+          options_(options),
+          plan_(job_),
+          work_(make_work(plan_, options_)),
+          cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device,
+                            numa_nodes(job.config, job.plan.shape.devices))),
+          gate_(job.plan.shape.devices + 1),
+          log_(options.whole_trace) {
+        for (int device = 0; device < job.plan.shape.devices; ++device)
+            devices_.push_back(std::make_unique<HostDevice>(plan_, work_->device(device), device, options_));
+        clear_step();
+    }
+
+    RunResult run() {
+        threads_.reserve(devices_.size());
+        guarded([&] {
+            for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
+                start(device);
+        });
+        if (!failure_.happened())
+            guarded([&] { main_thread(); });
+        if (!end_threads())
+            failure_.rethrow();
+        if (failure_.happened()) {
+            work_->abort();
+            work_->explain();
+        }
+        failure_.rethrow();
+        RunResult all = result();
+        if (options_.finished)
+            options_.finished(all);
+        work_->write_files(all);
+        return all;
+    }
+
+private:
+    template <class Act>
+    void guarded(Act act) {
+        failure_.guard(act, [&] {
+            gate_.abort();
+            work_->stop();
+            plan_.meetings->abort();
+            const std::lock_guard lock(mailbox_mutex_);
+            if (mailbox_)
+                mailbox_->abort();
+        });
+    }
+
+    // A thread that never comes back keeps the run.
+    void start(int device) {
+        threads_.push_back(start_thread(fmt::format("device {}", device), [this, self = shared_from_this(), device] {
+            guarded([&] { device_thread(device); });
+            const std::lock_guard lock(ended_mutex_);
+            ++ended_;
+            has_ended_.notify_all();
+        }));
+    }
+
+    // Joins all threads; false when one is silent: then it is left behind.
+    bool end_threads() {
+        const Ns slice = Watch::slice_of(limits_);
+        Ns waited = 0;
+        const auto all_ended = [&] { return ended_ == threads_.size(); };
+        std::unique_lock lock(ended_mutex_);
+        while (!has_ended_.wait_for(lock, std::chrono::nanoseconds(slice), all_ended)) {
+            if (failure_.happened() && !silent_ && !limits_.task.empty())
+                failure_.guard([&] { look(slice); }, [] {});
+            if (silent_ && (waited += slice) > kGrace) {
+                for (std::thread& thread : threads_)
+                    thread.detach();
+                return false;
+            }
+        }
+        lock.unlock();
+        for (std::thread& thread : threads_)
+            thread.join();
+        return true;
+    }
+
+    void look(Ns passed) {
+        try {
+            plan_.watch->look(limits_, passed);
+        } catch (const Error&) {
+            silent_ = true;
+            throw;
+        }
+    }
+
+    void device_thread(int number) {
+        HostDevice& device = *devices_[number];
+        if (work_->computes() && !cores_.shared)
+            pin_this_thread(cores_.cores[number]);
+        work_->device(number).prepare();
+        gate_.arrive();
+        gate_.arrive();  // the main thread has planned memory and transfers
+        device.make_memory();
+        device.set_mailbox(*mailbox_);
+        work_->device(number).begin();
+        gate_.arrive();
+        for (int step = 0; step < job_.steps; ++step) {
+            gate_.arrive();
+            record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
+            device.end_step();
+            work_->device(number).end_step();
+            gate_.arrive();
+        }
+    }
+
+    void record(int device, int step, const std::vector<Interval>& intervals) {
+        const std::vector<Task>& order = job_.plan.order[device];
+        std::vector<TraceEvent>& events = step_.events[device];
+        events.reserve(order.size());
+        for (std::size_t position = 0; position < order.size(); ++position) {
+            const Task& task = order[position];
+            const int version = version_of(task, job_.versions, job_.plan);
+            // one version per step before this one
+            const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
+            events.push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
+                              plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
+                              version < 0 ? -1 : version + earlier, ahead_of(task, job_.versions)});
+        }
+        step_.memory[device] = devices_[device]->take_samples();
+    }
+
+    void clear_step() {
+        step_.events.assign(devices_.size(), {});
+        step_.memory.assign(devices_.size(), {});
+    }
+
+    void main_thread() {
+        gate_.arrive();
+        plan_memory();
+        gate_.arrive();
+        gate_.arrive();
+        for (int step = 0; step < job_.steps; ++step) {
+            const Ns start = clock_now();
+            mailbox_->begin_step();
+            work_->begin_step(step);
+            gate_.arrive();
+            gate_.arrive(Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
+            end_step(step);
+            if (options_.progress)
+                options_.progress({step + 1, job_.steps, losses_.back(), clock_now() - start});
+        }
+    }
+
+    void end_step(int step) {
+        for (int update = 0; update < job_.plan.shape.updates(); ++update)
+            losses_.push_back(loss_of(update));
+        const std::vector<double> norms = work_->gradient_norms();
+        norms_.insert(norms_.end(), norms.begin(), norms.end());
+        work_->check_numbers(step);
+        log_.add(step, std::move(step_));
+        clear_step();
+    }
+
+    // A profile, or what emulated devices sleep, tells how long tasks take.
+    void plan_limits(const LinkTimes& link) {
+        const Ns timeout = job_.config.run.timeout;
+        const std::vector<Ns> predicted = predicted_durations(job_, plan_.graph);
+        Ns all = 0;
+        for (int node = 0; node < plan_.graph.size(); ++node) {
+            const Ns task = predicted.empty() ? timeout : predicted[node];
+            limits_.task.push_back(std::max(timeout, times_generous(task)));
+            all += link.occupation[node] + link.latency + (predicted.empty() ? 0 : predicted[node]);
+        }
+        limits_.rest = timeout;
+        limits_.standstill = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
+    }
+
+    void plan_memory() {
+        const Costs costs = work_->costs();
+        const bool early = job_.config.transfer.receive == "early";
+        plan_.edges = costs.edges;
+        for (int node = 0; node < plan_.graph.size(); ++node)
+            plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));
+        std::vector<int> parts;
+        for (int stage = 0; stage < job_.plan.shape.stages; ++stage)
+            parts.push_back(plan_.gradient_parts(stage));
+        const int devices = job_.plan.shape.devices;
+        plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early, parts);
+        plan_.packing = options_.guarded ? Guards::pack(plan_.buffers, devices) : pack(plan_.buffers, devices);
+        if (job_.within_memory)
+            refuse_over_memory(plan_.packing.arena, job_.config.cluster.devices);  // by the backend's sizes
+        plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
+        plan_transfers(costs, keeps_copies(costs, early));
+    }
+
+    void plan_transfers(const Costs& costs, bool copies) {
+        Mailbox::Options options;
+        options.mode = executed_mode(job_.config);
+        options.mode.sent_copies = copies;
+        options.watch = plan_.watch.get();
+        options.spin = !cores_.shared;
+        options.payload = copies ? work_.get() : nullptr;
+        options.link.latency = costs.link.latency;
+        for (int node = 0; node < plan_.graph.size(); ++node) {
+            const Task& task = plan_.graph.task(node);
+            options.link.occupation.push_back(is_send(task.op) ? occupation_of(task, job_.plan.shape, costs) : 0);
+        }
+        plan_limits(options.link);
+        auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));
+        const std::lock_guard lock(mailbox_mutex_);
+        mailbox_ = std::move(mailbox);
+    }
+
+    // Mean loss of the k-th mini-batch of the step, summed in micro-batch order.
+    double loss_of(int update) const {
+        const Shape& shape = job_.plan.shape;
+        double sum = 0;
+        for (int mb = shape.first_of(update); mb <= shape.last_of(update); ++mb)
+            sum += work_->loss(mb);
+        return sum / static_cast<double>(plan_.samples_of(update));
+    }
+
+    RunResult result() const {
+        RunResult result;
+        for (const auto& device : devices_)
+            result.peak.push_back(device->arena().peak());
+        result.arena = plan_.packing.arena;
+        result.losses = losses_;
+        result.gradient_norms = norms_;
+        if (!log_.has_median())
+            result.notes.push_back(
+                "the step of the median time is no longer kept: the one shown is the nearest to it that is");
+        result.trace = trace();
+        if (work_->uses_cores()) {
+            for (const auto& device : devices_)
+                result.disturbance.cpu_share.push_back(device->cpu_share());
+            result.disturbance.stolen = stolen_.share();
+            result.disturbance.shared_cores = cores_.shared;
+            result.warnings = warnings_of(result.disturbance);
+        }
+        work_->finish(result);
+        return result;
+    }
+
+    Trace trace() const {
+        Trace trace;
+        trace.label = "measured";
+        trace.plan_hash = hash_of(job_.plan);
+        trace.schedule = job_.plan.schedule;
+        trace.config = job_.config.yaml;
+        trace.machine = work_->machine();
+        trace.devices = job_.plan.shape.devices;
+        trace.stages = job_.plan.shape.stages;
+        trace.micro_batches = plan_.sizes.per_mini_batch;
+        trace.micro_batch_size = plan_.sizes.full;
+        trace.mini_batch = plan_.sizes.mini_batch;
+        trace.asynchronous = job_.plan.asynchronous;
+        trace.reserved = plan_.packing.arena;
+        for (std::size_t device = 0; device < devices_.size(); ++device)
+            trace.stages_of.push_back(job_.plan.shape.stages_of(static_cast<int>(device)));
+        log_.write(trace);
+        return trace;
+    }
+
+    static constexpr Ns kGrace = 2'000'000'000;  // for the others, when a device is silent
+
+    const Job& job_;
+    const RunOptions options_;
+    HostPlan plan_;
+    std::unique_ptr<HostWork> work_;
+    const CorePlan cores_;
+    const StolenTime stolen_;
+    Gate gate_;
+    std::vector<std::unique_ptr<HostDevice>> devices_;
+    std::mutex mailbox_mutex_;
+    std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
+    Watch::Limits limits_;
+    StepRecord step_;  // under way; every device has its own rows
+    StepLog log_;
+    std::vector<double> losses_, norms_;  // by update
+    std::vector<std::thread> threads_;
+    std::mutex ended_mutex_;
+    std::condition_variable has_ended_;
+    std::size_t ended_ = 0;  // threads
+    bool silent_ = false;    // a device is
+    FirstFailure failure_;
+};
+
+}  // namespace
+
+RunResult run(const Job& job, const RunOptions& options) {
+    check_runnable(job);
+    if (options.whole_trace)
+        check_whole_trace(job);
+    return std::make_shared<HostRun>(job, options)->run();
+}
+
+}  // namespace pw

@@ -1,0 +1,54 @@
+#include "exec/engine/host_work.h"
+
+#include <algorithm>
+
+namespace pw {
+
+EdgeBuffers::EdgeBuffers(std::size_t edges, int microbatches) : microbatches_(microbatches) {
+    for (auto* rows : {&landing_[0], &landing_[1], &sent_[0], &sent_[1]})
+        rows->assign(edges * static_cast<std::size_t>(microbatches), nullptr);
+}
+
+void EdgeBuffers::place(const Buffer& buffer, std::byte* address) {
+    const std::size_t row = at(buffer.edge, buffer.microbatch);
+    const bool forward = buffer.use == BufferUse::LandingForward || buffer.use == BufferUse::SentForward;
+    const bool landing = buffer.use == BufferUse::LandingForward || buffer.use == BufferUse::LandingBackward;
+    (landing ? landing_ : sent_)[forward][row] = address;
+}
+
+std::byte* EdgeBuffers::made(bool forward, int edge, int microbatch) const {
+    std::byte* copy = sent_[forward][at(edge, microbatch)];
+    return copy != nullptr ? copy : landed(forward, edge, microbatch);
+}
+
+std::int64_t HostPlan::samples_of(int update) const {
+    const Shape& shape = job.plan.shape;
+    return sizes.first_sample(shape.last_of(update) + 1) - sizes.first_sample(shape.first_of(update));
+}
+
+bool HostPlan::trains() const {
+    return std::any_of(job.plan.order.begin(), job.plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::Update; });
+    });
+}
+
+int HostPlan::gradient_part(int stage, int microbatch) const {
+    return job.gradient_parts.empty() ? 0 : job.gradient_parts[stage][microbatch];
+}
+
+int HostPlan::gradient_parts(int stage) const {
+    if (job.gradient_parts.empty())
+        return 1;
+    const std::vector<int>& parts = job.gradient_parts[stage];
+    return *std::max_element(parts.begin(), parts.end()) + 1;
+}
+
+int HostPlan::edge_of(const Task& transfer) const {
+    const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
+    const int from = downstream ? transfer.stage : transfer.peer, to = downstream ? transfer.peer : transfer.stage;
+    const auto found = std::find_if(edges.begin(), edges.end(),
+                                    [&](const EdgeBytes& edge) { return edge.from == from && edge.to == to; });
+    return found == edges.end() ? -1 : static_cast<int>(found - edges.begin());
+}
+
+}  // namespace pw

@@ -1,0 +1,123 @@
+// What the devices of this process do, and what differs between devices that compute and devices
+// that are emulated. Lists, lanes, memory, intervals and the trace are the same for all of them.
+#pragma once
+
+#include "exec/engine/mailbox.h"
+#include "exec/engine/meeting_points.h"
+#include "exec/execute.h"
+#include "exec/memory.h"
+#include "workloads/costs/micro_batch_sizes.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Where the tensor or gradient of an edge and micro-batch lies; null where it has no bytes.
+class EdgeBuffers {
+public:
+    EdgeBuffers() = default;
+    EdgeBuffers(std::size_t edges, int microbatches);
+
+    void place(const Buffer& buffer, std::byte* address);  // landing and sent buffers
+    std::byte* landed(bool forward, int edge, int microbatch) const { return landing_[forward][at(edge, microbatch)]; }
+    // Where its maker writes it: the sender's copy when there is one.
+    std::byte* made(bool forward, int edge, int microbatch) const;
+
+private:
+    std::size_t at(int edge, int microbatch) const {
+        return static_cast<std::size_t>(edge) * static_cast<std::size_t>(microbatches_) +
+               static_cast<std::size_t>(microbatch);
+    }
+    int microbatches_ = 0;
+    std::vector<std::byte*> landing_[2], sent_[2];  // [forward][edge, micro-batch]
+};
+
+// What the devices of a run share. The buffers are planned when all devices are prepared.
+struct HostPlan {
+    const Job& job;
+    PlanGraph graph;
+    MicroBatchSizes sizes;
+    std::vector<EdgeBytes> edges;
+    std::vector<Bytes> moved;  // by node, by a transfer
+    std::vector<Buffer> buffers;
+    Packing packing;
+    EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+    const std::unique_ptr<Watch> watch;
+    const std::unique_ptr<MeetingPoints> meetings;
+
+    explicit HostPlan(const Job& the_job)
+        : job(the_job),
+          graph(the_job.plan),
+          sizes(sizes_of(the_job.config.pipeline)),
+          watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
+          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout,
+                                                   watch.get())) {}
+    std::int64_t samples_of(int update) const;
+    bool trains() const;  // has updates
+    int edge_of(const Task& transfer) const;
+    // The block that a micro-batch's gradients of a stage are added to, and how many there are.
+    int gradient_part(int stage, int microbatch) const;
+    int gradient_parts(int stage) const;
+    // Of several holders one speaks for the stage: in norms and dumps.
+    bool speaks_for(int device, int stage) const { return job.plan.shape.devices_of(stage).front() == device; }
+};
+
+// One device; called on its own thread, in this order.
+class DeviceWork {
+public:
+    virtual ~DeviceWork() = default;
+    virtual void prepare() = 0;                                   // all devices, before the memory is planned
+    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;     // for all its buffers
+    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
+    virtual void begin() = 0;                                          // memory is placed, initial values are written
+    virtual void begin_step(int step) = 0;
+    // Before S and U: waits for the devices that it needs.
+    virtual void meet(const Task& task, int node) = 0;
+    virtual void run(const Task& task, int node) = 0;  // F B I W R U S
+    virtual void end_step() {}                         // all nodes are finished
+
+    // What follows is for devices with a queue of their own, where the calls above and Payload::leave only
+    // put work: the thread waits until others have queued theirs, the devices wait for each other.
+    virtual void wait_for_received(int /*recv*/) {}  // before the next run()
+    // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
+    // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
+    virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
+    virtual void all_queued() {}     // the whole list of this step
+    virtual void wait(int /*node*/) {}  // until it has been done
+    virtual void all_done() {}       // every node has been waited for
+    // When a node ran, after that. `by_host` is when it was called, or handed over.
+    virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
+};
+
+class HostWork : public Payload {
+public:
+    virtual DeviceWork& device(int number) = 0;
+    // On the main thread, when all devices are prepared: bytes, and the times of links.
+    virtual Costs costs() = 0;
+    // Else nothing is pinned to a core, and memory is reserved but not touched.
+    virtual bool computes() const = 0;
+    virtual bool uses_cores() const { return false; }  // run() computes, on the core of the device's thread
+    virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
+    virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
+
+    // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
+    virtual double loss(int microbatch) const = 0;
+    virtual std::vector<double> gradient_norms() const = 0;
+    virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when they are not finite
+    virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
+    virtual void abort() {}  // when no thread works any more: lets go what waits for peers
+    virtual void explain() {}  // then: throws what is known better than the failure itself
+
+    virtual void finish(RunResult& result) = 0;  // at the end of the run: weights_hash
+    virtual void write_files(const RunResult& /*result*/) {}  // those that were asked for; after finish()
+};
+
+// The work of `run.backend`. Throws Error when this build does not have it.
+std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options);
+
+}  // namespace pw

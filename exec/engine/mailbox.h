@@ -1,0 +1,140 @@
+// Hand-over between device threads of one process: transfers travel in the lanes of the plan, and
+// whoever needs one waits for it. And the gate where all devices meet. Both give up when one device
+// has failed, or when nothing happens for the timeout.
+#pragma once
+
+#include "exec/engine/backend.h"
+#include "exec/engine/watch.h"
+#include "schedules/lanes.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+Ns clock_now();  // steady, nanoseconds
+[[noreturn]] void fail_because_of_others();
+
+// What moves with a transfer when the sender keeps a copy. Called once per transfer and step.
+class Payload {
+public:
+    virtual ~Payload() = default;
+    virtual void leave(int send) = 0;   // afterwards the sender's copy may be overwritten
+    virtual void arrive(int recv) = 0;  // afterwards the landing buffer may be read
+};
+
+// An emulated link: a message leaves `occupation` after it started and arrives `latency` later.
+struct LinkTimes {
+    std::vector<Ns> occupation;  // by node; empty: none
+    Ns latency = 0;
+};
+
+class Mailbox {
+public:
+    struct Options {
+        TransferMode mode;
+        Ns timeout = 30'000'000'000;
+        bool spin = false;           // devices own their cores: wait awake
+        LinkTimes link;              // with times, a thread of its own moves the messages
+        Payload* payload = nullptr;  // none: tensors are made where they are read
+        Watch* watch = nullptr;      // is told who waits, and says when that is too long: then there is no timeout here
+    };
+    Mailbox(const PlanGraph& graph, Options options);
+    ~Mailbox();
+
+    // Forgets the last step; no device may be inside one.
+    void begin_step();
+    // Waits while the device's list must not post the transfer yet.
+    void wait_to_post(int node);
+    void post(int node);
+    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // of a SEND; -1: none
+    // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) naming both ends
+    // after the timeout and Error (RunFailed) when another device has failed.
+    void wait(int node);
+    // Of a transfer that wait() has returned for: from its start to its end.
+    Interval interval(int node) const { return interval_[node]; }
+    void abort();
+
+private:
+    using Lock = std::unique_lock<std::mutex>;
+    struct Event {
+        Ns time;
+        std::int64_t seq;  // a message leaves before it arrives
+        int node;          // a SEND leaves, a RECV's message arrives
+        auto operator<=>(const Event&) const = default;
+    };
+    // Where a device's thread sleeps.
+    struct Bed {
+        std::condition_variable wakes;
+        bool taken = false;
+    };
+    bool is_done(int node) const { return done_[node].load(std::memory_order_acquire); }
+    bool spin_until_done(int node, Ns start) const;
+    [[noreturn]] void fail_waiting(int node, Ns start) const;
+    void move(Lock& lock);
+    void start(int send, Lock& lock);
+    void happen_at(Ns time, Ns now, int node, Lock& lock);
+    void happen(int node, Lock& lock);
+    void complete(int node);
+    void run_wire();
+
+    const PlanGraph& graph_;
+    const Options options_;
+    std::vector<Interval> interval_;             // by node
+    std::unique_ptr<std::atomic<bool>[]> done_;  // by node
+    std::vector<Bed> beds_;                      // by device
+    std::atomic<bool> aborted_{false};
+
+    mutable std::mutex mutex_;  // of everything below
+    Lanes lanes_;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    std::int64_t seq_ = 0;
+    std::condition_variable wire_wakes_;
+    bool closing_ = false;
+    std::thread wire_;
+};
+
+// Where a fixed number of threads meet, again and again.
+class Gate {
+public:
+    explicit Gate(int threads) : threads_(threads) {}
+    void arrive();  // throws Error (RunFailed) when a thread has failed
+    // Calls look(time since the last call, or since it came) about every `slice` while it waits.
+    template <class Look>
+    void arrive(Ns slice, Look look);
+    void abort();
+
+private:
+    bool is_last(std::int64_t& round);  // lets the others go
+
+    const int threads_;
+    int waiting_ = 0;
+    std::int64_t round_ = 0;
+    bool aborted_ = false;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+template <class Look>
+void Gate::arrive(Ns slice, Look look) {
+    std::unique_lock lock(mutex_);
+    std::int64_t round = 0;
+    if (is_last(round))
+        return;
+    Ns before = clock_now();
+    while (!changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return aborted_ || round_ != round; })) {
+        const Ns now = clock_now();
+        look(now - std::exchange(before, now));
+    }
+    if (round_ == round)
+        fail_because_of_others();
+}
+
+}  // namespace pw

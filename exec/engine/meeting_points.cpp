@@ -1,0 +1,78 @@
+#include "exec/engine/meeting_points.h"
+
+#include "exec/engine/mailbox.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace pw {
+
+MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch)
+    : graph_(graph),
+      timeout_(timeout),
+      watch_(watch),
+      meetings_(meetings_of(graph, shape)),
+      number_(static_cast<std::size_t>(graph.size()), -1),
+      begins_(number_.size(), false),
+      points_(meetings_.size()) {
+    for (std::size_t number = 0; number < meetings_.size(); ++number) {
+        for (const int node : meetings_[number].nodes)
+            number_[node] = static_cast<int>(number);
+        for (const int node : meetings_[number].first)
+            begins_[node] = true;
+        points_[number].waiting.reserve(meetings_[number].first.size());
+    }
+}
+
+const Meeting* MeetingPoints::meeting(int node) const {
+    return number_[node] < 0 ? nullptr : &meetings_[number_[node]];
+}
+
+void MeetingPoints::arrive(int node) {
+    const auto all = meetings_[number_[node]].first.size();
+    if (all == 1)
+        return;
+    std::unique_lock lock(mutex_);
+    Point& point = points_[number_[node]];
+    const std::int64_t round = point.round;
+    point.waiting.push_back(node);
+    if (!aborted_ && point.waiting.size() == all) {
+        point.waiting.clear();
+        ++point.round;
+        changed_.notify_all();
+        return;
+    }
+    const auto passed = [&] { return aborted_ || point.round != round; };
+    const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
+    const Ns start = clock_now();
+    const auto until = std::chrono::steady_clock::time_point(
+        std::chrono::nanoseconds(start + std::min(timeout_, std::numeric_limits<Ns>::max() - start)));
+    if (watch_ != nullptr)
+        changed_.wait(lock, passed);
+    else
+        changed_.wait_until(lock, until, passed);
+    if (point.round == round)
+        fail_waiting(node, clock_now() - start);
+}
+
+void MeetingPoints::fail_waiting(int node, Ns waited) {
+    if (aborted_)
+        fail_with(ExitCode::RunFailed, "stopped because another device failed");
+    const std::vector<int>& waiting = points_[number_[node]].waiting;
+    std::string missing;
+    for (const int other : meetings_[number_[node]].first)
+        if (std::find(waiting.begin(), waiting.end(), other) == waiting.end())
+            missing += fmt::format("{}{}", missing.empty() ? "" : ", ", graph_.device_of(other));
+    fail_with(ExitCode::PeerSilent, "device {} waits at {} for device {} since {}", graph_.device_of(node),
+              print(graph_.task(node)), missing, print_time(waited));
+}
+
+void MeetingPoints::abort() {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    changed_.notify_all();
+}
+
+}  // namespace pw

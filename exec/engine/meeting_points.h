@@ -1,0 +1,48 @@
+// Where some devices of a process wait for each other: at an S, at a U of a global norm. Like the mailbox they give up
+// when one device has failed, or when one does not come for the timeout.
+#pragma once
+
+#include "exec/engine/watch.h"
+#include "schedules/sum_groups.h"
+#include "workloads/units.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+namespace pw {
+
+class MeetingPoints {
+public:
+    // `watch`: is told who waits, and says when that is too long; then there is no timeout here.
+    MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch = nullptr);
+
+    // The meeting that an S or U belongs to; none: null. `begins`: it is the device's first task of it.
+    const Meeting* meeting(int node) const;
+    bool begins(int node) const { return begins_[node]; }
+
+    // Waits until all devices of the node's meeting have called. They may meet there several times. Throws Error
+    // (PeerSilent) naming who is missing after the timeout and Error (RunFailed) when another device has failed.
+    void arrive(int node);
+    void abort();
+
+private:
+    struct Point {
+        std::vector<int> waiting;  // nodes
+        std::int64_t round = 0;
+    };
+    [[noreturn]] void fail_waiting(int node, Ns waited);
+
+    const PlanGraph& graph_;
+    const Ns timeout_;
+    Watch* const watch_;
+    const std::vector<Meeting> meetings_;
+    std::vector<int> number_;    // by node; -1: none
+    std::vector<char> begins_;   // by node
+    std::vector<Point> points_;  // by meeting
+    bool aborted_ = false;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+}  // namespace pw

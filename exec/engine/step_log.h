@@ -1,0 +1,54 @@
+// What the steps of a run leave behind: all of it for a trace, or no more than the report of the median step needs.
+#pragma once
+
+#include "schedules/trace/trace.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace pw {
+
+struct StepRecord {
+    std::vector<std::vector<TraceEvent>> events;    // [device], on the clock of the run
+    std::vector<std::vector<MemorySample>> memory;  // [device]
+};
+
+// Without the whole it keeps the steps around the median of the makespans, as many as fit in a number of events, and
+// counts those to either side. Once full, the window holds exactly the steps of consecutive ranks, and moves after the
+// median as that moves (Munro and Paterson, "Selection and sorting with limited storage", 1980): of times that do not
+// drift a window of the square root of their number holds the median to the end.
+class StepLog {
+public:
+    explicit StepLog(bool whole, std::size_t events = std::size_t{1} << 16) : whole_(whole), most_events_(events) {}
+
+    void add(int step, StepRecord record);
+    std::size_t kept_events() const;
+
+    // Whole: all steps, times from the first start. Else a step of the lower median, the first left out when there are
+    // others, or the kept one that is nearest to it.
+    void write(Trace& trace) const;
+    bool has_median() const;  // it is still there
+
+private:
+    // Steps of one makespan come in no order: in theirs the median would move on with every step.
+    struct Key {
+        Ns makespan;
+        std::uint32_t scattered;
+        auto operator<=>(const Key&) const = default;
+    };
+    using Kept = std::map<Key, StepRecord>;
+    std::size_t median_rank() const { return (below_ + kept_.size() + above_ - 1) / 2; }
+    void shrink();
+    static std::size_t size_of(const StepRecord& record);
+
+    const bool whole_;
+    const std::size_t most_events_;
+    std::vector<StepRecord> all_;
+    Kept kept_;
+    std::size_t events_ = 0, below_ = 0, above_ = 0;  // dropped to either side
+    Key lowest_{}, highest_{};                        // of the dropped: the nearest to the window
+};
+
+}  // namespace pw

@@ -1,0 +1,59 @@
+#include "exec/engine/watch.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+
+namespace pw {
+
+void Watch::set(int device, Doing doing, int node) {
+    Sign& sign = signs_[static_cast<std::size_t>(device)];
+    sign.doing.store(doing, std::memory_order_relaxed);
+    sign.node.store(node, std::memory_order_relaxed);
+    sign.changes.fetch_add(1, std::memory_order_release);
+}
+
+Ns Watch::slice_of(const Limits& limits) {
+    constexpr Ns kLeast = 1'000'000, kMost = 250'000'000;
+    return std::clamp(limits.rest / 16, kLeast, kMost);
+}
+
+void Watch::look(const Limits& limits, Ns passed) {
+    const Ns counted = std::min(passed, 2 * slice_of(limits));
+    bool stands_still = true;
+    for (std::size_t device = 0; device < seen_.size(); ++device) {
+        const Sign& sign = signs_[device];
+        const std::int64_t changes = sign.changes.load(std::memory_order_acquire);
+        if (seen_[device].changes != changes) {
+            seen_[device] = {changes, 0};
+            stands_still = false;
+            continue;
+        }
+        const Ns since = seen_[device].since += counted;
+        const int node = sign.node.load(std::memory_order_relaxed);
+        const Doing doing = sign.doing.load(std::memory_order_relaxed);
+        stands_still = stands_still && doing != Doing::Working;
+        if (doing == Doing::Working && node >= 0 && since > limits.task[static_cast<std::size_t>(node)])
+            fail_with(ExitCode::PeerSilent, "device {} is silent: {} does not end since {}{}", device,
+                      print(graph_.task(node)), print_time(since), waiting());
+        if (doing == Doing::Resting && since > limits.rest)
+            fail_with(ExitCode::PeerSilent, "device {} is silent: it begins nothing since {}{}", device,
+                      print_time(since), waiting());
+    }
+    standstill_ = stands_still ? standstill_ + counted : 0;
+    if (standstill_ > limits.standstill)
+        fail_with(ExitCode::PeerSilent, "no device has worked since {}{}", print_time(standstill_), waiting());
+}
+
+// "; device 0 waits at 0RECV_B1<1"
+std::string Watch::waiting() const {
+    std::string text;
+    for (std::size_t device = 0; device < seen_.size(); ++device) {
+        const int node = signs_[device].node.load(std::memory_order_relaxed);
+        if (signs_[device].doing.load(std::memory_order_relaxed) == Doing::Waiting && node >= 0)
+            text += fmt::format("; device {} waits at {}", device, print(graph_.task(node)));
+    }
+    return text;
+}
+
+}  // namespace pw

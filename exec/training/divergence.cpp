@@ -1,0 +1,135 @@
+// What is said of a run whose numbers are no longer finite. Nothing is looked for before a loss or a norm says so.
+#include "exec/training/kernel_work.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+namespace {
+
+constexpr const char* kHelp = "\n  help: lower training.learning_rate, or set run.allow_nan: true to go on";
+
+bool are_finite(const std::vector<float>& values) {
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+// The first layer of an F whose output is not finite.
+class FirstNotFinite : public PassObserver {
+public:
+    explicit FirstNotFinite(const StageProgram& program) : program_(program) {}
+    void before(int, Pass, const LayerArgs&) override {}
+    void after(int layer, Pass, const LayerArgs& args) override {
+        if (found < 0 && args.output != nullptr && !are_finite(program_.kernel(layer).read_output(args.output)))
+            found = layer;
+    }
+    int found = -1;
+
+private:
+    const StageProgram& program_;
+};
+
+}  // namespace
+
+// F once more, with memory of its own but for the weights and the data's samples.
+int KernelDevice::first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors) {
+    StageProgram& program = program_of(forward);
+    const StageLayout& layout = program.layout();
+    Places places = bind(forward, version_of(forward, run_.job.versions, run_.job.plan));
+    std::vector<std::unique_ptr<Memory>> taken;
+    const auto take = [&](Bytes bytes) {
+        taken.push_back(kernels_->reserve(std::max<Bytes>(bytes, 64), "the layer that is not finite"));
+        return taken.back()->data();
+    };
+    places.data = take(layout.data);
+    places.until_input = take(layout.until_input);
+    places.until_weight = take(layout.until_weight);
+    places.workspace = take(layout.forward_workspace);
+    places.tensor_in = places.tensor_out = tensors;
+    if (stages_.at(forward.stage).saves)
+        places.statistics = take(layout.statistics);
+    if (program.reads_data())
+        load_data(forward.microbatch, places.data);
+    FirstNotFinite first(program);
+    program.set_observer(&first);
+    program.forward(places, stages_.at(forward.stage).saves);
+    program.set_observer(nullptr);
+    return first.found;
+}
+
+bool KernelDevice::has_finite_parameters(const Task& forward, int layer) {
+    const std::byte* weights = bind(forward, version_of(forward, run_.job.versions, run_.job.plan)).weights;
+    const std::byte* statistics = stages_.at(forward.stage).statistics;
+    const StageProgram& program = program_of(forward);
+    if (program.bytes_of(layer).weights == 0)
+        return true;
+    const StageLayout& layout = program.layout();
+    return std::ranges::all_of(
+        program.kernel(layer).store(weights + layout.weight_offset[layer],
+                                    statistics == nullptr ? nullptr : statistics + layout.statistics_offset[layer]),
+        are_finite);
+}
+
+void KernelWork::refuse_loss(int step, int microbatch) {
+    const std::lock_guard lock(not_finite_mutex_);
+    if (!not_finite_ || microbatch < *not_finite_)
+        not_finite_ = microbatch;
+    step_not_finite_ = step;
+    fail_with(ExitCode::RunFailed, "the loss of micro-batch {} is not finite", microbatch);
+}
+
+// A synchronous plan counts its repeats, an asynchronous one its mini-batches.
+std::string KernelWork::place_of(int step, int microbatch) const {
+    const int number = job.plan.asynchronous ? job.plan.shape.mini_batch_of(microbatch) : step;
+    return fmt::format("step {}", number + 1);
+}
+
+void KernelWork::explain() {
+    if (!not_finite_)
+        return;
+    const int microbatch = *not_finite_, devices = job.plan.shape.devices;
+    const std::string fact =
+        fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
+    std::vector<std::unique_ptr<Memory>> taken;
+    std::vector<std::byte*> tensors;
+    for (const EdgeBytes& edge : plan.edges) {
+        taken.push_back(devices_.front()->kernels().reserve(std::max<Bytes>(edge.forward, 64), "a tensor"));
+        tensors.push_back(taken.back()->data());
+    }
+    for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
+        const int device = plan.graph.holder(stage, microbatch);
+        (void)open_kernels(job.config, device, devices);  // on this thread
+        const Task forward{Op::Forward, stage, microbatch};
+        const int layer = devices_[device]->first_not_finite(forward, tensors);
+        if (layer < 0)
+            continue;
+        const bool weights = devices_[device]->has_finite_parameters(forward, layer);
+        fail_with(ExitCode::RunFailed, "{}: the first output that is not finite is that of layer '{}'{}{}", fact,
+                  job.model->layers[layer].name,
+                  weights ? ", whose parameters are finite" : ", whose parameters are not finite either", kHelp);
+    }
+    fail_with(ExitCode::RunFailed, "{}; every layer before it is, with the weights of now{}", fact, kHelp);
+}
+
+void KernelWork::check_numbers(int step) const {
+    if (job.config.run.allow_nan)
+        return;
+    for (std::size_t mb = 0; mb < losses.size(); ++mb)
+        if (!std::isfinite(losses[mb]))  // a queue has gone on: the weights are no longer those that made it
+            fail_with(ExitCode::RunFailed,
+                      "{}: the loss of micro-batch {} is not finite; which layer is the first is not known on {}{}\n"
+                      "  help: run.backend: cpu names it",
+                      place_of(step, static_cast<int>(mb)), mb, job.config.run.backend, kHelp);
+    for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
+        const double* squares = step_squares + static_cast<std::size_t>(update) * layer_bytes.size();
+        for (std::size_t layer = layer_bytes.size(); layer-- > 0;)
+            if (!std::isfinite(squares[layer]))
+                fail_with(ExitCode::RunFailed,
+                          "{}: the gradient norm is not finite. Backwards, the first layer whose parameters have such "
+                          "gradients is '{}'{}",
+                          place_of(step, job.plan.shape.last_of(update)), job.model->layers[layer].name, kHelp);
+    }
+}
+
+}  // namespace pw

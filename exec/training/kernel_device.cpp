@@ -1,0 +1,402 @@
+#include "exec/training/kernel_work.h"
+
+#include "exec/training/parameter_files.h"
+#include "workloads/error.h"
+#include "workloads/models/initial_parameters.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+std::shared_ptr<const Kernels> KernelDevice::open() {
+    return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
+}
+
+template <class Value>
+Value* KernelDevice::make_notes(std::size_t count) {
+    notes_.push_back(kernels_->shared(static_cast<Bytes>(count * sizeof(Value))));
+    return reinterpret_cast<Value*>(notes_.back()->data());
+}
+
+void KernelDevice::prepare() {
+    const Job& job = run_.job;
+    const MicroBatchSizes& sizes = run_.plan.sizes;
+    const auto microbatches = static_cast<std::size_t>(job.plan.shape.microbatches);
+    const std::size_t samples = microbatches * static_cast<std::size_t>(sizes.full);
+    kernels_ = open();
+    for (const int stage : job.plan.shape.stages_of(device_)) {
+        const bool speaks = run_.plan.speaks_for(device_, stage);  // one writer
+        const StageProgram& program = add_program(stage, sizes.full, programs_);
+        for (const int layer : program.layers())
+            if (speaks)
+                run_.layer_bytes[layer] = program.bytes_of(layer);
+        if (!sizes.is_even()) {
+            const StageProgram& last = add_program(stage, sizes.last(), last_programs_);
+            for (const int layer : last.layers())
+                if (speaks)
+                    run_.last_layer_bytes[layer] = last.bytes_of(layer);
+        }
+        if (program.reads_data() && samples_ == nullptr) {
+            kernels_->take_data(run_.data);
+            samples_ = make_notes<Sample>(samples);
+        }
+        if (program.has_loss()) {
+            labels_ = make_notes<int>(samples * static_cast<std::size_t>(run_.data.labels_per_sample()));
+            losses_ = make_notes<double>(microbatches);
+        }
+    }
+    if (run_.plan.trains() && device_ == 0)
+        run_.step_squares =
+            make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
+    if (job.plan.shape.global_norm)
+        clip_factor_ = make_notes<double>(1);
+}
+
+std::unique_ptr<Memory> KernelDevice::reserve(Bytes bytes) {
+    std::string stages;
+    for (const auto& [stage, program] : programs_)
+        stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
+    return kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
+}
+
+KernelDevice::StageState& KernelDevice::state_of(int stage) {
+    const auto [found, fresh] = stages_.try_emplace(stage);
+    StageState& state = found->second;
+    if (!fresh)
+        return state;
+    const Job& job = run_.job;
+    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped})
+        rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
+    state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
+    state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
+    state.momenta = state.slots;
+    state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
+    const std::vector<Task>& order = job.plan.order[device_];
+    state.saves = std::any_of(order.begin(), order.end(), [&](const Task& task) {
+        return task.stage == stage && (task.op == Op::Backward || task.op == Op::BackwardInput);
+    });
+    Places& places = state.places;
+    for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})
+        rows->assign(run_.plan.edges.size(), nullptr);
+    return state;
+}
+
+void KernelDevice::place(const Buffer& buffer, std::byte* address) {
+    if (buffer.use == BufferUse::Workspace) {
+        workspace_ = address;
+        return;
+    }
+    StageState& state = state_of(buffer.stage);
+    switch (buffer.use) {
+        case BufferUse::Weights:
+            state.slots[buffer.version] = address;
+            break;
+        case BufferUse::Statistics:
+            state.statistics = address;
+            break;
+        case BufferUse::BatchStatistics:
+            run_.statistics[buffer.stage][buffer.microbatch] = address;
+            break;
+        case BufferUse::Gradients:
+            state.parts[buffer.part].block = address;
+            break;
+        case BufferUse::Optimizer:
+            state.momenta[buffer.version] = address;
+            break;
+        case BufferUse::Predicted:
+            state.predicted = address;
+            break;
+        case BufferUse::Data:
+            state.data[buffer.microbatch] = address;
+            break;
+        case BufferUse::UntilInput:
+            state.until_input[buffer.microbatch] = address;
+            break;
+        case BufferUse::UntilWeight:
+            state.until_weight[buffer.microbatch] = address;
+            break;
+        case BufferUse::GradientKept:
+            state.gradient_kept[buffer.microbatch] = address;
+            break;
+        case BufferUse::Dropped:
+            state.dropped[buffer.microbatch] = address;
+            break;
+        default:
+            break;
+    }
+}
+
+StageProgram::Values KernelDevice::initial_values() const {
+    const TrainingConfig& training = run_.job.config.training;
+    const LayerGraph& graph = run_.job.model->layers;
+    return [&](int layer) {
+        return training.initial.empty() ? initial_parameters(graph, layer, training.seed)
+                                        : read_parameters(training.initial, graph, layer);
+    };
+}
+
+void KernelDevice::begin() {
+    for (const auto& [stage, program] : programs_) {
+        program->set_layout(run_.layouts[stage]);
+        StageState& state = state_of(stage);
+        if (state.slots[0] != nullptr)  // a stage without parameters has none
+            program->initialise(initial_values(), state.slots[0], state.statistics);
+    }
+    for (const auto& [stage, program] : last_programs_) {
+        program->set_layout(run_.last_layouts[stage]);
+        check_last_program(stage);
+    }
+    if (run_.dumps())
+        run_.initial[device_] = parameters();
+}
+
+// All devices have placed their buffers.
+void KernelDevice::list_statistics() {
+    std::vector<int> samples;
+    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+        samples.push_back(run_.plan.sizes.of(mb));
+    for (auto& [stage, state] : stages_)
+        if (state.statistics != nullptr && state.parts.front().block != nullptr)
+            state.batches = StatisticsTable(*kernels_, readable_statistics(stage), samples);
+}
+
+// By micro-batch, with places here for those that are to be fetched.
+std::vector<std::byte*> KernelDevice::readable_statistics(int stage) {
+    StageState& state = stages_.at(stage);
+    std::vector<std::byte*> places = run_.statistics[stage];
+    const Bytes bytes = run_.layouts[stage].statistics;
+    const auto is_elsewhere = [&](std::size_t mb) {
+        return places[mb] != nullptr && !reads(run_.plan.graph.holder(stage, static_cast<int>(mb)));
+    };
+    Bytes room = 0;
+    for (std::size_t mb = 0; mb < places.size(); ++mb)
+        room += is_elsewhere(mb) ? bytes : 0;
+    if (room == 0)
+        return places;
+    state.statistics_room = kernels_->reserve(room, fmt::format("device {}, for statistics of other GPUs", device_));
+    state.fetched_statistics.assign(places.size(), nullptr);
+    std::byte* next = state.statistics_room->data();
+    for (std::size_t mb = 0; mb < places.size(); ++mb)
+        if (is_elsewhere(mb))
+            places[mb] = state.fetched_statistics[mb] = std::exchange(next, next + bytes);
+    return places;
+}
+
+// Before gather_statistics().
+void KernelDevice::take_statistics(const Task& closing) {
+    const StageState& state = stages_.at(closing.stage);
+    const Shape& shape = run_.job.plan.shape;
+    const int mini_batch = shape.mini_batch_of(closing.microbatch);
+    for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch); ++mb)
+        if (std::byte* here = state.fetched_statistics[mb]; here != nullptr)
+            take(run_.plan.graph.holder(closing.stage, mb), run_.statistics[closing.stage][mb], here,
+                 run_.layouts[closing.stage].statistics);
+}
+
+// The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
+// of them have run their micro-batches and none goes on.
+void KernelDevice::gather_statistics(const Task& closing) {
+    StageState& state = stages_.at(closing.stage);
+    if (state.statistics == nullptr)
+        return;
+    const Shape& shape = run_.job.plan.shape;
+    const int mini_batch = shape.mini_batch_of(closing.microbatch);
+    programs_[closing.stage]->gather_statistics(
+        state.batches.of(shape.first_of(mini_batch), shape.last_of(mini_batch),
+                         run_.job.config.training.batch_norm == "deferred"),
+        state.statistics);
+}
+
+void KernelDevice::begin_step(int step) {
+    step_ = step;
+    if (step == 0) {
+        list_statistics();
+        make_room();
+    }
+    if (!run_.job.plan.asynchronous)
+        for (auto& [stage, state] : stages_)
+            state.newest = 0;
+    if (samples_ == nullptr && labels_ == nullptr)
+        return;
+    const MicroBatchSizes& sizes = run_.plan.sizes;
+    const auto labels = static_cast<std::size_t>(run_.data.labels_per_sample());
+    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+        for (int k = 0; k < sizes.of(mb); ++k) {
+            const Sample sample = run_.sample(run_.first_sample(step, mb) + k);
+            const int at = mb * sizes.full + k;
+            if (samples_ != nullptr)
+                samples_[at] = sample;
+            if (labels_ != nullptr)
+                run_.data.labels_at(sample, {labels_ + static_cast<std::size_t>(at) * labels, labels});
+        }
+}
+
+void KernelDevice::end_step() {
+    for (const auto& [stage, program] : programs_)
+        if (program->has_loss())
+            for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+                if (run_.plan.graph.holder(stage, mb) == device_)
+                    run_.losses[mb] = losses_[mb];
+}
+
+void KernelDevice::run(const Task& task, int node) {
+    if (task.op == Op::Update)
+        update(task, node);
+    else if (task.op == Op::SumGradients)
+        sum_gradients(node);
+    else
+        compute(task);
+}
+
+GradientPart& KernelDevice::part_of(const Task& task) {
+    return stages_.at(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
+}
+
+// Without momentum there is no direction to predict in: the version itself.
+const std::byte* KernelDevice::weights_for(const Task& task, int version) {
+    const StageState& state = stages_.at(task.stage);
+    const TrainingConfig& training = run_.job.config.training;
+    const int slot = state.slot_of[version], ahead = ahead_of(task, run_.job.versions);
+    if (ahead == 0 || training.momentum == 0 || state.predicted == nullptr)
+        return state.slots[slot];
+    programs_[task.stage]->predict(state.slots[slot], state.momenta[slot], ahead * training.learning_rate,
+                                   state.predicted);
+    return state.predicted;
+}
+
+const Places& KernelDevice::bind(const Task& task, int version) {
+    StageState& state = stages_.at(task.stage);
+    Places& places = state.places;
+    const int mb = task.microbatch;
+    places.data = state.data[mb];
+    places.until_input = state.until_input[mb];
+    places.until_weight = state.until_weight[mb];
+    if (std::byte* dropped = state.dropped[mb]; dropped != nullptr && task.op == Op::Forward) {
+        places.until_input = dropped;
+        places.until_weight = dropped + program_of(task).layout().until_input;
+    }
+    places.gradient_kept = state.gradient_kept[mb];
+    places.workspace = workspace_;
+    places.weights = weights_for(task, version);
+    places.statistics = state.saves ? run_.statistics[task.stage][mb] : state.statistics;
+    places.gradients = part_of(task).block;
+    places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
+    places.training_seed = run_.job.config.training.seed;
+    places.first_sample = run_.first_sample(step_, mb);
+    places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
+    const EdgeBuffers& tensors = run_.plan.tensors;
+    for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
+        const bool in = run_.plan.edges[edge].to == task.stage, out = run_.plan.edges[edge].from == task.stage;
+        places.tensor_in[edge] = in ? tensors.landed(true, edge, mb) : nullptr;
+        places.tensor_out[edge] = out ? tensors.made(true, edge, mb) : nullptr;
+        places.gradient_in[edge] = out ? tensors.landed(false, edge, mb) : nullptr;
+        places.gradient_out[edge] = in ? tensors.made(false, edge, mb) : nullptr;
+    }
+    return places;
+}
+
+template <class Note>
+std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
+    const MicroBatchSizes& sizes = run_.plan.sizes;
+    const std::ptrdiff_t first = std::ptrdiff_t{microbatch} * sizes.full * per_sample;
+    return all == nullptr ? std::span<const Note>{}
+                          : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
+}
+
+void KernelDevice::load_data(int microbatch, std::byte* to) const {
+    kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
+}
+
+void KernelDevice::compute(const Task& task) {
+    const Job& job = run_.job;
+    const StageProgram& program = program_of(task);
+    const StageState& state = stages_.at(task.stage);
+    GradientPart& part = part_of(task);
+    const int mb = task.microbatch;
+    const Places& places = bind(task, version_of(task, job.versions, job.plan));
+    const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
+    switch (task.op) {
+        case Op::Forward:
+            if (places.data != nullptr)
+                load_data(mb, places.data);
+            program.forward(places, state.saves);
+            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(losses_[mb]))
+                run_.refuse_loss(step_, mb);
+            break;
+        case Op::Recompute:
+            program.recompute(places);
+            break;
+        case Op::Backward:
+        case Op::BackwardInput:
+            program.backward(places, scale, part.begun, task.op == Op::Backward);
+            part.begun.input = true;
+            part.begun.weight = part.begun.weight || task.op == Op::Backward;
+            break;
+        case Op::BackwardWeight:
+            program.backward_weight(places, part.begun);
+            part.begun.weight = true;
+            break;
+        default:
+            fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
+    }
+}
+
+void KernelDevice::update(const Task& task, int node) {
+    const Job& job = run_.job;
+    StageState& state = stages_.at(task.stage);
+    std::byte* gradients = state.parts.front().block;
+    const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
+    const bool is_first = step_ == 0 && job.plan.shape.mini_batch_of(task.microbatch) == 0;
+    const bool dumped = run_.dumps() && speaks && is_first;
+    if (clips && run_.plan.meetings->begins(node))
+        kernels_->clip_factor({squares_of(task), run_.layer_bytes.size()}, job.config.training.clip_norm, clip_factor_);
+    complete_gradients(task.stage);
+    state.summed = false;
+    for (GradientPart& part : state.parts)
+        part.begun = {};
+    if (gradients == nullptr)
+        return;
+    if (dumped)
+        keep(task.stage, gradients, true, run_.gradients[device_]);
+    if (clips)
+        kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
+    const TrainingConfig& training = job.config.training;
+    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
+    const std::byte* weights = state.slots[state.slot_of[state.newest]];
+    std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
+    programs_[task.stage]->update(sgd, weights, gradients, next_momentum(task.stage), new_weights,
+                                  speaks && !clips ? squares_of(task) : nullptr);
+    if (job.plan.shape.devices_of(task.stage).size() == 1)
+        gather_statistics(task);
+    ++state.newest;
+    if (dumped)
+        keep(task.stage, new_weights, false, run_.updated[device_]);
+}
+
+// That U makes from the newest one. A stage that predicts weights has one beside every version.
+std::byte* KernelDevice::next_momentum(int stage) const {
+    const StageState& state = stages_.at(stage);
+    if (!run_.job.versions.predicts(stage))
+        return state.momenta[0];
+    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
+    if (new_slot != old_slot)
+        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts[stage].weights);
+    return state.momenta[new_slot];
+}
+
+void KernelDevice::keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const {
+    const std::vector<NamedTensor> tensors =
+        programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
+    to.insert(to.end(), tensors.begin(), tensors.end());
+}
+
+std::vector<NamedTensor> KernelDevice::parameters() const {
+    std::vector<NamedTensor> all;
+    for (const auto& [stage, state] : stages_)
+        if (const std::byte* weights = state.slots[state.slot_of[state.newest]]; weights != nullptr)
+            keep(stage, weights, false, all);
+    return all;
+}
+
+}  // namespace pw

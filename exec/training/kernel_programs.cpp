@@ -1,0 +1,67 @@
+// The programs of a device's stages: for full micro-batches, and for a smaller last one of a mini-batch, which runs in
+// the same buffers, laid out for itself.
+#include "exec/training/kernel_work.h"
+#include "workloads/error.h"
+
+namespace pw {
+
+StageProgram& KernelDevice::add_program(int stage, int samples,
+                                        std::map<int, std::unique_ptr<StageProgram>>& to) const {
+    const Job& job = run_.job;
+    to[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_, samples);
+    return *to[stage];
+}
+
+// Kernels for two sizes share one block of parameters: both must read the same values in it.
+void KernelDevice::check_last_program(int stage) const {
+    const StageProgram &all = *programs_.at(stage), &last = *last_programs_.at(stage);
+    const StageState& state = stages_.at(stage);
+    const auto check = [&](bool same, const std::string& what) {
+        if (!same)
+            fail_with(ExitCode::RunFailed,
+                      "{}: backend {} keeps it in another form for micro-batches of {} than of {}\n  help: choose "
+                      "pipeline.mini_batch and micro_batch_size so that the last micro-batch is as large as the others",
+                      what, kernels_->name(), run_.plan.sizes.last(), run_.plan.sizes.full);
+    };
+    for (const int layer : all.layers()) {
+        const LayerBytes one = all.bytes_of(layer), other = last.bytes_of(layer);
+        check(one.weights == other.weights && one.statistics == other.statistics, run_.job.model->layers[layer].name);
+    }
+    if (state.slots[0] == nullptr)
+        return;
+    const std::vector<NamedTensor> values = all.named(state.slots[0], state.statistics, false);
+    const std::vector<NamedTensor> others = last.named(state.slots[0], state.statistics, false);
+    for (std::size_t k = 0; k < values.size(); ++k)
+        check(values[k].values == others[k].values, values[k].name);
+}
+
+StageProgram& KernelDevice::program_of(const Task& task) const {
+    const auto last = last_programs_.find(task.stage);
+    const bool smaller = last != last_programs_.end() && run_.job.plan.shape.ends_mini_batch(task.microbatch);
+    return smaller ? *last->second : *programs_.at(task.stage);
+}
+
+Costs KernelWork::costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const {
+    Costs costs;
+    costs.edges = edge_bytes(job.model->layers, job.split, bytes);
+    costs.sent_copies = false;
+    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, samples);
+    for (int stage = 0; stage < job.split.stages(); ++stage) {
+        made.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
+        costs.bytes.push_back(stage_bytes(made.back()));
+    }
+    return costs;
+}
+
+// The backend's own sizes, no times: tensors are handed over by pointer.
+Costs KernelWork::costs() {
+    Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
+    if (!plan.sizes.is_even())
+        add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));
+    if (job.config.run.transport == "link")
+        add_cluster(costs, job.config, {});
+    tables = shared_tables();
+    return costs;
+}
+
+}  // namespace pw

@@ -1,0 +1,269 @@
+// S: the holders of a stage, and stages that share a parameter, add up their gradients. Every device adds its share
+// of the bytes from all blocks, and copies the other shares from those who added them. What its kernels cannot read it
+// fetches first.
+#include "exec/training/kernel_work.h"
+#include "workloads/error.h"
+#include "workloads/stages/ties.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+struct Share {
+    Bytes first, bytes;
+};
+
+// Of blocks of `bytes` for the number-th of `count` devices, in whole lines of 64 bytes.
+Share share_of(Bytes bytes, std::size_t number, std::size_t count) {
+    const auto line = [&](std::size_t k) {
+        return bytes / 64 * static_cast<Bytes>(k) / static_cast<Bytes>(count) * 64;
+    };
+    return {line(number), line(number + 1) - line(number)};
+}
+
+std::size_t place_of(int device, const std::vector<int>& devices) {
+    return static_cast<std::size_t>(std::find(devices.begin(), devices.end(), device) - devices.begin());
+}
+
+}  // namespace
+
+void KernelDevice::arrive(int node, int) { run_.plan.meetings->arrive(node); }
+
+void KernelDevice::meet(const Task& task, int node) {
+    if (!run_.plan.meetings->begins(node))
+        return;
+    if (task.op == Op::Update)
+        measure(task);
+    arrive(node, 0);
+}
+
+// What additions of a stage's gradients and of tables take at most, one after the other.
+void KernelDevice::make_room() {
+    Bytes stages = 0, tables = 0;
+    if (!run_.plan.trains())
+        return;
+    for (const auto& [stage, state] : stages_) {
+        const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+        const Share share = share_of(run_.layouts[stage].weights, place_of(device_, holders), holders.size());
+        for (const int holder : holders)
+            if (!reads(holder) && !reduces(stage))
+                stages += run_.plan.gradient_parts(stage) * share.bytes;
+    }
+    for (const SharedTable& table : run_.tables)
+        if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
+            for (const int layer : table.layers)
+                if (const int stage = run_.job.split.stage_of[layer];
+                    !holds(stage) && !reads(run_.job.plan.shape.devices_of(stage).front()))
+                    tables += share_of(table.bytes, place, table.devices.size()).bytes;
+    if (const Bytes bytes = std::max(stages, tables); bytes > 0)
+        room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other GPUs", device_));
+}
+
+// A device that holds several stages of the meeting sums them all at its first S. Between its first and its last
+// meeting every device may read the blocks of the others, and nobody writes what another one reads.
+void KernelDevice::sum_gradients(int node) {
+    if (!run_.plan.meetings->begins(node))
+        return;
+    const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
+    const int mb = run_.plan.graph.task(node).microbatch;
+    const auto own_stages = [&](auto act) {
+        for (const int stage : stages)
+            if (holds(stage))
+                act(stage);
+    };
+    const auto own_tables = [&](auto act) {
+        for (const SharedTable& table : run_.tables)
+            if (std::find(table.devices.begin(), table.devices.end(), device_) != table.devices.end() &&
+                std::find(stages.begin(), stages.end(), run_.job.split.stage_of[table.layers.front()]) != stages.end())
+                act(table);
+    };
+    int round = 0;
+    own_stages([&](int stage) {
+        list_share(stage);
+        take_statistics({Op::SumGradients, stage, mb});
+    });
+    fetch(node);
+    add_up();
+    reduce(node);
+    arrive(node, ++round);
+    own_stages([&](int stage) { copy_shares(stage); });
+    fetch(node);
+    own_stages([&](int stage) {
+        if (run_.job.plan.shape.devices_of(stage).size() > 1)
+            gather_statistics({Op::SumGradients, stage, mb});
+    });
+    arrive(node, ++round);
+    if (!run_.tables.empty()) {
+        own_tables([&](const SharedTable& table) { list_share(table); });
+        fetch(node);
+        add_up();
+        arrive(node, ++round);
+        own_tables([&](const SharedTable& table) { copy_shares(table); });
+        fetch(node);
+        arrive(node, ++round);
+    }
+    own_stages([&](int stage) { stages_.at(stage).summed = true; });
+}
+
+// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its own.
+void KernelDevice::list_share(int stage) {
+    const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+    const Bytes all = run_.layouts[stage].weights;
+    std::byte* own = stages_.at(stage).parts.front().block;
+    const Share share = reduces(stage) ? Share{0, all} : share_of(all, place_of(device_, holders), holders.size());
+    if (own == nullptr || share.bytes == 0)
+        return;
+    Addition sum{{}, own + share.first, share.bytes};
+    for (const int holder : holders)
+        if (holder == device_ || !reduces(stage))
+            for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
+                if (part.begun.weight)
+                    sum.from.push_back(readable(holder, part.block + share.first, share.bytes));
+    additions_.push_back(std::move(sum));
+}
+
+void KernelDevice::copy_shares(int stage) {
+    const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+    std::byte* own = stages_.at(stage).parts.front().block;
+    for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
+        const Share share = share_of(run_.layouts[stage].weights, k, holders.size());
+        if (holders[k] != device_)
+            take(holders[k], run_.kernel_device(holders[k]).gradients_of(stage).front().block + share.first,
+                 own + share.first, share.bytes);
+    }
+}
+
+// The copies of a shared table: the embedding's gradient first. All holders of a stage have the same one by now.
+void KernelDevice::list_share(const SharedTable& table) {
+    const std::size_t place = place_of(device_, table.devices);
+    const Share share = share_of(table.bytes, place, table.devices.size());
+    if (share.bytes == 0)
+        return;
+    Addition sum{{}, run_.gradient_of(device_, table.nearest[place]) + share.first, share.bytes};
+    for (const int layer : table.layers) {
+        const int stage = run_.job.split.stage_of[layer];
+        const int holder = holds(stage) ? device_ : run_.job.plan.shape.devices_of(stage).front();
+        sum.from.push_back(readable(holder, run_.gradient_of(holder, layer) + share.first, share.bytes));
+    }
+    additions_.push_back(std::move(sum));
+}
+
+void KernelDevice::copy_shares(const SharedTable& table) {
+    for (const int layer : table.layers) {
+        if (!holds(run_.job.split.stage_of[layer]))
+            continue;
+        std::byte* own = run_.gradient_of(device_, layer);
+        for (std::size_t k = 0; k < table.devices.size(); ++k) {
+            const Share share = share_of(table.bytes, k, table.devices.size());
+            if (const std::byte* from = run_.gradient_of(table.devices[k], table.nearest[k]); from != own)
+                take(table.devices[k], from + share.first, own + share.first, share.bytes);
+        }
+    }
+}
+
+// Where kernels here can read the block once fetch() has been called.
+const std::byte* KernelDevice::readable(int device, const std::byte* block, Bytes bytes) {
+    if (reads(device))
+        return block;
+    std::byte* here = room_->data() + std::exchange(used_, used_ + bytes);
+    take(device, block, here, bytes);
+    return here;
+}
+
+void KernelDevice::take(int device, const std::byte* from, std::byte* to, Bytes bytes) {
+    if (reads(device))
+        kernels_->copy(from, to, bytes);
+    else if (bytes > 0)
+        fetches_.push_back({device, device_, from, to, bytes});
+}
+
+void KernelDevice::add_up() {
+    for (const Addition& sum : additions_)
+        if (sum.from.empty())
+            kernels_->fill(sum.to, 0, sum.bytes);
+        else if (sum.from != std::vector<const std::byte*>{sum.to})
+            kernels_->sum(sum.from, 0, sum.bytes, sum.to);
+    additions_.clear();
+    used_ = 0;
+}
+
+// A stage without S has one holder, and its tables are its own.
+void KernelDevice::complete_gradients(int stage) {
+    if (std::exchange(stages_.at(stage).summed, true))
+        return;
+    for (const SharedTable& table : run_.tables)
+        if (run_.job.split.stage_of[table.layers.front()] == stage) {
+            list_share(table);
+            add_up();
+            copy_shares(table);
+        }
+}
+
+// With a global norm, before any U: what this device adds to it.
+void KernelDevice::measure(const Task& update) {
+    for (const auto& [stage, program] : programs_) {
+        complete_gradients(stage);
+        if (const std::byte* gradients = stages_.at(stage).parts.front().block;
+            gradients != nullptr && run_.plan.speaks_for(device_, stage))
+            program->measure(gradients, squares_of(update));
+    }
+}
+
+double* KernelDevice::squares_of(const Task& update) const {
+    const auto number = static_cast<std::size_t>(run_.job.plan.shape.mini_batch_of(update.microbatch));
+    return run_.step_squares + number * run_.layer_bytes.size();
+}
+
+std::byte* KernelWork::gradient_of(int device, int layer) const {
+    const int stage = job.split.stage_of[layer];
+    return devices_[device]->gradients_of(stage).front().block + layouts[stage].weight_offset[layer];
+}
+
+std::vector<SharedTable> KernelWork::shared_tables() const {
+    std::map<int, SharedTable> by_owner;
+    for (const Tie& tie : ties_of(job.model->layers)) {
+        SharedTable& table = by_owner.try_emplace(tie.table, SharedTable{{tie.table}, {}, {}, 0}).first->second;
+        table.layers.push_back(tie.reader);
+        table.bytes = layer_bytes[tie.table].weights;
+        if (layer_bytes[tie.reader].weights != table.bytes)
+            fail_with(ExitCode::RunFailed, "layers '{}' and '{}' share a table, but their blocks differ in size",
+                      job.model->layers[tie.table].name, job.model->layers[tie.reader].name);
+    }
+    std::vector<SharedTable> all;
+    for (auto& [owner, table] : by_owner) {
+        std::map<int, int> nearest;  // device -> layer
+        for (const int layer : table.layers)
+            for (const int device : job.plan.shape.devices_of(job.split.stage_of[layer]))
+                nearest.try_emplace(device, layer);
+        for (const auto& [device, layer] : nearest) {
+            table.devices.push_back(device);
+            table.nearest.push_back(layer);
+        }
+        all.push_back(std::move(table));
+    }
+    return all;
+}
+
+std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device) {
+    std::map<std::string, NamedTensor> by_name;
+    for (std::vector<NamedTensor>& tensors : by_device)
+        for (NamedTensor& tensor : tensors) {
+            const std::string name = tensor.name;
+            const auto [first, is_new] = by_name.try_emplace(name, std::move(tensor));
+            const std::vector<float>& values = first->second.values;
+            if (!is_new && (values.size() != tensor.values.size() ||
+                            std::memcmp(values.data(), tensor.values.data(), values.size() * sizeof(float)) != 0))
+                fail_with(ExitCode::RunFailed, "the copies of {} differ", name);
+        }
+    std::vector<NamedTensor> all;
+    for (auto& [name, tensor] : by_name)
+        all.push_back(std::move(tensor));
+    return all;
+}
+
+}  // namespace pw

@@ -1,0 +1,91 @@
+#include "exec/training/kernel_work.h"
+
+#include "exec/training/dump.h"
+#include "exec/training/parameter_files.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace pw {
+
+KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
+    : plan(the_plan),
+      job(the_plan.job),
+      data(open_dataset(job.config, *job.model)),
+      layer_bytes(boost::num_vertices(job.model->layers)),
+      last_layer_bytes(layer_bytes.size()),
+      dump_(options.dump),
+      save_(options.save) {
+    const Shape& shape = job.plan.shape;
+    const auto devices = static_cast<std::size_t>(shape.devices);
+    statistics.assign(static_cast<std::size_t>(shape.stages),
+                      std::vector<std::byte*>(static_cast<std::size_t>(shape.microbatches), nullptr));
+    losses.assign(static_cast<std::size_t>(shape.microbatches), 0);
+    initial.resize(devices);
+    gradients.resize(devices);
+    updated.resize(devices);
+}
+
+void KernelWork::add_devices() {
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        devices_.push_back(std::make_unique<KernelDevice>(*this, device));
+}
+
+bool KernelWork::uses_cores() const {
+    return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr;
+}
+
+std::int64_t KernelWork::first_sample(int step, int microbatch) const {
+    return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
+}
+
+Sample KernelWork::sample(std::int64_t index) const {
+    return plan.trains() ? data.sample(index) : Sample{.place = data.place(index)};
+}
+
+void KernelWork::leave(int send) {
+    const Task& task = plan.graph.task(send);
+    const int edge = plan.edge_of(task);
+    const bool forward = task.op == Op::SendForward;
+    if (const Bytes bytes = plan.moved[send]; bytes > 0)
+        std::memcpy(plan.tensors.landed(forward, edge, task.microbatch),
+                    plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
+}
+
+std::vector<NamedTensor> KernelWork::parameters() const {
+    std::vector<std::vector<NamedTensor>> by_device;
+    for (const auto& device : devices_)
+        by_device.push_back(device->parameters());
+    return without_copies(std::move(by_device));
+}
+
+std::vector<double> KernelWork::gradient_norms() const {
+    std::vector<double> norms;
+    for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
+        const std::size_t layers = layer_bytes.size();
+        const double* squares = step_squares + static_cast<std::size_t>(update) * layers;
+        norms.push_back(std::sqrt(std::accumulate(squares, squares + layers, 0.0)));
+    }
+    return norms;
+}
+
+void KernelWork::finish(RunResult& result) {
+    result.weights_hash = hash_of(parameters());
+}
+
+void KernelWork::write_files(const RunResult& result) {
+    if (dumps())
+        write_dump(dump_, *this, result.losses.front());
+    if (!save_.empty())
+        write_parameters(save_, parameters());
+}
+
+std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options) {
+    auto work = std::make_unique<KernelWork>(plan, options);
+    work->add_devices();
+    return work;
+}
+
+}  // namespace pw

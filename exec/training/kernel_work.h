@@ -1,0 +1,211 @@
+// Devices that compute: stages of a model run by kernels.
+#pragma once
+
+#include "exec/engine/host_work.h"
+#include "exec/training/batch_statistics.h"
+#include "exec/training/fetch.h"
+#include "exec/training/stage_program.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+class KernelWork;
+struct SharedTable;
+
+// What some backward tasks of a stage have added up since the last U.
+struct GradientPart {
+    std::byte* block = nullptr;
+    Begun begun;
+};
+
+class KernelDevice : public DeviceWork {
+public:
+    KernelDevice(KernelWork& run, int device) : device_(device), run_(run) {}
+
+    void prepare() override;
+    std::unique_ptr<Memory> reserve(Bytes bytes) override;
+    void place(const Buffer& buffer, std::byte* address) override;
+    void begin() override;
+    void begin_step(int step) override;
+    void meet(const Task& task, int node) override;
+    void run(const Task& task, int node) override;
+    void end_step() override;
+
+    const Kernels& kernels() const { return *kernels_; }
+    std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
+    // While the devices of an S meet, they read each other's.
+    std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    // Of memory that kernels here do not read; taken up by fetch().
+    const std::vector<Fetch>& fetches() const { return fetches_; }
+    Bytes room() const { return room_ ? room_->size() : 0; }  // beside the planned memory, for what is fetched to be added
+    // Runs F once more; `tensors` by edge. The first layer whose output is not finite; -1: none. For kernels whose work
+    // is done when a call returns, on any thread, when no device works.
+    int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
+    bool has_finite_parameters(const Task& forward, int layer);
+
+protected:
+    virtual std::shared_ptr<const Kernels> open();  // on the device's thread
+    // Meets the others of an S or U for the round-th time, from 0. What was done or queued before is done before what
+    // any of them does afterwards.
+    virtual void arrive(int node, int round);
+    virtual bool works_at_once() const { return true; }  // what run() was called for is done when it returns
+    // Whether kernels here read the memory of another device; else a sum fetches it.
+    virtual bool reads(int /*device*/) const { return true; }
+    // Called by all devices of an S: what they have asked for is there before anything that they do next.
+    virtual void fetch(int /*node*/) {}
+    // Whether the holders add up a stage in an order that is none of ours: each its own gradients, reduce() all of them.
+    virtual bool reduces(int /*stage*/) const { return false; }
+    virtual void reduce(int /*node*/) {}  // called by all devices of an S
+    std::vector<Fetch> fetches_;
+    static constexpr int kRounds = 5;
+    const int device_;
+
+private:
+    struct StageState {
+        std::vector<std::byte*> slots;  // weight buffers
+        std::vector<int> slot_of;       // version -> slot
+        std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
+        std::byte *statistics = nullptr, *predicted = nullptr;
+        std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null: they are read where F leaves them
+        std::unique_ptr<Memory> statistics_room;
+        StatisticsTable batches;
+        std::vector<GradientPart> parts;  // S and U leave the sum in the first
+        int newest = 0;                   // version, within the plan
+        bool summed = false;              // since the last U
+        bool saves = false;               // its F is read back
+        std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;  // [micro-batch]
+        Places places;
+    };
+    StageState& state_of(int stage);
+    StageProgram& add_program(int stage, int samples, std::map<int, std::unique_ptr<StageProgram>>& to) const;
+    void check_last_program(int stage) const;
+    StageProgram& program_of(const Task& task) const;
+    StageProgram::Values initial_values() const;
+    void list_statistics();
+    void gather_statistics(const Task& closing);
+    const Places& bind(const Task& task, int version);
+    GradientPart& part_of(const Task& task);
+    const std::byte* weights_for(const Task& task, int version);
+    void load_data(int microbatch, std::byte* to) const;
+    void compute(const Task& task);
+    void update(const Task& task, int node);
+    std::byte* next_momentum(int stage) const;
+    void keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const;
+    bool holds(int stage) const { return stages_.contains(stage); }
+    std::vector<std::byte*> readable_statistics(int stage);
+    void take_statistics(const Task& closing);
+    // exec/training/kernel_sums.cpp
+    void make_room();
+    void sum_gradients(int node);
+    void list_share(int stage);
+    void copy_shares(int stage);
+    void list_share(const SharedTable& table);
+    void copy_shares(const SharedTable& table);
+    const std::byte* readable(int device, const std::byte* block, Bytes bytes);
+    void take(int device, const std::byte* from, std::byte* to, Bytes bytes);
+    void add_up();
+    void complete_gradients(int stage);
+    void measure(const Task& update);
+    double* squares_of(const Task& update) const;
+    template <class Note>
+    std::span<const Note> of_microbatch(const Note* all, int per_sample, int microbatch) const;
+    // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
+    // [update of a step][layer].
+    template <class Value>
+    Value* make_notes(std::size_t count);
+
+    KernelWork& run_;
+    std::shared_ptr<const Kernels> kernels_;
+    std::vector<std::unique_ptr<Memory>> notes_;
+    Sample* samples_ = nullptr;
+    int* labels_ = nullptr;
+    double *losses_ = nullptr, *clip_factor_ = nullptr;
+    struct Addition {
+        std::vector<const std::byte*> from;  // in this order
+        std::byte* to;
+        Bytes bytes;
+    };
+    std::vector<Addition> additions_;
+    std::unique_ptr<Memory> room_;
+    Bytes used_ = 0;  // of it
+    // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
+    std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
+    std::map<int, StageState> stages_;
+    std::byte* workspace_ = nullptr;
+    int step_ = 0;
+};
+
+// A table that several layers have a copy of, at the start of their blocks: an embedding's, and those tied to it.
+struct SharedTable {
+    std::vector<int> layers;   // the embedding first
+    std::vector<int> devices;  // that hold one of them, ascending
+    std::vector<int> nearest;  // by device: the first of the layers that it holds
+    Bytes bytes;
+};
+
+// One tensor of each name. Throws Error (RunFailed) naming a parameter whose copies differ.
+std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
+
+// Rows have one writer; readers come after the gate or a SEND.
+class KernelWork : public HostWork {
+public:
+    KernelWork(const HostPlan& the_plan, const RunOptions& options);
+    void add_devices();
+
+    DeviceWork& device(int number) override { return *devices_[number]; }
+    Costs costs() override;
+    bool computes() const override { return true; }
+    bool uses_cores() const override;
+    std::string machine() const override { return devices_.front()->kernels().machine(); }
+    void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
+    void arrive(int) override {}
+    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override;
+    void check_numbers(int step) const override;
+    void explain() override;
+    void finish(RunResult& result) override;
+    void write_files(const RunResult& result) override;
+
+    const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
+    std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
+    std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
+    std::int64_t first_sample(int step, int microbatch) const;
+    Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
+    // Of a micro-batch whose F has just been run: throws, and explain() tells more when all have stopped.
+    [[noreturn]] void refuse_loss(int step, int microbatch);
+    bool dumps() const { return !dump_.empty(); }
+
+    const HostPlan& plan;
+    const Job& job;
+    const Dataset data;
+    std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
+    std::vector<StageLayout> layouts, last_layouts;         // by stage
+    std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
+    // Of this step.
+    std::vector<double> losses;      // [micro-batch], sums over samples
+    double* step_squares = nullptr;  // of the gradients, [update][layer]; shared memory of device 0; null: no updates
+    std::vector<SharedTable> tables;
+    // Of the first update, when dumping: [device]
+    std::vector<std::vector<NamedTensor>> initial, gradients, updated;
+
+protected:
+    std::vector<std::unique_ptr<KernelDevice>> devices_;
+
+private:
+    Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
+
+    std::vector<SharedTable> shared_tables() const;
+    std::string place_of(int step, int microbatch) const;
+    const std::string dump_, save_;
+    std::mutex not_finite_mutex_;  // of what follows
+    std::optional<int> not_finite_;  // the first micro-batch whose loss is not
+    int step_not_finite_ = 0;
+};
+
+}  // namespace pw

@@ -1,0 +1,117 @@
+// One stage on a device: its kernels, and its passes over planned memory.
+#pragma once
+
+#include "exec/kernels.h"
+#include "workloads/stages/stage_layout.h"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// Where the regions of a stage's layout are for one micro-batch.
+struct Places {
+    std::byte* data = nullptr;
+    std::byte* until_input = nullptr;
+    std::byte* until_weight = nullptr;
+    std::byte* gradient_kept = nullptr;
+    std::byte* workspace = nullptr;
+    // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
+    std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
+    const std::byte* weights = nullptr;
+    std::byte* statistics = nullptr;  // of the micro-batch, or, in evaluation, the running averages
+    std::byte* gradients = nullptr;
+    std::span<const int> labels;  // shared memory, like the loss
+    std::int64_t training_seed = 1, first_sample = 0;  // number in the endless sequence: what dropout draws from
+    double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
+};
+
+// Whether something is in a block of gradients: of the layers that add to it in I, of those that do in W.
+struct Begun {
+    bool input = false, weight = false;
+};
+
+enum class Pass { Forward, Input, Weight, Sum, Update };
+
+inline constexpr int kAllLayers = -1;  // of a stage: U may be one call
+
+// Sees every kernel call: the profiler's stop-watch and the tests' window.
+class PassObserver {
+public:
+    virtual ~PassObserver() = default;
+    virtual void before(int layer, Pass pass, const LayerArgs& args) = 0;
+    virtual void after(int layer, Pass pass, const LayerArgs& args) = 0;
+};
+
+class StageProgram {
+public:
+    // Makes the kernels; call it on the device's own thread.
+    StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels, int samples);
+
+    const std::vector<int>& layers() const { return layers_; }
+    LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
+    LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
+
+    void set_layout(StageLayout layout);  // on the device's own thread
+    const StageLayout& layout() const { return layout_; }
+    void set_observer(PassObserver* observer) { observer_ = observer; }
+
+    void forward(const Places& places, bool save) const;
+    // Writes what forward() saved once more, from the same inputs and weights, and nothing else.
+    void recompute(const Places& places) const;
+    // B (`weights_too`) or I, which keeps the output gradients that W reads. Adds to those places.gradients that have
+    // begun, overwrites the others.
+    void backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const;
+    void backward_weight(const Places& places, Begun begun) const;  // after an I
+    // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory. Null:
+    // measure() did.
+    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
+                std::byte* new_weights, double* squares) const;
+    // See Kernels::predict.
+    void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
+    void measure(const std::byte* gradients, double* squares) const;
+    // The running averages take in what F wrote of a mini-batch.
+    void gather_statistics(BatchStatistics of, std::byte* running) const;
+    // By layer: what LayerKernel::load takes, in plain layout.
+    using Values = std::function<std::vector<std::vector<float>>(int layer)>;
+    void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;
+    void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;  // from names and seed
+    // Parameters in plain layout, named.
+    std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
+
+    bool has_loss() const { return has_loss_; }
+    bool reads_data() const { return reads_data_; }
+
+private:
+    // One kernel call's arguments with room for the pointers they span.
+    struct Call {
+        LayerArgs args;
+        std::vector<const std::byte*> inputs, norms;
+        std::vector<std::byte*> input_gradients;
+    };
+    const Layer& owner_of_parameters(int layer) const;
+    void bind_forward(int layer, const Places& places) const;
+    void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
+    void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
+    void bind_saving_forward(int layer, const Places& places) const;
+    void join_add(int add, const PassLayout& pass, const Places& places) const;
+    void run_sums(int layer, std::span<const Sum> sums, const Places& places) const;
+    void measure(int layer, const std::byte* gradients, double* squares) const;
+    template <class Act>
+    void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
+    bool is_measured(int layer) const;
+
+    const Model& model_;
+    const Kernels& family_;
+    std::vector<int> layers_;
+    std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
+    std::unique_ptr<StageKernel> all_;                   // null: layer by layer
+    std::vector<bool> leaves_output_;                    // by layer: F of a batch norm that an add is run with
+    StageLayout layout_;
+    bool has_loss_ = false, reads_data_ = false;
+    PassObserver* observer_ = nullptr;
+    mutable Call call_;  // reused: nothing is allocated inside a step
+};
+
+}  // namespace pw

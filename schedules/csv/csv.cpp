@@ -1,0 +1,317 @@
+#include "schedules/csv/csv.h"
+
+#include "schedules/csv/csv_cells.h"
+#include "schedules/limits.h"
+#include "schedules/passes.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/error.h"
+#include "workloads/text/files.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// The format leaves the other end of a transfer to the chain of stages.
+int peer_of(Op op, const CsvCell& cell, int stages) {
+    if (!is_transfer(op))
+        return -1;
+    const bool later = op == Op::SendForward || op == Op::RecvBackward;
+    const int peer = cell.stage + (later ? 1 : -1);
+    if (peer < 0 || peer >= stages)
+        fail_in(cell.at,
+                fmt::format("stage {} of {} has no stage {} it", cell.stage, stages, later ? "after" : "before"),
+                fmt::format("remove {}", cell.text));
+    return peer;
+}
+
+// Stages and micro-batches count from 0 without gaps, so neither number can exceed the number of cells.
+void set_counts(Shape& shape, const CsvFile& file) {
+    std::size_t cells = 0;
+    for (const auto& row : file.rows)
+        cells += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), has_task));
+    for (const auto& row : file.rows)
+        for (const CsvCell& cell : row) {
+            if (!has_task(cell))
+                continue;
+            const auto largest = static_cast<std::size_t>(std::max(cell.stage, cell.microbatch));
+            if (largest >= cells)
+                fail_in(cell.at, fmt::format("number {} in a plan of {} tasks", largest, cells),
+                        "stages and micro-batches count from 0 without gaps");
+            shape.stages = std::max(shape.stages, cell.stage + 1);
+            shape.microbatches = std::max(shape.microbatches, cell.microbatch + 1);
+        }
+}
+
+// What a row has said of a stage's gradients so far. A file is one mini-batch: one sum ends it.
+struct Gradients {
+    bool any = false;
+    const CsvCell* sum = nullptr;
+};
+
+void note_sum(const CsvCell& cell, Gradients& gradients) {
+    if (gradients.sum)
+        fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(gradients.sum->at)),
+                "remove one of them");
+    if (!gradients.any)
+        fail_in(cell.at, fmt::format("{} has no gradient of stage {} before it in its row", cell.text, cell.stage),
+                "put it behind the stage's last B or W, or remove it");
+    gradients.sum = &cell;
+}
+
+void note_gradient(const CsvCell& cell, Gradients& gradients) {
+    if (gradients.sum)
+        fail_in(gradients.sum->at,
+                fmt::format("{} comes before {} at {}", gradients.sum->text, cell.text, print(cell.at)),
+                "put it behind the stage's last B or W: a file is one mini-batch");
+    gradients.any = true;
+}
+
+// A row's tasks, and in `read.cells` and `read.sums` where they stand.
+std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDialect dialect, CsvPlan& read) {
+    std::vector<Task> order;
+    std::map<int, Gradients> gradients_of;  // by stage
+    for (const CsvCell& cell : row) {
+        if (!has_task(cell))
+            continue;
+        const Op op = op_of(cell, dialect);
+        Task task{op, cell.stage, cell.microbatch, 0, peer_of(op, cell, read.plan.shape.stages), cell.with_next};
+        if (op == Op::SumGradients) {
+            note_sum(cell, gradients_of[cell.stage]);
+            task.microbatch = read.plan.shape.last_of(0);
+            read.sums[{device, cell.stage}] = cell.at;
+            order.push_back(task);
+            continue;
+        }
+        const auto [first, fresh] = read.cells.try_emplace(task, cell.at);
+        if (!fresh)
+            fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(first->second)),
+                    "remove one of them");
+        if (op == Op::Backward || op == Op::BackwardWeight)
+            note_gradient(cell, gradients_of[cell.stage]);
+        order.push_back(task);
+    }
+    return order;
+}
+
+// For a plan whose every F(stage, micro-batch) is there.
+void place_stages(Plan& plan) {
+    plan.shape.placement.resize(static_cast<std::size_t>(plan.shape.stages));
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        for (const Task& task : plan.order[device]) {
+            std::vector<int>& holders = plan.shape.placement[static_cast<std::size_t>(task.stage)];
+            if (task.op == Op::Forward && (holders.empty() || holders.back() != static_cast<int>(device)))
+                holders.push_back(static_cast<int>(device));
+        }
+}
+
+// Where one device holds a stage there is nothing to sum: its REDUCE_GRAD stands where the stage is updated.
+void update_where_alone(Plan& plan) {
+    for (std::vector<Task>& order : plan.order)
+        for (Task& task : order)
+            if (task.op == Op::SumGradients && std::ssize(plan.shape.devices_of(task.stage)) == 1)
+                task.op = Op::Update;
+}
+
+bool has_transfers(const Plan& plan) {
+    for (const auto& order : plan.order)
+        for (const Task& task : order)
+            if (is_transfer(task.op))
+                return true;
+    return false;
+}
+
+// UNSHARD and RESHARD say nothing here, but they must speak of a stage of their row.
+std::vector<std::string> notices_of(const CsvFile& file, const std::string& name) {
+    int unshards = 0, reshards = 0;
+    for (const auto& row : file.rows)
+        for (const CsvCell& cell : row) {
+            if (!is_sharding(cell))
+                continue;
+            ++(cell.type == "UNSHARD" ? unshards : reshards);
+            const auto runs = [&](const CsvCell& other) { return has_task(other) && other.stage == cell.stage; };
+            if (std::none_of(row.begin(), row.end(), runs))
+                fail_in(cell.at, fmt::format("{}: no task of stage {} is in this row", cell.text, cell.stage),
+                        fmt::format("remove {}", cell.text));
+        }
+    if (unshards + reshards == 0)
+        return {};
+    return {fmt::format("{}: {} UNSHARD and {} RESHARD left out: parameters are never sharded here", name, unshards,
+                        reshards)};
+}
+
+void refuse_what_has_no_cell(const Task& task) {
+    if (is_transfer(task.op) && std::abs(task.peer - task.stage) != 1)
+        fail(
+            "{}: PyTorch's format has no transfers between stages that are not neighbours\n  help: use "
+            "--format csv, which leaves transfers out, or --format text",
+            print(task));
+    if (task.slice != 0)
+        fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
+}
+
+// A row's cells. Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
+class RowPrinter {
+public:
+    RowPrinter(const std::vector<Task>& order, bool transfers) : order_(order), transfers_(transfers) {
+        for (int position = 0; position < static_cast<int>(order.size()); ++position)
+            note_reduction(position);
+    }
+
+    std::string print() {
+        for (int position = 0; position < static_cast<int>(order_.size()); ++position)
+            add(position);
+        end_step();  // of a row that ends inside a pair
+        for (const Task& send : unwaited_)
+            cells_.push_back(wait_for(send));
+        return fmt::format("{}\n", fmt::join(cells_, ","));
+    }
+
+private:
+    // A stage's gradients are complete at its last S, or else at its last U. Without REDUCE_GRAD PyTorch would not take
+    // their mean.
+    void note_reduction(int position) {
+        const Task& task = order_[position];
+        if (task.op != Op::SumGradients && task.op != Op::Update)
+            return;
+        const auto [at, fresh] = reductions_.try_emplace(task.stage, position);
+        if (task.op == Op::SumGradients || order_[at->second].op == Op::Update)
+            at->second = position;
+    }
+
+    void add(int position) {
+        const Task& task = order_[position];
+        if (is_compute(task.op) && has_csv_cell(task.op))
+            compute(task);
+        else if (transfers_ && is_transfer(task.op))
+            transfer(task);
+        else if (const auto found = reductions_.find(task.stage);
+                 transfers_ && found != reductions_.end() && found->second == position)
+            for (const char* type : {"REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
+                cells_after_step().push_back(fmt::format("{}{}", task.stage, type));
+    }
+
+    void compute(const Task& task) {
+        refuse_what_has_no_cell(task);
+        step_.push_back(task);
+        if (!task.with_next)
+            end_step();
+    }
+
+    void transfer(const Task& task) {
+        refuse_what_has_no_cell(task);
+        (is_recv(task.op) ? cells_ : cells_after_step()).push_back(csv_cell(task, CsvDialect::Current));
+        if (is_send(task.op))
+            unwaited_.push_back(task);
+    }
+
+    std::vector<std::string>& cells_after_step() { return step_.empty() ? cells_ : after_; }
+
+    void end_step() {
+        std::vector<std::string> names;
+        for (const Task& task : step_)
+            names.push_back(csv_cell(task, CsvDialect::Current));
+        if (names.size() > 1)
+            names = {fmt::format("({})OVERLAP_F_B", fmt::join(names, ";"))};
+        cells_.insert(cells_.end(), names.begin(), names.end());
+        for (const Task& task : std::exchange(step_, {}))
+            if (task.op == Op::Backward || task.op == Op::BackwardInput)
+                wait_for_output_of(task);
+        cells_.insert(cells_.end(), after_.begin(), after_.end());
+        after_.clear();
+    }
+
+    static std::string wait_for(const Task& send) {
+        return fmt::format("{}WAIT_{}{}", send.stage, letters_of(send.op), send.microbatch);
+    }
+
+    // The backward pass of a micro-batch proves that what its forward pass sent has arrived; PyTorch waits there, and
+    // for all other sends at the end.
+    void wait_for_output_of(const Task& backward) {
+        const auto sent = std::find_if(unwaited_.begin(), unwaited_.end(), [&](const Task& send) {
+            return send.op == Op::SendForward && send.stage == backward.stage && send.microbatch == backward.microbatch;
+        });
+        if (sent == unwaited_.end())
+            return;
+        cells_.push_back(wait_for(*sent));
+        unwaited_.erase(sent);
+    }
+
+    const std::vector<Task>& order_;
+    bool transfers_;
+    std::map<int, int> reductions_;  // stage -> position of its S or U that is written
+    std::vector<std::string> cells_, after_;
+    std::vector<Task> step_, unwaited_;  // a task or a pair; sends
+};
+
+void refuse_idle_devices(const Plan& plan) {
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        if (std::none_of(plan.order[device].begin(), plan.order[device].end(),
+                         [](const Task& task) { return is_compute(task.op); }))
+            fail(
+                "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every device "
+                "a micro-batch: raise pipeline.micro_batches or lower pipeline.replicas; or use --format text",
+                device);
+}
+
+}  // namespace
+
+std::string print(const CellPlace& place) { return fmt::format("{}:{}, cell {}", place.file, place.row, place.cell); }
+
+CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode) {
+    const CsvFile file = parse_cells(text, name);
+    CsvPlan read;
+    Plan& plan = read.plan;
+    plan.schedule = std::filesystem::path(name).filename().string();
+    plan.shape.devices = static_cast<int>(file.rows.size());
+    set_counts(plan.shape, file);
+    for (int device = 0; device < plan.shape.devices; ++device)
+        plan.order.push_back(tasks_of(file.rows[device], device, file.dialect, read));
+    check_waits(file);
+    read.notices = notices_of(file, name);
+    check_cells(read, file.dialect);
+    place_stages(plan);
+    update_where_alone(plan);
+    try {
+        refuse_large(plan.shape);
+    } catch (const BeyondLimit& limit) {
+        fail("{}\n --> {}\n  help: {}", limit.fact, name, limit.help);
+    }
+    check_rows(read, file.dialect);
+    const bool complete = has_transfers(plan);
+    add_updates(plan);
+    if (!complete)
+        add_transfers(plan, mode);
+    return read;
+}
+
+CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
+    return parse_csv(read_text(path, "write one with: pipewright plan CONFIG --format csv -o PLAN.csv"), path, mode);
+}
+
+void prove(const CsvPlan& read, const TransferMode& mode) {
+    check(read.plan, mode, [&](int device, int position) {
+        const Task& task = read.plan.order[device][position];
+        if (const auto sum = read.sums.find({device, task.stage});
+            (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())
+            return print(sum->second);
+        const auto found = read.cells.find(task);
+        return found == read.cells.end() ? fmt::format("device {} step {}", device, position) : print(found->second);
+    });
+}
+
+std::string print_csv(const Plan& plan, bool transfers) {
+    refuse_idle_devices(plan);
+    std::string text;
+    for (const std::vector<Task>& order : plan.order)
+        text += RowPrinter(order, transfers).print();
+    return text;
+}
+
+}  // namespace pw

@@ -1,0 +1,213 @@
+// What every trace promises, whoever made it. The plan itself is not in the file: its edges are those of the transfers.
+#include "schedules/trace/trace.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// Which task an event is: every one runs once. U and S run on each holder of their stage.
+using Key = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
+
+bool is_closing(Op op) { return op == Op::Update || op == Op::SumGradients; }
+
+Key key_of(int step, const Task& task, int device) {
+    return {step,       static_cast<int>(task.op), task.stage, task.microbatch,
+            task.slice, is_closing(task.op) ? -2 - device : task.peer};
+}
+
+class TraceCheck {
+public:
+    TraceCheck(const Trace& trace, const std::string& path) : trace_(trace), path_(path) {}
+
+    void run() {
+        check_shape();
+        for (const TraceEvent& event : trace_.events)
+            check_event(event);
+        index_events();
+        check_complete();
+        check_overlap();
+        for (const TraceEvent& event : trace_.events)
+            check_inputs(event);
+    }
+
+private:
+    template <class... Args>
+    [[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) const {
+        fail("trace '{}': {}\n  help: write it anew with --trace; a trace that was edited by hand is no evidence", path_,
+             fmt::format(text, std::forward<Args>(args)...));
+    }
+
+    std::string print(const TraceEvent& event) const {
+        return fmt::format("{} of device {} in step {}, from {} to {} ns", pw::print(event.task), event.device,
+                           event.step, event.start, event.end);
+    }
+
+    void check_shape() {
+        if (trace_.label != "predicted" && trace_.label != "measured")
+            reject("its label is neither 'predicted' nor 'measured'");
+        for (const auto& [name, count] : {std::pair("devices", trace_.devices), std::pair("stages", trace_.stages),
+                                          std::pair("micro_batches", trace_.micro_batches),
+                                          std::pair("micro_batch_size", trace_.micro_batch_size)})
+            if (count < 1)
+                reject("otherData.{} is {}, but every plan has one or more", name, count);
+        std::vector<bool> held(static_cast<std::size_t>(trace_.stages));
+        for (const std::vector<int>& stages : trace_.stages_of)
+            for (const int stage : stages)
+                held[static_cast<std::size_t>(stage)] = true;
+        if (const auto lost = std::find(held.begin(), held.end(), false); lost != held.end())
+            reject("otherData.stages_of: stage {} is on no device", lost - held.begin());
+        if (trace_.events.empty())
+            reject("it has no tasks");
+        // The clocks of devices that measure themselves are good to about a microsecond in seconds.
+        Ns last = 0;
+        for (const TraceEvent& event : trace_.events)
+            last = std::max(last, event.end);
+        slack_ = trace_.label == "measured" ? 2000 + last / (1 << 20) : 0;
+    }
+
+    void check_event(const TraceEvent& event) const {
+        const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
+        const std::vector<int>& held = trace_.stages_of[static_cast<std::size_t>(event.device)];
+        if (std::find(held.begin(), held.end(), stage) == held.end())
+            reject("{}: the device does not hold stage {}", print(event), stage);
+        if (!trace_.asynchronous && microbatch >= trace_.micro_batches)
+            reject("{}: the plan has {} micro-batches", print(event), trace_.micro_batches);
+        if (is_transfer(op) ? peer < 0 || peer >= trace_.stages || peer == stage : peer != -1)
+            reject("{}: {} is no stage at its other end", print(event), peer);
+    }
+
+    void index_events() {
+        for (std::size_t i = 0; i < trace_.events.size(); ++i)
+            index_.emplace_back(key_of(trace_.events[i].step, trace_.events[i].task, trace_.events[i].device), i);
+        std::sort(index_.begin(), index_.end());
+        const auto twice = std::adjacent_find(index_.begin(), index_.end(),
+                                              [](const auto& a, const auto& b) { return a.first == b.first; });
+        if (twice != index_.end())
+            reject("{}: runs once more, from {} ns", print(trace_.events[twice->second]),
+                   trace_.events[(twice + 1)->second].start);
+    }
+
+    const TraceEvent* find(int step, const Task& task, int device = 0) const {
+        const std::pair<Key, std::size_t> wanted{key_of(step, task, device), 0};
+        const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
+        return found != index_.end() && found->first == wanted.first ? &trace_.events[found->second] : nullptr;
+    }
+
+    bool runs(int step, Op op, int stage, int microbatch) const {
+        const std::pair<Key, std::size_t> wanted{Key{step, static_cast<int>(op), stage, microbatch, 0, -1}, 0};
+        const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
+        return found != index_.end() && std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
+    }
+
+    // Every stage runs every micro-batch in every step, forward and, in a plan that trains, backward.
+    void check_complete() const {
+        int steps = 0, microbatches = trace_.micro_batches;
+        bool trains = false;
+        for (const TraceEvent& event : trace_.events) {
+            steps = std::max(steps, event.step + 1);
+            microbatches = std::max(microbatches, event.task.microbatch + 1);
+            trains = trains || (is_compute(event.task.op) && event.task.op != Op::Forward);
+        }
+        for (int step = 0; step < steps; ++step)  // ends with the first task that is missing
+            for (int stage = 0; stage < trace_.stages; ++stage)
+                for (int mb = 0; mb < microbatches; ++mb) {
+                    const auto has = [&](Op op) { return runs(step, op, stage, mb); };
+                    const bool backward = has(Op::Backward) != (has(Op::BackwardInput) && has(Op::BackwardWeight));
+                    if (!has(Op::Forward))
+                        reject("no device runs {} in step {}", pw::print(Task{Op::Forward, stage, mb}), step);
+                    if (trains && !backward)
+                        reject("{} or its halves I and W run never or both in step {}",
+                               pw::print(Task{Op::Backward, stage, mb}), step);
+                }
+    }
+
+    // A device computes one task at a time; transfers run beside, in lanes that overlap.
+    void check_overlap() const {
+        std::map<int, std::vector<const TraceEvent*>> tasks;
+        for (const TraceEvent& event : trace_.events)
+            if (!is_transfer(event.task.op))
+                tasks[event.device].push_back(&event);
+        for (auto& [device, events] : tasks) {
+            std::stable_sort(events.begin(), events.end(), [](const TraceEvent* a, const TraceEvent* b) {
+                return std::pair(a->start, a->end) < std::pair(b->start, b->end);
+            });
+            for (std::size_t i = 1; i < events.size(); ++i)
+                if (events[i]->start < events[i - 1]->end - slack_ && !events[i - 1]->task.with_next)
+                    reject("{} begins before the end of {}", print(*events[i]), print(*events[i - 1]));
+        }
+    }
+
+    void expect_after(const TraceEvent& event, const TraceEvent* input) const {
+        if (input != nullptr && event.start < input->end - slack_)
+            reject("{} begins before its input is there: {}", print(event), print(*input));
+    }
+
+    // Those inputs that are on the device itself, as the tasks' names say it.
+    void check_inputs(const TraceEvent& event) const {
+        const Task& task = event.task;
+        const auto after = [&](Op input) {
+            expect_after(event, find(event.step, {input, task.stage, task.microbatch, task.slice}));
+        };
+        switch (task.op) {
+            case Op::Backward:
+            case Op::BackwardInput:
+            case Op::Recompute:
+                after(Op::Forward);
+                break;
+            case Op::BackwardWeight:
+                after(Op::BackwardInput);
+                break;
+            case Op::SendForward:
+                after(Op::Forward);
+                break;
+            case Op::SendBackward:
+                after(Op::Backward);
+                after(Op::BackwardInput);
+                break;
+            case Op::RecvForward:
+            case Op::RecvBackward:
+                check_receive(event);
+                break;
+            case Op::Update:
+                after(Op::Backward);
+                after(Op::BackwardWeight);
+                expect_after(event, find(event.step, {Op::SumGradients, task.stage, task.microbatch}, event.device));
+                break;
+            default:
+                break;
+        }
+    }
+
+    // Not there before it was sent, and there before it is read.
+    void check_receive(const TraceEvent& event) const {
+        const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
+        const bool forward = op == Op::RecvForward;
+        const Op sent = forward ? Op::SendForward : Op::SendBackward;
+        const TraceEvent* send = find(event.step, {sent, peer, microbatch, slice, stage});
+        if (send == nullptr)
+            reject("{}: nobody sends it", print(event));
+        if (event.end < send->start - slack_)
+            reject("{} ends before it is sent: {}", print(event), print(*send));
+        for (const Op reader : {forward ? Op::Forward : Op::Backward, forward ? Op::Forward : Op::BackwardInput})
+            if (const TraceEvent* read = find(event.step, {reader, stage, microbatch, slice}); read != nullptr)
+                expect_after(*read, &event);
+    }
+
+    const Trace& trace_;
+    const std::string& path_;
+    Ns slack_ = 0;
+    std::vector<std::pair<Key, std::size_t>> index_;  // sorted
+};
+
+}  // namespace
+
+void check_trace(const Trace& trace, const std::string& path) { TraceCheck(trace, path).run(); }
+
+}  // namespace pw

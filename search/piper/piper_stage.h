@@ -1,0 +1,54 @@
+// One stage of a Piper split, evaluated.
+#pragma once
+
+#include "search/piper/piper_instance.h"
+#include "search/piper/recompute_choice.h"
+
+#include <array>
+#include <vector>
+
+namespace pw {
+
+enum class PiperGoal {
+    Part,    // least time, as if layers could be recomputed in part: a lower bound
+    Greedy,  // least time, where the layers to recompute are those that are cheapest per byte
+    Least,   // least time
+    Memory,  // least memory, whatever the time
+};
+
+// The layers of a stage with the ways to run them for one tensor degree and one number of replicas.
+class PiperStage {
+public:
+    // `own[layer]` tells its layers from others. Each has options of that degree.
+    PiperStage(const PiperInstance& instance, const std::vector<int>& layers, const std::vector<bool>& own, int degree,
+               int replicas);
+
+    // What the goal makes least, with so many micro-batches in flight; infinite: it does not fit in the memory.
+    double least(PiperGoal goal, int in_flight, double memory) const;
+
+    struct Choice {
+        double time = 0, memory = 0;
+        std::vector<int> recomputed;  // ascending
+    };
+    Choice choice(PiperGoal goal, int in_flight, double memory) const;
+
+private:
+    struct Way {
+        double time, memory_each, memory;
+        bool recompute;
+        double memory_with(int in_flight) const { return memory_each * in_flight + memory; }
+    };
+    struct Member {
+        int layer;
+        std::array<Way, 2> ways;  // twice the same where there is one
+    };
+    static const Way& fastest(const Member& member);
+    static const Way& smallest(const Member& member, int in_flight);
+    RecomputeChoice savings(int in_flight) const;
+    double memory_of_fastest(int in_flight) const;
+    double memory_of_smallest(int in_flight) const;
+
+    std::vector<Member> members_;
+};
+
+}  // namespace pw

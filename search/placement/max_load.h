@@ -1,0 +1,16 @@
+// Contiguous placement with the least maximum load. The load of an accelerator is the time of its nodes plus the
+// transfer time of every tensor that crosses its border, each tensor once; a CPU's is the time of its nodes.
+// Forward nodes of a device lie between two downsets of the forward graph, backward nodes follow their forward mates.
+#pragma once
+
+#include "search/deadline.h"
+#include "search/partition.h"
+#include "search/placement/placement_instance.h"
+
+namespace pw {
+
+// Exact unless a limit stops it; then the lower bound says how far the answer may be from the best. Devices that hold
+// nothing are left out. Nothing fits: no stages, and the shortage of the placement that needs the least memory.
+Partition max_load_partition(const PlacementInstance& instance, const SearchLimits& limits = {});
+
+}  // namespace pw

@@ -1,0 +1,35 @@
+// What a contiguous placement can cut: nodes that must share a device become one group, and the groups form an acyclic
+// graph of forward dependencies. Tensors that may cross devices become nets over groups.
+#pragma once
+
+#include "search/downsets.h"
+#include "search/placement/placement_instance.h"
+
+#include <vector>
+
+namespace pw {
+
+struct PlacementGroup {
+    std::vector<int> nodes;  // of the instance, ascending; backward nodes included
+    double cpu_time = 0, accelerator_time = 0, size = 0;
+    bool on_accelerator = true;
+    std::vector<int> nets;  // that it touches, ascending
+};
+
+// The maker and the readers of some tensors. A device that holds some of them, but not all, pays the cost once.
+struct PlacementNet {
+    std::vector<int> groups;  // two or more, ascending
+    double cost = 0;
+};
+
+struct PlacementGroups {
+    std::vector<PlacementGroup> groups;
+    std::vector<PlacementNet> nets;
+    Successors successors;  // forward dependencies, acyclic
+};
+
+// Groups share one device: a colour's nodes; the cycles that this makes, with backward nodes that have no forward mate
+// mirrored into the forward graph; and groups that cost nothing by themselves with the only group they talk to.
+PlacementGroups group(const PlacementInstance& instance);
+
+}  // namespace pw

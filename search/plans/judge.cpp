@@ -1,0 +1,95 @@
+#include "search/plans/judge.h"
+
+#include "schedules/buffers.h"
+#include "schedules/durations.h"
+#include "schedules/versions.h"
+#include "sim/metrics.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr std::int64_t kMostKeptTasks = 500'000;  // about a kilobyte each
+
+std::vector<Edge> chain_of(int stages) {
+    std::vector<Edge> edges;
+    for (int stage = 0; stage + 1 < stages; ++stage)
+        edges.push_back({stage, stage + 1});
+    return edges;
+}
+
+}  // namespace
+
+Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs)
+    : problem_(problem),
+      profile_(profile),
+      costs_(costs),
+      config_(config_of(problem.config, choice)),
+      mode_(problem.mode),
+      chain_(make_plan(config_, {chain_of(choice.stages), {}}, config_.training.steps)) {
+    Costs any;  // what the plan's costs will say about copies
+    any.sent_copies = profile.sent_copies;
+    add_cluster(any, config_, profile);
+    mode_.sent_copies = keeps_copies(any, mode_.early_receive);
+}
+
+Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
+    const StageLinks links = links_of(problem_.model.layers, split);
+    if (const auto known = candidates_.find(links); known != candidates_.end())
+        return known->second.get();
+    if (kept_tasks_ > kMostKeptTasks) {
+        candidates_.clear();
+        kept_tasks_ = 0;
+    }
+    std::unique_ptr<Candidate>& candidate = candidates_[links];
+    try {
+        candidate = std::make_unique<Candidate>(make_plan(config_, links, config_.training.steps), mode_);
+        for (const std::vector<Task>& order : candidate->plan.order)
+            kept_tasks_ += std::ssize(order);
+    } catch (const Error&) {  // the schedule refuses these edges: no candidate
+    }
+    return candidate.get();
+}
+
+Costs Judge::executed(Costs of_stages, const StageSplit& split, const Plan& plan) const {
+    return executed_costs(std::move(of_stages), config_, profile_, problem_.model.layers, split, plan.shape);
+}
+
+std::optional<Ns> Judge::step_time(const StageSplit& split) {
+    Candidate* candidate = candidate_for(split);
+    if (candidate == nullptr)
+        return std::nullopt;
+    return candidate->simulator.step_time(executed(costs_.times_of(split), split, candidate->plan));
+}
+
+std::optional<double> Judge::bubble_rate(const StageSplit& split) {
+    Candidate* candidate = candidate_for(split);
+    if (candidate == nullptr)
+        return std::nullopt;
+    const Costs costs = costs_.costs_of(split);
+    return metrics_of(candidate->simulator.trace(executed(costs, split, candidate->plan))).bubble_rate;
+}
+
+std::vector<Bytes> Judge::reserved(const StageSplit& split) {
+    const Candidate* candidate = candidate_for(split);
+    if (candidate == nullptr)
+        return {};
+    const Costs costs = executed(costs_.costs_of(split), split, candidate->plan);
+    return reserved_of(candidate->plan, costs, versions_of(candidate->plan), mode_);
+}
+
+std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& reserved) const {
+    std::optional<Shortage> worst;
+    for (std::size_t device = 0; device < reserved.size(); ++device) {
+        const Bytes needs = reserved[device], has = config_.cluster.devices[device].memory;
+        if (needs > has && (!worst || needs - has > worst->needs - worst->has))
+            worst = {chain_.shape.stages_of(static_cast<int>(device)).front(), needs, has};
+    }
+    return worst;
+}
+
+}  // namespace pw

@@ -1,0 +1,59 @@
+// What splits of a model are worth under one plan choice: the simulator decides, and nothing else.
+#pragma once
+
+#include "schedules/schedule.h"
+#include "search/partition.h"
+#include "search/plans/plan_choice.h"
+#include "sim/simulate.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace pw {
+
+struct SearchProblem {
+    const Config& config;
+    const Model& model;
+    std::function<Profile(int samples)> profile_at;  // of micro-batches of this size
+    TransferMode mode;                               // as the plans will be executed
+};
+
+class Judge {
+public:
+    // Keeps references to all arguments. Throws Error where the schedule is not defined for the choice.
+    Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
+
+    const Config& config() const { return config_; }
+    const Plan& plan() const { return chain_; }  // of stages that feed only the next one
+
+    // Of the simulated plan, as `simulate` reports it; nothing when the schedule refuses the edges of the split.
+    std::optional<Ns> step_time(const StageSplit& split);
+    std::optional<double> bubble_rate(const StageSplit& split);
+    // Bytes that a run reserves on every device, and what the device lacks that lacks most; nothing: the plan fits.
+    // These two alone decide whether a plan that was simulated fits.
+    std::vector<Bytes> reserved(const StageSplit& split);
+    std::optional<Shortage> shortage(const std::vector<Bytes>& reserved) const;
+
+private:
+    struct Candidate {
+        Plan plan;
+        Simulator simulator;
+        Candidate(Plan made, TransferMode mode) : plan(std::move(made)), simulator(plan, mode) {}
+    };
+    Candidate* candidate_for(const StageSplit& split);
+    Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;
+
+    const SearchProblem& problem_;
+    const Profile& profile_;
+    const CostTable& costs_;
+    Config config_;
+    TransferMode mode_;
+    Plan chain_;
+    std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
+    std::int64_t kept_tasks_ = 0;  // of the plans in it
+};
+
+}  // namespace pw

@@ -1,0 +1,65 @@
+#include "search/plans/longest_time.h"
+
+#include "schedules/limits.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/costs/cost_totals.h"
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+double sum_of(const std::vector<StageCost>& layers) {
+    StageCost sum;
+    for (const StageCost& layer : layers)
+        sum += layer;
+    return all_times_of(sum);
+}
+
+}  // namespace
+
+void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
+                        const Profile& profile) {
+    const double micro_batches = plan.shape.microbatches, updates = plan.shape.updates();
+    double tasks = 0, slowest = 1, bytes = 0, sent = 0, weights = 0;
+    for (const std::vector<Task>& order : plan.order)
+        tasks += static_cast<double>(order.size());
+    for (const DeviceConfig& device : config.cluster.devices)
+        slowest = std::min(slowest, device.speed);
+    for (std::size_t layer = 0; layer < costs.bytes().size(); ++layer) {
+        const LayerBytes& own = costs.bytes()[layer];
+        const auto readers = std::min<double>(static_cast<double>(out_degree(layer, graph)), plan.shape.stages);
+        bytes += all_bytes_of(own);
+        weights += static_cast<double>(own.weights);
+        sent += 2 * readers * static_cast<double>(own.output);
+    }
+    Costs links;
+    add_cluster(links, config, profile);
+    const double stages = plan.shape.stages, messages = stages * std::min(stages, 1.0 * num_edges(graph) + 1);
+    const double compute = micro_batches * std::max(sum_of(costs.alone()), sum_of(costs.busy())) / slowest +
+                           tasks * static_cast<double>(profile.dispatch.median);
+    const double moving =
+        micro_batches * (sent / links.link.bandwidth * 1e9 + 2 * messages * static_cast<double>(links.link.latency)) +
+        updates * (2 * weights / links.sums.bandwidth * 1e9 +
+                   2 * static_cast<double>(links.sums.latency) * config.cluster.devices.size());
+    constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
+    if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
+        throw BeyondLimit(
+            moving > compute ? "cluster.link.bandwidth"
+            : slowest < 1    ? "cluster.devices"
+                             : "cluster.compute",
+            fmt::format("{} of {} micro-batches may take {:.4g} years, and times are counted up to {:.0f}",
+                        plan.schedule, plan.shape.microbatches, all / kYear, static_cast<double>(kLongestPlan) / kYear),
+            moving > compute ? "raise cluster.link.bandwidth: bytes per second, such as 10 GB/s"
+                             : "raise cluster.compute or the devices' speed, or search fewer micro-batches");
+    if (4 * (micro_batches + 1) * bytes > static_cast<double>(kLargestPlan))
+        throw BeyondLimit(
+            "pipeline.micro_batch_size",
+            fmt::format("the tensors of {} micro-batches may add up to {:.4g} bytes, and they are counted "
+                        "up to {:.4g}",
+                        plan.shape.microbatches, 4 * micro_batches * bytes, static_cast<double>(kLargestPlan)),
+            "search fewer or smaller micro-batches");
+}
+
+}  // namespace pw

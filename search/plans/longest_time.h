@@ -1,0 +1,16 @@
+// Whether the numbers of a search stay far from where integers overflow, whatever the split.
+#pragma once
+
+#include "schedules/plan.h"
+#include "workloads/config.h"
+#include "workloads/costs/costs.h"
+
+namespace pw {
+
+// Throws BeyondLimit when under some split the plan could take longer than kLongestPlan, or its buffers be larger than
+// kLargestPlan, all tasks, transfers and buffers one after the other. `plan` has the schedule's tasks, whatever its
+// edges.
+void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
+                        const Profile& profile);
+
+}  // namespace pw

@@ -1,0 +1,369 @@
+#include "search/plans/makespan.h"
+
+#include "search/plans/threads.h"
+#include "search/plans/trial.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <iterator>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+namespace pw {
+
+namespace {
+
+// Of the same schedule, sizes and stages.
+bool are_akin(const PlanChoice& a, const PlanChoice& b) {
+    return a.schedule == b.schedule && a.micro_batch_size == b.micro_batch_size && a.stages == b.stages &&
+           a.recomputed == b.recomputed;
+}
+
+class Search {
+public:
+    Search(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress)
+        : problem_(problem),
+          limits_(limits),
+          progress_(progress),
+          deadline_(limits.seconds, 1),
+          hurried_(limits.seconds < std::numeric_limits<double>::infinity()),
+          space_(problem.model.layers, limits.cuts) {
+        if (hurried_)
+            limits_.tasks = std::numeric_limits<std::int64_t>::max() / 8;
+    }
+
+    SearchResult run() {
+        try {
+            list();
+            propose();
+            climb();
+            prove();
+        } catch (const std::bad_alloc&) {  // what was found stays
+            out_of_memory_ = true;
+            sized_.clear();  // room for the answer
+        }
+        return result();
+    }
+
+private:
+    // Fixed, so that what a batch knows of the others does not depend on the number of threads.
+    static constexpr std::size_t kBatch = 8;
+
+    // Not every way to run with this schedule, these sizes and stages is listed.
+    struct Family {
+        Choices::Partial partial;
+        Ns bound = 0;  // of every way
+    };
+
+    void list() {
+        const Choices choices = choices_of(problem_.config, space_.layers());
+        notes_ = choices.notes;
+        for (const Choices::Partial& partial : choices.partial)
+            families_.push_back({partial});
+        for (const PlanChoice& choice : choices.all)
+            add(choice);
+    }
+
+    void add(const PlanChoice& choice) {
+        const auto [sized, is_new] = sized_.try_emplace(choice.micro_batch_size);
+        if (is_new)
+            try {
+                sized->second = std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size);
+            } catch (const std::bad_alloc&) {  // nothing is known of this size
+            }
+        if (!sized->second) {
+            ++unknown_;
+            return;
+        }
+        trials_.push_back(std::make_unique<Trial>(problem_, space_, *sized->second, choice));
+        no_memory_.push_back(false);
+    }
+
+    // The best plan that fits so far; kNever: none.
+    Ns best() const {
+        Ns best = Trial::kNever;
+        for (const auto& trial : trials_)
+            if (trial->fits())
+                best = std::min(best, trial->step_time());
+        return best;
+    }
+
+    void show(const std::string& doing, std::size_t done, std::size_t all) const {
+        if (!progress_)
+            return;
+        std::int64_t candidates = 0;
+        for (const auto& trial : trials_)
+            candidates += trial->candidates();
+        const Ns so_far = best();
+        const std::string found = so_far == Trial::kNever ? "nothing fits yet" : "best " + print_time(so_far);
+        progress_(fmt::format("{} {}/{}: {}, {} plans simulated", doing, done, all, found, candidates));
+    }
+
+    // False: there was not enough memory. What was found stays.
+    template <class Work>
+    bool attempt(std::size_t index, Ns limit, Work work) {
+        Trial& trial = *trials_[index];
+        Deadline deadline = deadline_;
+        deadline.leave(std::max(trial.step_lasts(), step_lasts_));
+        bool enough = true;
+        try {
+            work(trial, index, limit, deadline);
+            if (hurried_ && trial.is_open() && !deadline.passed())
+                trial.finish();
+        } catch (const TimeIsUp&) {
+        } catch (const std::bad_alloc&) {
+            enough = false;
+        }
+        trial.close();
+        if (deadline.passed())
+            time_is_up_ = true;
+        return enough;
+    }
+
+    // A choice that found no memory beside others is tried again by itself.
+    template <class Work>
+    void in_batches(const std::string& doing, const std::vector<std::size_t>& order, Work work) {
+        for (std::size_t begin = 0; begin < order.size() && !deadline_.passed(); begin += kBatch) {
+            const std::size_t count = std::min(kBatch, order.size() - begin);
+            const Ns limit = best();
+            std::vector<std::size_t> batch;
+            std::copy_if(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                         order.begin() + static_cast<std::ptrdiff_t>(begin + count), std::back_inserter(batch),
+                         [&](std::size_t index) { return !no_memory_[index]; });
+            for_each_index(batch.size(), limits_.threads,
+                           [&](std::size_t i) { no_memory_[batch[i]] = !attempt(batch[i], limit, work); });
+            if (limits_.threads > 1)
+                for (const std::size_t index : batch)
+                    no_memory_[index] = no_memory_[index] && !attempt(index, limit, work);
+            for (const std::size_t index : batch)
+                if (trials_[index]->has_plan())  // else the time would be up before the first one
+                    step_lasts_ = std::max(step_lasts_, trials_[index]->step_lasts());
+            show(doing, begin + count, order.size());
+        }
+    }
+
+    template <class Key>
+    std::vector<std::size_t> ordered_by(Key key) const {
+        std::vector<std::size_t> order(trials_.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return key(*trials_[a]) < key(*trials_[b]); });
+        return order;
+    }
+
+    // When the clock decides, what cannot be the best is left out.
+    void propose() {
+        const auto propose_one = [this](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
+            const auto is_hopeless = [&] { return hurried_ && limit < Trial::kNever && trial.bound() >= limit; };
+            if (is_hopeless())
+                return;
+            trial.open(deadline);
+            if (trial.refused().empty() && !is_hopeless())
+                trial.propose(deadline);
+        };
+        in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
+        if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
+                                            [](const auto& trial) { return !trial->refused().empty(); })) {
+            const Trial& first = *trials_.front();
+            if (first.beyond())
+                throw *first.beyond();
+            problem_.config.fail_at("search", first.refused(), "widen search.schedules or search.micro_batch_sizes");
+        }
+        in_batches("balancing", balanced(), propose_one);
+    }
+
+    // One that is open, if there is one.
+    const Trial* member_of(const Family& family) const {
+        const Trial* member = nullptr;
+        for (const auto& trial : trials_)
+            if (are_akin(trial->found().choice, family.partial.like) && trial->refused().empty() &&
+                (member == nullptr || (trial->is_open() && !member->is_open())))
+                member = trial.get();
+        return member;
+    }
+
+    // Bounds the families of which some member is open, and adds to those that share out devices a choice that shares
+    // them by work.
+    std::vector<std::size_t> balanced() {
+        double speeds = 0;
+        for (const DeviceConfig& device : problem_.config.cluster.devices)
+            speeds += device.speed;
+        std::vector<std::vector<int>> shares(families_.size());
+        const Ns limit = best();
+        for_each_index(families_.size(), limits_.threads, [&](std::size_t i) {
+            Deadline deadline = deadline_;
+            Family& family = families_[i];
+            const Trial* member = member_of(family);
+            if (member == nullptr)
+                return;
+            family.bound = member->bound_of_any_devices(speeds);
+            if (!member->is_open() || !family.partial.shares || family.bound >= limit)
+                return;
+            try {
+                shares[i] = member->shares_by_work(deadline);
+                family.bound = std::max(family.bound, member->bound_of_any_shares(deadline));
+            } catch (const TimeIsUp&) {
+            } catch (const std::bad_alloc&) {
+            }
+        });
+        std::vector<std::size_t> added;
+        for (std::size_t i = 0; i < families_.size(); ++i)
+            if (!shares[i].empty() && add_shared(families_[i].partial.like, shares[i]))
+                added.push_back(trials_.size() - 1);
+        return added;
+    }
+
+    // False: it is there.
+    bool add_shared(PlanChoice choice, const std::vector<int>& replicas) {
+        choice.replicas = replicas;
+        choice.devices.resize(static_cast<std::size_t>(std::accumulate(replicas.begin(), replicas.end(), 0)));
+        const bool is_new = std::none_of(trials_.begin(), trials_.end(),
+                                         [&](const auto& trial) { return trial->found().choice == choice; });
+        if (is_new)
+            add(choice);
+        return is_new;
+    }
+
+    // Half of what may be simulated; the most promising choices first.
+    void climb() {
+        const auto promise = [](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); };
+        const std::vector<std::size_t> order = ordered_by(promise);
+        const std::int64_t each =
+            limits_.tasks / 2 / static_cast<std::int64_t>(std::clamp<std::size_t>(order.size(), 1, 24));
+        in_batches("improving", order, [&](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
+            if (trial.bound() < limit && trial.has_plan())
+                trial.climb(each, deadline);
+        });
+    }
+
+    // The other half, in order of the bounds: what remains open with the least bound limits the gap. What some choices
+    // leave over, the others get in another round.
+    void prove() {
+        proven_.assign(trials_.size(), false);
+        std::int64_t left = limits_.tasks / 2;
+        for (std::size_t open = prune(); open > 0 && left > limits_.tasks / 20 && !time_is_up_ && !deadline_.passed();
+             open = prune()) {
+            const std::int64_t each = left / static_cast<std::int64_t>(open), before = spent();
+            const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
+            in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
+                if (proven_[index])
+                    return;
+                trial.open(deadline);
+                proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+            });
+            left -= spent() - before;
+        }
+    }
+
+    // Closes the choices whose bound is not below the best; returns how many are left that can be proven.
+    std::size_t prune() {
+        const Ns limit = best();
+        std::size_t open = 0;
+        for (std::size_t index = 0; index < trials_.size(); ++index) {
+            proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
+            open += !proven_[index] && !no_memory_[index];
+        }
+        return open;
+    }
+
+    std::int64_t spent() const {
+        std::int64_t spent = 0;
+        for (const auto& trial : trials_)
+            spent += trial->spent();
+        return spent;
+    }
+
+    SearchResult result() {
+        SearchResult result;
+        result.every_cut = space_.complete();
+        result.every_choice = families_.empty();
+        result.notes = notes_;
+        result.lower_bound = lower_bound();
+        result.left_out = unknown_ + static_cast<int>(std::count(no_memory_.begin(), no_memory_.end(), true));
+        result.choices = unknown_;
+        for (const auto& trial : trials_) {
+            result.candidates += trial->candidates();
+            result.choices += trial->refused().empty();
+            result.fitting += trial->fits();
+            if (!trial->has_plan())
+                continue;
+            FoundPlan& plan = result.plans.emplace_back(trial->found());
+            assert(!plan.fits || plan.lower_bound <= plan.step_time);
+            plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
+        }
+        if (time_is_up_ || deadline_.passed())
+            result.stop = SearchStop::Time;
+        else if (out_of_memory_ || result.left_out > 0)
+            result.stop = SearchStop::Memory;
+        if (result.fitting == 0) {
+            result.shortage = least_shortage();
+            result.none_fits = result.lower_bound == Trial::kNever;
+        }
+        std::stable_sort(result.plans.begin(), result.plans.end(), [](const FoundPlan& a, const FoundPlan& b) {
+            return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
+        });
+        return result;
+    }
+
+    // Never above the best plan.
+    Ns lower_bound() const {
+        Ns least = unknown_ > 0 || out_of_memory_ ? 0 : best();
+        for (std::size_t index = 0; index < trials_.size(); ++index)
+            if (index >= proven_.size() || !proven_[index] || !space_.complete())
+                least = std::min(least, trials_[index]->bound());
+        for (const Family& family : families_)
+            least = std::min(least, family.bound);
+        return least;
+    }
+
+    std::optional<Shortage> least_shortage() const {
+        std::optional<Shortage> least;
+        for (const auto& trial : trials_)
+            if (const std::optional<Shortage>& lacks = trial->found().shortage;
+                lacks && (!least || lacks->needs - lacks->has < least->needs - least->has))
+                least = lacks;
+        return least;
+    }
+
+    const SearchProblem& problem_;
+    MakespanLimits limits_;
+    const SearchProgress& progress_;
+    Deadline deadline_;
+    bool hurried_;                                       // a clock ends the search
+    std::atomic<bool> time_is_up_ = false;               // for some choice
+    std::chrono::steady_clock::duration step_lasts_{0};  // to simulate the largest plan so far
+    StageSpace space_;
+    std::vector<Family> families_;
+    std::vector<std::string> notes_;
+    std::map<int, std::unique_ptr<SizedModel>> sized_;  // by micro-batch size; none: there was no memory for it
+    std::vector<std::unique_ptr<Trial>> trials_;
+    std::vector<char> no_memory_, proven_;  // by trial
+    int unknown_ = 0;                       // choices of sizes for which there was no memory
+    bool out_of_memory_ = false;            // beside the choices
+};
+
+}  // namespace
+
+Bytes FoundPlan::most_reserved() const { return reserved.empty() ? 0 : *std::max_element(reserved.begin(), reserved.end()); }
+
+const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
+
+double gap_of(Ns time, Ns lower_bound) {
+    return time > 0 ? static_cast<double>(time - lower_bound) / static_cast<double>(time) : 0;
+}
+
+double SearchResult::gap() const { return best() == nullptr ? 0 : gap_of(best()->step_time, lower_bound); }
+
+SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress) {
+    return Search(problem, limits, progress).run();
+}
+
+}  // namespace pw

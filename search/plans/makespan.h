@@ -1,0 +1,69 @@
+// The search that judges plans by their simulated step time: schedule, micro-batch size, number of stages, order of
+// devices, recomputed stages and split at once, under the memory of every device. A lower bound on what any split can
+// reach prunes, and is printed.
+#pragma once
+
+#include "search/partition.h"
+#include "search/plans/judge.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace pw {
+
+struct MakespanLimits {
+    double seconds = std::numeric_limits<double>::infinity();
+    // Tasks to simulate, three million per second or more; the same answer on every machine. Unlimited when
+    // `seconds` is given.
+    std::int64_t tasks = 30'000'000;
+    int threads = 1;          // never change the answer, unless `seconds` ends the search
+    std::size_t cuts = 1200;  // more than so many topological cuts: only those of the forward order
+};
+
+// The best that was found for one choice.
+struct FoundPlan {
+    PlanChoice choice;
+    StageSplit split;
+    Ns step_time = 0;
+    Ns lower_bound = 0;           // of every split under this choice
+    bool may_fit = true;          // false: no split can
+    std::vector<Bytes> reserved;  // per device, what a run takes before its first step
+    bool fits = false;
+    std::optional<Shortage> shortage = {};   // why it does not fit
+    std::optional<double> bubble_rate = {};  // of one that fits; not known when the time was up
+    Bytes most_reserved() const;             // on any device
+};
+
+// (time - bound) / time: by how much a shorter time is not excluded.
+double gap_of(Ns time, Ns lower_bound);
+
+enum class SearchStop { None, Time, Memory };
+
+struct SearchResult {
+    std::vector<FoundPlan> plans;  // of every choice that was tried: those that fit first, then by step time
+    Ns lower_bound = 0;            // of every choice and split; equals the best step time when that is proven optimal
+    std::optional<Shortage> shortage;    // no plan fits: the closest try; none when the schedules refuse every split
+    bool none_fits = false;              // that is proven, too
+    std::int64_t candidates = 0;         // simulated plans
+    int choices = 0;                     // but for those that their schedule refuses
+    int fitting = 0;                     // of `plans`
+    bool every_cut = true;               // all topological cuts were open, not only those of the forward order
+    bool every_choice = true;            // and all orders of devices and ways to share them out
+    SearchStop stop = SearchStop::None;  // what ended it before its effort was spent
+    int left_out = 0;                    // choices for which there was not enough memory
+    std::vector<std::string> notes;      // what was left out, for people
+
+    const FoundPlan* best() const;  // none: see shortage
+    double gap() const;             // of the best; 0 without one
+};
+
+using SearchProgress = std::function<void(const std::string& state)>;
+
+// The same problem gives the same result on every machine, unless time or memory ends the search: then it holds what
+// was found. Memory has ended where an allocation fails. Throws Error (BadInput) where the config leaves nothing to
+// try.
+SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits = {},
+                          const SearchProgress& progress = {});
+
+}  // namespace pw

@@ -1,0 +1,351 @@
+#include "search/plans/plan_choice.h"
+
+#include "schedules/schedule.h"
+#include "workloads/config_blocks.h"
+#include "workloads/error.h"
+#include "workloads/stages/stage_split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kMostOrders = 720;         // of unequal devices
+constexpr std::int64_t kMostShares = 512;        // of devices among stages, for one schedule, size and number of stages
+constexpr std::size_t kMostNumbers = 4'000'000;  // of devices in all choices together
+constexpr std::size_t kMostUnequal = 4096;       // devices of which orders are tried at all
+
+std::vector<std::string> schedules_of(const Config& config) {
+    const std::vector<std::string>& asked = config.search.schedules;
+    if (asked.empty())
+        return {config.pipeline.schedule};
+    if (asked != std::vector<std::string>{"all"})
+        return asked;
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        if (!schedule.asynchronous() && trains(std::string(schedule.name)))  // others learn something else, or nothing
+            names.emplace_back(schedule.name);
+    return names;
+}
+
+// Devices that this number of stages takes; 0: the schedule cannot place so many.
+int devices_for(const Schedule& schedule, int stages, int most) {
+    int devices = stages;
+    if (schedule.placement == Placement::V)
+        devices = stages % 2 == 0 ? stages / 2 : 0;
+    else if (schedule.placement == Placement::Looped)
+        for (devices = std::min(stages / schedule.chunks, most); devices > 1 && stages % devices != 0;)
+            --devices;
+    else if (schedule.placement == Placement::Any)
+        devices = std::min(stages, most);
+    return devices <= most ? devices : 0;
+}
+
+std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
+    if (!config.search.stages.empty())
+        return config.search.stages;
+    if (config.places.contains("pipeline.stages"))
+        return {config.pipeline.stages};
+    std::vector<int> stages;
+    for (int devices = 1; devices <= static_cast<int>(config.cluster.devices.size()); ++devices)
+        stages.push_back(devices * schedule.chunks);
+    return stages;
+}
+
+bool are_alike(const DeviceConfig& a, const DeviceConfig& b) { return a.speed == b.speed && a.memory == b.memory; }
+
+bool all_alike(const std::vector<DeviceConfig>& devices) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const DeviceConfig& device) { return are_alike(device, devices.front()); });
+}
+
+// Every choice of `count` devices in every order, devices that are alike taken in the order of the config; at most so
+// many.
+class Orders {
+public:
+    Orders(const std::vector<DeviceConfig>& devices, int count, std::size_t most)
+        : devices_(devices), count_(count), most_(most) {
+        const bool alike = all_alike(devices);
+        if (alike || devices.size() > kMostUnequal) {
+            all.emplace_back(static_cast<std::size_t>(count));
+            std::iota(all.back().begin(), all.back().end(), 0);
+            complete = alike;
+            return;
+        }
+        used_.assign(devices.size(), false);
+        extend();
+    }
+    std::vector<std::vector<int>> all;
+    bool complete = true;
+
+private:
+    void extend() {
+        if (static_cast<int>(chosen_.size()) == count_) {
+            complete = complete && all.size() < most_;
+            if (complete)
+                all.push_back(chosen_);
+            return;
+        }
+        std::vector<int> tried;
+        for (int device = 0; device < static_cast<int>(devices_.size()) && complete; ++device) {
+            const auto alike = [&](int other) { return are_alike(devices_[device], devices_[other]); };
+            if (used_[device] || std::any_of(tried.begin(), tried.end(), alike))
+                continue;
+            tried.push_back(device);
+            used_[device] = true;
+            chosen_.push_back(device);
+            extend();
+            chosen_.pop_back();
+            used_[device] = false;
+        }
+    }
+
+    const std::vector<DeviceConfig>& devices_;
+    int count_;
+    std::size_t most_;
+    std::vector<bool> used_;
+    std::vector<int> chosen_;
+};
+
+std::vector<int> recomputed_counts(const Config& config, int stages) {
+    if (config.search.recompute == "none")
+        return {0};
+    if (config.search.recompute == "all")
+        return {stages};
+    std::vector<int> counts(static_cast<std::size_t>(stages) + 1);
+    std::iota(counts.begin(), counts.end(), 0);
+    return counts;
+}
+
+// Ways to give every stage one device or more, `devices` in all; the even one is empty.
+void share_out(int devices, int stages, std::vector<int>& shares, std::vector<std::vector<int>>& all) {
+    if (stages == 1) {
+        shares.push_back(devices);
+        all.push_back(shares);
+        shares.pop_back();
+        return;
+    }
+    for (int share = 1; share <= devices - (stages - 1); ++share) {
+        shares.push_back(share);
+        share_out(devices - share, stages - 1, shares, all);
+        shares.pop_back();
+    }
+}
+
+// Asynchronous schedules would update less often with replicas than without.
+bool tries_replicas(const Config& config, const Schedule& schedule) {
+    return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
+}
+
+// Ways to share out up to `devices` among `stages`, at most kMostShares + 1: C(devices, stages).
+std::int64_t count_of_shares(int devices, int stages) {
+    std::int64_t count = 1;
+    for (int taken = 1; taken <= std::min(stages, devices - stages) && count <= kMostShares; ++taken)
+        count = count * (devices - taken + 1) / taken;
+    return std::min(count, kMostShares + 1);
+}
+
+// The number of stages first, which needs no replicas.
+std::vector<std::vector<int>> all_shares(int devices, int stages) {
+    std::vector<std::vector<int>> all = {{}};
+    std::vector<int> shares;
+    for (int count = stages + 1; count <= devices; ++count)
+        share_out(count, stages, shares, all);
+    return all;
+}
+
+std::vector<std::vector<int>> equal_shares(int devices, int stages) {
+    std::vector<std::vector<int>> all;
+    for (int share = devices / stages; share > 1; share /= 2)
+        all.emplace_back(static_cast<std::size_t>(stages), share);
+    all.emplace_back();
+    return all;
+}
+
+std::vector<int> sizes_of(const Config& config) {
+    std::vector<int> sizes = config.search.micro_batch_sizes;
+    if (sizes.empty())
+        sizes.push_back(config.pipeline.micro_batch_size);
+    std::erase_if(sizes, [&](int size) { return config.search.mini_batch % size != 0; });
+    const bool divides = !sizes.empty();
+    std::erase_if(sizes, [&](int size) { return config.search.mini_batch / size > kMostBatches; });
+    if (divides && sizes.empty())
+        config.fail_at(
+            "search.mini_batch",
+            fmt::format("a mini-batch of {} samples makes more than {} micro-batches of any size that divides it",
+                        config.search.mini_batch, kMostBatches),
+            "write a smaller search.mini_batch, or larger search.micro_batch_sizes");
+    if (sizes.empty())
+        config.fail_at("search.micro_batch_sizes",
+                       fmt::format("no micro-batch size divides a mini-batch of {} samples", config.search.mini_batch),
+                       "write sizes that divide search.mini_batch: all micro-batches of a search are as large");
+    return sizes;
+}
+
+}  // namespace
+
+namespace {
+
+class ChoiceList {
+public:
+    explicit ChoiceList(const Config& config)
+        : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
+
+    // All choices with this schedule, micro-batch size and number of stages.
+    void add(const Schedule& schedule, PlanChoice choice) {
+        const int plain = devices_for(schedule, choice.stages, devices_);
+        const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
+        if (plain == 0 && !shared)
+            return;
+        const bool all = !shared || count_of_shares(devices_, choice.stages) <= kMostShares;
+        std::vector<std::vector<int>> shares = {{}};
+        if (shared)
+            shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
+        bool complete = all;
+        for (const std::vector<int>& replicas : shares) {
+            choice.replicas = replicas;
+            complete =
+                add_orders(choice, replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0),
+                           all ? kMostOrders : 1) &&
+                complete;
+        }
+        if (!complete)
+            add_partial(std::move(choice), !all);
+    }
+
+    Choices choices;
+
+private:
+    // False: not every order of unequal devices is there.
+    bool add_orders(PlanChoice choice, int devices, std::size_t most) {
+        if (numbers_ > kMostNumbers)
+            return false;
+        const Orders orders(config_.cluster.devices, devices, most);
+        for (const std::vector<int>& order : orders.all)
+            for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+                numbers_ += order.size() + choice.replicas.size();
+                choice.devices = order;
+                choice.recomputed = recomputed;
+                choices.all.push_back(choice);
+            }
+        return orders.complete;
+    }
+
+    void add_partial(PlanChoice choice, bool shares) {
+        choice.devices.resize(config_.cluster.devices.size());
+        std::iota(choice.devices.begin(), choice.devices.end(), 0);
+        choice.replicas.clear();
+        for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+            choice.recomputed = recomputed;
+            choices.partial.push_back({choice, shares});
+        }
+    }
+
+    const Config& config_;
+    int devices_;
+    std::size_t numbers_ = 0;
+};
+
+const Schedule& schedule_of(const Config& config, const std::string& name) {
+    try {
+        return schedule_named(name);
+    } catch (const Error& error) {
+        config.fail_at(config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error.what(),
+                       "search takes schedules by name: `pipewright list schedules`");
+    }
+}
+
+}  // namespace
+
+bool trains(const std::string& schedule) { return schedule != "forward-only"; }
+
+Choices choices_of(const Config& config, int layers) {
+    ChoiceList list(config);
+    std::vector<std::string> without;
+    for (const std::string& name : schedules_of(config)) {
+        const Schedule& schedule = schedule_of(config, name);
+        if (config.search.replicas && !tries_replicas(config, schedule))
+            without.push_back(name);
+        for (const int size : sizes_of(config)) {
+            const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
+            // an update after every micro-batch: it must be the whole mini-batch
+            if (schedule.updates == Updates::PerMicroBatch && micro_batches != 1)
+                continue;
+            for (const int stages : stages_of(config, schedule))
+                if (stages <= layers)
+                    list.add(schedule, {name, {}, stages, micro_batches, size});
+        }
+    }
+    if (list.choices.all.empty())
+        config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
+                       "widen search.schedules, search.stages or search.micro_batch_sizes");
+    if (!without.empty())
+        list.choices.notes.push_back(fmt::format("search.replicas: not with {}, which {} one device per stage here",
+                                                 fmt::join(without, ", "), without.size() == 1 ? "takes" : "take"));
+    return std::move(list.choices);
+}
+
+Config config_of(const Config& config, const PlanChoice& choice) {
+    Config chosen = config;
+    chosen.cluster.devices.clear();
+    for (const int device : choice.devices)
+        chosen.cluster.devices.push_back(config.cluster.devices[device]);
+    chosen.pipeline.schedule = choice.schedule;
+    chosen.pipeline.stages = choice.stages;
+    chosen.pipeline.micro_batches = choice.micro_batches;
+    chosen.pipeline.micro_batch_size = choice.micro_batch_size;
+    chosen.pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
+    chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
+    std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
+    chosen.pipeline.replicas = choice.replicas;
+    chosen.places.clear();  // what the file says no longer holds
+    return chosen;
+}
+
+std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split) {
+    std::vector<int> starts;
+    int next = 0;
+    for (const std::vector<int>& layers : split.layers) {
+        if (layers.front() != next || layers.back() != next + static_cast<int>(layers.size()) - 1)
+            return std::nullopt;
+        if (next > 0)
+            starts.push_back(next);
+        next = layers.back() + 1;
+    }
+    return starts;
+}
+
+void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split) {
+    const auto names_of = [&](const std::vector<int>& layers) {
+        std::vector<std::string> names;
+        for (const int layer : layers)
+            names.push_back(graph[static_cast<std::size_t>(layer)].name);
+        return names;
+    };
+    const auto starts = starts_of_ranges(split);
+    pipeline.split = starts ? PipelineConfig::Split::Cuts : PipelineConfig::Split::Lists;
+    pipeline.cuts = starts ? names_of(*starts) : std::vector<std::string>{};
+    pipeline.lists.clear();
+    if (!starts)
+        for (const std::vector<int>& layers : split.layers)
+            pipeline.lists.push_back(names_of(layers));
+}
+
+std::string print(const PlanChoice& choice) {
+    std::string text =
+        fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
+                    choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
+                    choice.micro_batches, choice.micro_batch_size);
+    if (!choice.replicas.empty())
+        text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    if (choice.recomputed > 0)
+        text += fmt::format(", {} of the stages recomputed", choice.recomputed);
+    return text;
+}
+
+}  // namespace pw

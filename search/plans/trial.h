@@ -1,0 +1,150 @@
+// One choice under search: its bounds, and the best split so far.
+#pragma once
+
+#include "search/deadline.h"
+#include "search/plans/balance.h"
+#include "search/plans/makespan.h"
+#include "search/plans/plan_bound.h"
+#include "workloads/beyond_limit.h"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+// A micro-batch size worked out.
+class SizedModel {
+public:
+    SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
+    // Made when first asked for, by any thread. Throws TimeIsUp.
+    const Pieces& pieces(bool split_backward, Deadline& deadline) const;
+
+    Profile profile;
+    CostTable costs;
+    Ns forward = 0, backward = 0;  // of all layers at speed 1; no device is faster, whatever runs beside it
+    Bytes weights = 0;
+
+private:
+    const SearchProblem& problem_;
+    const StageSpace& space_;
+    mutable std::mutex mutex_;
+    mutable std::optional<Pieces> fused_, split_;
+};
+
+class Trial {
+public:
+    // Knows of the choice what costs no more than a look: a bound, and what to expect.
+    Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
+
+    // Works out the bounds, once; refused() when the schedule is not defined for the choice. Throws TimeIsUp, as
+    // what follows may.
+    void open(Deadline& deadline);
+    bool is_open() const { return open_; }
+    const std::string& refused() const { return refused_; }  // why; empty: it is not
+    const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
+    void close() { judge_.reset(); }  // gives the simulators back until they are needed again
+
+    // Simulates the splits that the bounds propose.
+    void propose(Deadline& deadline);
+    // Moves one cut at a time while that helps, for about `tasks` simulated tasks.
+    void climb(std::int64_t tasks, Deadline& deadline);
+    // Tries every split whose bound is below `limit`. True when none is left.
+    bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
+
+    // Step time that no split of this choice undercuts; kNever when none fits.
+    Ns bound() const { return found_.lower_bound; }
+    // About what even stages would take, or kNever when they could not fit: what to try first.
+    Ns expected() const { return expected_; }
+    // Step time that no sharing out of all devices among as many stages undercuts.
+    Ns bound_of_any_shares(Deadline& deadline) const;
+    // All devices shared out among stages of equal work; none where stages do not fit.
+    std::vector<int> shares_by_work(Deadline& deadline) const;
+    // The same whatever the order and number of the devices, of which there are more, with speeds that add up to this.
+    Ns bound_of_any_devices(double speeds) const;
+    const FoundPlan& found() const { return found_; }
+    bool has_plan() const { return found_.split.stages() > 0; }
+    bool fits() const { return found_.fits; }
+    Ns step_time() const { return found_.step_time; }
+    void finish();                                                                  // fills in what is only reported
+    std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // to simulate a plan, about
+    std::int64_t candidates() const { return candidates_; }
+    std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
+
+    static constexpr Ns kNever = std::numeric_limits<Ns>::max() / 4;
+
+private:
+    using Cuts = std::vector<int>;               // from 0 to space.whole()
+    using Table = std::vector<std::vector<Ns>>;  // [stage][cut]: least bottleneck of this and all later stages
+    struct Value {
+        Bytes shortage;
+        Ns time;
+        auto operator<=>(const Value&) const = default;
+    };
+    template <class Cost>
+    Table least_bottleneck(Cost cost, Deadline& deadline) const;
+    template <class Cost>
+    Cuts cuts_of(const Table& table, Cost cost) const;
+    void expect();
+    double rounded_tasks() const;
+    Ns bound_of(int stage, const Piece& piece) const;
+    Ns work_of(int stage, const Piece& piece) const;  // on its device; kNever: the piece does not fit
+    TimeOn time_on() const;
+    Bytes shortage_of(int stage, const Piece& piece) const;
+
+    // A split under way: cuts so far, and what they have given to every device.
+    struct Load {
+        Ns head = -1, tail = 0;  // of its first stage; -1: it has none
+        Ns until_last_backward = 0, whole = 0;
+        // Two conditions: all of it, and the way from its last backward to the first layers.
+        Ns in_all() const { return std::max(head, Ns{0}) + whole; }
+        Ns with_way_back() const { return std::max(head, Ns{0}) + until_last_backward + tail; }
+    };
+    struct Descent {
+        Cuts cuts = {0};
+        std::vector<Load> loads;
+        Ns limit;
+    };
+    struct Level {  // a stage of it: the pieces that it may be, by bound, and what its device had before the one taken
+        std::vector<std::pair<Ns, const Piece*>> steps;
+        std::size_t next = 0;
+        std::optional<Load> before;
+    };
+    Load with(Load load, int stage, const Piece& piece) const;
+    bool leaves_room(const Descent& descent, int stage, const Piece& piece) const;
+
+    Judge& judge();
+    void propose_what_fits(Deadline& deadline);
+    bool try_cuts(const Cuts& cuts);  // true: better than the best so far
+    bool move_cut(std::size_t which, int steps);
+    bool is_too_slow(const Descent& descent, Ns bound) const;
+    Level next_level(const Descent& descent, Ns so_far);
+    bool shares_devices() const { return found_.choice.stages > std::ssize(found_.choice.devices); }
+
+    const SearchProblem& problem_;
+    const StageSpace& space_;
+    const SizedModel& model_;
+    const Pieces* pieces_ = nullptr;
+    std::unique_ptr<Judge> judge_;
+    std::optional<PlanBound> plan_bound_;
+    std::int64_t tasks_of_plan_ = 0;
+    std::chrono::steady_clock::duration step_lasts_{0};
+    bool open_ = false;
+    std::string refused_;
+    std::optional<BeyondLimit> beyond_;
+    Ns work_ = 0;  // of a micro-batch, at least
+    Ns expected_ = 0;
+    bool limited_ = false;     // some device's memory is
+    bool same_speed_ = false;  // all devices have
+    Table bounds_;
+    FoundPlan found_;
+    Cuts cuts_;  // of the plan found
+    Value best_{std::numeric_limits<Bytes>::max(), kNever};
+    std::int64_t candidates_ = 0, spent_ = 0;
+};
+
+}  // namespace pw

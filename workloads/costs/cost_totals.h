@@ -1,0 +1,24 @@
+// All parts of a cost together, as doubles, which do not overflow: what limits are checked against.
+#pragma once
+
+#include "workloads/costs/costs.h"
+
+namespace pw {
+
+inline double all_times_of(const StageCost& cost) {
+    double sum = 0;
+    for (const Ns part : {cost.forward, cost.backward, cost.backward_input, cost.backward_weight, cost.recompute,
+                          cost.update, cost.accumulate})
+        sum += static_cast<double>(part);
+    return sum;
+}
+
+inline double all_bytes_of(const LayerBytes& bytes) {
+    double sum = 0;
+    for (const Bytes part : {bytes.weights, bytes.statistics, bytes.output, bytes.saved_until_input,
+                             bytes.kept_until_weight, bytes.scratch})
+        sum += static_cast<double>(part);
+    return sum;
+}
+
+}  // namespace pw

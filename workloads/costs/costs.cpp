@@ -1,0 +1,320 @@
+#include "workloads/costs/costs.h"
+
+#include "workloads/beyond_limit.h"
+#include "workloads/bounded.h"
+#include "workloads/costs/cost_totals.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+constexpr Bytes kFloat = 4;
+constexpr Bytes kAlignment = 64;
+constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
+
+Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+Measured longer_of(double flops, double touched, const DeviceRates& rates) {
+    const double seconds = std::max(flops / rates.flops, touched / rates.memory_bandwidth);
+    return {bounded(std::ceil(seconds * 1e9)), 0};
+}
+
+// Adds up what layers have of something, and refuses so much of it that sums over stages could overflow.
+class LargestLayer {
+public:
+    LargestLayer(const Profile& profile, const char* what, int samples)
+        : profile_(profile), what_(what), samples_(samples) {}
+
+    void add(const LayerProfile& layer, double value) {
+        sum_ += value;
+        if (!largest_ || value > most_) {
+            largest_ = &layer;
+            most_ = value;
+        }
+    }
+
+    void check() const {
+        if (sum_ <= kMost)
+            return;
+        const bool analytic = profile_.backend == kAnalytic;
+        throw BeyondLimit(analytic ? "cluster.compute" : "pipeline.micro_batch_size",
+                          fmt::format("a micro-batch of {} samples makes {:.4g} {} in all layers, and they are counted "
+                                      "up to {:.4g}; layer '{}' has most of them",
+                                      samples_, sum_, what_, kMost, largest_->name),
+                          fmt::format("{}write a smaller pipeline.micro_batch_size",
+                                      analytic ? "raise cluster.compute and cluster.memory_bandwidth, or " : ""));
+    }
+
+private:
+    const Profile& profile_;
+    const char* what_;
+    int samples_;
+    double sum_ = 0, most_ = 0;
+    const LayerProfile* largest_ = nullptr;
+};
+
+// Measured, else the sum of its parts.
+Ns backward_of(const LayerTimes& times) {
+    if (times.backward.median > 0)
+        return times.backward.median;
+    return bounded_sum(times.backward_input.median, times.backward_weight.median);
+}
+
+// Measured, else a forward.
+Ns recompute_of(const LayerTimes& times) {
+    return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
+}
+
+// The value at `samples` on the line through the two nearest measured sizes; with one size, through
+// zero. Never below 0.
+template <class Value, class Get>
+std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) {
+    auto high = by_size.lower_bound(samples);
+    if (high != by_size.end() && high->first == samples)
+        return get(high->second);
+    if (high == by_size.end())
+        --high;
+    if (by_size.size() == 1)
+        return bounded(static_cast<double>(get(high->second)) * samples / high->first);
+    if (high == by_size.begin())
+        ++high;
+    const auto low = std::prev(high);
+    const auto start = static_cast<double>(get(low->second));
+    const double slope = (static_cast<double>(get(high->second)) - start) / (high->first - low->first);
+    return bounded(start + slope * (samples - low->first));
+}
+
+LayerBytes aligned(const LayerBytes& raw) {
+    return {.weights = aligned(raw.weights),
+            .statistics = aligned(raw.statistics),
+            .output = aligned(raw.output),
+            .saved_until_input = aligned(raw.saved_until_input),
+            .kept_until_weight = aligned(raw.kept_until_weight),
+            .scratch = aligned(raw.scratch),
+            .joins = raw.joins};
+}
+
+void check_measured(const LayerProfile& layer) {
+    if (layer.times.empty() || layer.bytes.empty())
+        fail("profile: layer '{}' has no {}; measure it again", layer.name, layer.times.empty() ? "times" : "bytes");
+}
+
+std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
+
+void check_profile(const Model& model, const Profile& profile) {
+    constexpr auto kWayOut = "measure one for this workload with `pipewright profile`";
+    if (profile.model != model.name)
+        fail("the profile is of model '{}', not '{}'; {}", profile.model, model.name, kWayOut);
+    if (profile.input != model.input)
+        fail("the profile is for samples of {}, not {}; {}", print(profile.input), print(model.input), kWayOut);
+    if (profile.classes != model.classes)
+        fail("the profile is for {} classes, not {}; {}", profile.classes, model.classes, kWayOut);
+    const std::size_t layers = num_vertices(model.layers);
+    for (std::size_t layer = 0; layer < std::min(layers, profile.layers.size()); ++layer)
+        if (profile.layers[layer].name != model.layers[layer].name)
+            fail("layer {} of the profile is '{}', of the model '{}'; {}", layer, profile.layers[layer].name,
+                 model.layers[layer].name, kWayOut);
+    if (profile.layers.size() != layers)
+        fail("the profile has {} layers, the model {}; {}", profile.layers.size(), layers, kWayOut);
+    for (const LayerProfile& layer : profile.layers)
+        check_measured(layer);
+    if (profile.data.empty() || profile.data_bytes.empty())
+        fail("the profile has no costs of the input data; {}", kWayOut);
+}
+
+StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>& measured, int samples) {
+    const auto median = [&](Measured LayerTimes::*pass) {
+        return at_size(measured, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
+    };
+    return {.forward = median(&LayerTimes::forward),
+            .backward = at_size(measured, samples, backward_of),
+            .backward_input = median(&LayerTimes::backward_input),
+            .backward_weight = median(&LayerTimes::backward_weight),
+            .recompute = at_size(measured, samples, recompute_of),
+            .update = layer.update.median,
+            .accumulate = median(&LayerTimes::accumulate)};
+}
+
+bool knows_neighbours(const Profile& profile) {
+    return std::none_of(profile.layers.begin(), profile.layers.end(),
+                        [](const LayerProfile& layer) { return layer.busy.empty(); });
+}
+
+}  // namespace
+
+StageCost& StageCost::operator+=(const StageCost& other) {
+    forward += other.forward;
+    backward += other.backward;
+    backward_input += other.backward_input;
+    backward_weight += other.backward_weight;
+    recompute += other.recompute;
+    update += other.update;
+    sum_gradients += other.sum_gradients;
+    accumulate += other.accumulate;
+    return *this;
+}
+
+Ns ring_sum(int holders, Bytes bytes, const Link& link) {
+    const int steps = 2 * (holders - 1);
+    const Ns moving = bounded(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);
+    return bounded_sum(bounded_product(steps, link.latency), moving);
+}
+
+LayerBytes analytic_bytes(const Layer& layer, int samples) {
+    const bool batch_norm = layer.kind == LayerKind::BatchNorm;
+    const Bytes two_per_channel = batch_norm ? 2 * kFloat * layer.input.channels : 0;  // mean and deviation
+    const Bytes two_per_row = layer.kind == LayerKind::LayerNorm ? 2 * kFloat * layer.input.height : 0;
+    const bool loss = is_loss(layer.kind);
+    return {.weights = aligned(layer.parameter_bytes),
+            .statistics = aligned(two_per_channel),
+            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloat, samples)),
+            .saved_until_input =
+                aligned(bounded_sum(bounded_product(mask_bytes(layer) + two_per_row, samples), two_per_channel))};
+}
+
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
+    assert(rates.flops > 0 && rates.memory_bandwidth > 0);
+    const bool weighted = has_weight_pass(layer.kind);
+    const double count = samples;
+    const auto weights = static_cast<double>(layer.parameter_bytes);  // bytes as doubles: exact up to 2^53
+    const double tensor = static_cast<double>(layer.input.elements() * kFloat) * count;
+    const double output = static_cast<double>(layer.output.elements() * kFloat) * count;
+    const double inputs = layer.kind == LayerKind::Add ? 2 * tensor : layer.kind == LayerKind::Concat ? output : tensor;
+    const double mask = static_cast<double>(mask_bytes(layer)) * count;
+    const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
+    const int passes = layer.kind == LayerKind::BatchNorm ? 2 : 1;  // its sums come before its outputs
+
+    LayerTimes times;
+    times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates);
+    if (!weighted || layer.flops_input > 0)  // nobody wants the gradient of the data
+        times.backward_input =
+            longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates);
+    if (weighted)
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + weights, rates);
+    times.backward.median = bounded_sum(times.backward_input.median, times.backward_weight.median);
+    times.accumulate = longer_of(0, 3 * weights, rates);  // reads both, writes the sum
+    times.recompute = times.forward;
+    return times;
+}
+
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates) {
+    Profile profile;
+    profile.model = model.name;
+    profile.backend = kAnalytic;
+    profile.input = model.input;
+    profile.classes = model.classes;
+    for (std::size_t number = 0; number < num_vertices(model.layers); ++number) {
+        const Layer& layer = model.layers[number];
+        // The update reads weights, gradient and momentum and writes weights and momentum.
+        profile.layers.push_back({.name = layer.name,
+                                  .times = {{samples, analytic_times(layer, samples, rates)}},
+                                  .bytes = {{samples, analytic_bytes(layer, samples)}},
+                                  .update = longer_of(0, 5 * static_cast<double>(layer.parameter_bytes), rates)});
+    }
+    const Bytes data = aligned(bounded_product(model.input.elements() * kFloat, samples));
+    profile.data[samples] = longer_of(0, static_cast<double>(data), rates);
+    profile.data_bytes[samples] = data;
+    return profile;
+}
+
+LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
+    check_measured(layer);
+    const auto size = [&](Bytes LayerBytes::*member) {
+        return at_size(layer.bytes, samples, [&](const LayerBytes& bytes) { return bytes.*member; });
+    };
+    const LayerBytes& any = layer.bytes.begin()->second;
+    return {.weights = any.weights,  // these, and `joins`, do not depend on the size
+            .statistics = any.statistics,
+            .output = size(&LayerBytes::output),
+            .saved_until_input = size(&LayerBytes::saved_until_input),
+            .kept_until_weight = size(&LayerBytes::kept_until_weight),
+            .scratch = size(&LayerBytes::scratch),
+            .joins = any.joins};
+}
+
+std::vector<Ns> layer_times(const Profile& profile, int samples) {
+    std::vector<Ns> times;
+    LargestLayer sum(profile, "nanoseconds", samples);
+    for (const LayerProfile& layer : profile.layers) {
+        check_measured(layer);
+        times.push_back(at_size(layer.times, samples, [](const LayerTimes& measured) {
+            return bounded_sum(measured.forward.median, backward_of(measured));
+        }));
+        sum.add(layer, static_cast<double>(times.back()));
+    }
+    sum.check();
+    return times;
+}
+
+CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
+    check_profile(model, profile);
+    const bool busy = knows_neighbours(profile);
+    LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
+    for (const LayerProfile& layer : profile.layers) {
+        alone_.push_back(layer_cost(layer, layer.times, samples));
+        times.add(layer, all_times_of(alone_.back()));
+        if (busy) {
+            busy_.push_back(layer_cost(layer, layer.busy, samples));
+            times.add(layer, all_times_of(busy_.back()));
+        }
+        bytes_.push_back(aligned(raw_bytes(layer, samples)));
+        sizes.add(layer, all_bytes_of(bytes_.back()));
+        interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
+    }
+    interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
+    data_time_ = at_size(profile.data, samples, [](const Measured& data) { return data.median; });
+    data_bytes_ = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
+    times.add(profile.layers.front(), static_cast<double>(data_time_));
+    sizes.add(profile.layers.front(), static_cast<double>(data_bytes_));
+    times.check();
+    sizes.check();
+}
+
+StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const {
+    StageCost sum;
+    bool reads_data = false;
+    for (const int layer : layers) {
+        sum += costs[layer];
+        reads_data = reads_data || in_degree(layer, model_.layers) == 0;
+    }
+    if (reads_data)
+        sum.forward += data_time_;
+    return sum;
+}
+
+Costs CostTable::times_of(const StageSplit& split) const {
+    Costs costs;
+    for (const std::vector<int>& layers : split.layers) {
+        costs.stage.push_back(stage_cost(layers, alone_));
+        if (!busy_.empty())
+            costs.busy.push_back(stage_cost(layers, busy_));
+        StageBytes& bytes = costs.bytes.emplace_back();
+        for (const int layer : layers)
+            bytes.weights += bytes_[layer].weights;
+    }
+    costs.edges = edge_bytes(model_.layers, split, bytes_);
+    costs.dispatch = profile_.dispatch.median;
+    costs.sent_copies = profile_.sent_copies;
+    costs.interpolated = interpolated_;
+    return costs;
+}
+
+Costs CostTable::costs_of(const StageSplit& split) const {
+    Costs costs = times_of(split);
+    costs.bytes.clear();
+    for (int stage = 0; stage < split.stages(); ++stage)
+        costs.bytes.push_back(stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_)));
+    return costs;
+}
+
+Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples) {
+    return CostTable(model, profile, samples).costs_of(split);
+}
+
+}  // namespace pw

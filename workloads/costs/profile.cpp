@@ -1,0 +1,317 @@
+// The file of a profile: YAML, so that people can read, compare and edit what was measured.
+#include "workloads/costs/costs.h"
+#include "workloads/error.h"
+#include "workloads/text/files.h"
+#include "workloads/text/yaml.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kLongest = 3'600'000'000'000;  // an hour: beyond it a file is broken, and sums could overflow
+constexpr Bytes kLargest = Bytes{1} << 44;
+constexpr int kMostSamples = 1 << 16;
+constexpr int kMostExtent = 1 << 20;  // channels, height, width, classes, threads
+constexpr int kMostAlgorithm = 255;
+
+Yaml required(const Yaml& map, std::string_view key) {
+    Yaml value = map[key];
+    if (map.is_map() && !value.present())
+        map.complain(fmt::format("'{}' is missing", value.path()), "add it, or measure the profile again");
+    return value;
+}
+
+int read_count(const Yaml& value, int most) { return static_cast<int>(value.integer(1, 1, most)); }
+
+Ns read_time(const Yaml& value) {
+    const Ns time = value.time(0);
+    if (time > kLongest)
+        value.complain(fmt::format("'{}' is longer than an hour", value.path()), "measure the profile again");
+    return time;
+}
+
+// A multiple of 64 bytes.
+Bytes read_size(const Yaml& value) {
+    const Bytes size = value.bytes(0);
+    if (size > kLargest)
+        value.complain(fmt::format("'{}' is larger than 16 TiB", value.path()), "measure the profile again");
+    else if (size % 64 != 0)
+        value.complain(fmt::format("'{}' is {} B, which is no multiple of 64", value.path(), size),
+                       fmt::format("write {} B", (size / 64 + 1) * 64));
+    return size;
+}
+
+Measured read_measured(const Yaml& map) {
+    map.allow({"median", "spread"});
+    return {read_time(required(map, "median")), read_time(map["spread"])};
+}
+
+LayerTimes read_times(const Yaml& map) {
+    map.allow({"samples", "forward", "backward_input", "backward_weight", "backward", "accumulate", "recompute"});
+    LayerTimes times;
+    times.forward = read_measured(required(map, "forward"));
+    times.backward_input = read_measured(required(map, "backward_input"));
+    times.backward_weight = read_measured(required(map, "backward_weight"));
+    if (map["backward"].present())
+        times.backward = read_measured(map["backward"]);
+    if (map["accumulate"].present())
+        times.accumulate = read_measured(map["accumulate"]);
+    if (map["recompute"].present())
+        times.recompute = read_measured(map["recompute"]);
+    return times;
+}
+
+LayerBytes read_bytes(const Yaml& map) {
+    map.allow({"samples", "weights", "statistics", "output", "saved_until_input", "kept_until_weight", "scratch",
+               "joins"});
+    return {.weights = read_size(required(map, "weights")),
+            .statistics = read_size(required(map, "statistics")),
+            .output = read_size(required(map, "output")),
+            .saved_until_input = read_size(required(map, "saved_until_input")),
+            .kept_until_weight = read_size(required(map, "kept_until_weight")),
+            .scratch = read_size(required(map, "scratch")),
+            .joins = map["joins"].boolean(false)};
+}
+
+Measured read_data_time(const Yaml& map) {
+    map.allow({"samples", "median", "spread"});
+    return {read_time(required(map, "median")), read_time(map["spread"])};
+}
+
+Bytes read_data_bytes(const Yaml& map) {
+    map.allow({"samples", "bytes"});
+    return read_size(required(map, "bytes"));
+}
+
+// A list of maps, each with the key `samples`, of which every value stands once.
+template <class Value>
+std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
+    std::map<int, Value> values;
+    const std::vector<Yaml> items = list.items();
+    if (list.is_list() && items.empty())
+        list.complain(fmt::format("'{}' is empty", list.path()), "measure at least one micro-batch size");
+    for (const Yaml& item : items) {
+        const Yaml samples = required(item, "samples");
+        const int size = read_count(samples, kMostSamples);
+        if (!values.emplace(size, read(item)).second)
+            samples.complain(fmt::format("{} samples stand twice in '{}'", size, list.path()), "keep one of them");
+    }
+    return values;
+}
+
+LayerProfile read_layer(const Yaml& map) {
+    map.allow({"name", "update", "times", "busy", "bytes"});
+    return {.name = required(map, "name").text(),
+            .times = by_size(required(map, "times"), read_times),
+            .busy = map["busy"].present() ? by_size(map["busy"], read_times) : std::map<int, LayerTimes>{},
+            .bytes = by_size(required(map, "bytes"), read_bytes),
+            .update = read_measured(required(map, "update"))};
+}
+
+std::vector<LayerProfile> read_layers(const Yaml& list) {
+    std::vector<LayerProfile> layers;
+    std::set<std::string> names;
+    for (const Yaml& item : list.items()) {
+        layers.push_back(read_layer(item));
+        if (!names.insert(layers.back().name).second)
+            item["name"].complain(fmt::format("layer '{}' stands twice", layers.back().name), "keep one of them");
+    }
+    if (list.is_list() && layers.empty())
+        list.complain("the profile has no layers", "measure it again");
+    return layers;
+}
+
+Dims read_dims(const Yaml& map) {
+    map.allow({"channels", "height", "width"});
+    return {read_count(required(map, "channels"), kMostExtent), read_count(required(map, "height"), kMostExtent),
+            read_count(required(map, "width"), kMostExtent)};
+}
+
+Link read_link(const Yaml& map) {
+    map.allow({"latency", "bandwidth"});
+    return {read_time(required(map, "latency")), required(map, "bandwidth").bandwidth(1)};
+}
+
+// The layout of everything else depends on the version, so this mistake stands alone.
+void check_version(const Yaml& file) {
+    if (!file.is_map())
+        file.complain("this is no profile", "write one with `pipewright profile`");
+    const Yaml version = required(required(file, "profile"), "version");
+    if (version.present() && version.text() != fmt::to_string(Profile::kVersion))
+        version.complain(fmt::format("this profile has version '{}'", version.text()),
+                         fmt::format("this build reads version {}; measure the profile again", Profile::kVersion));
+    file.source().throw_if_mistaken();
+}
+
+Profile read_header(const Yaml& map) {
+    map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
+               "precision", "cpu_share", "link", "sums", "sent_copies", "data", "data_bytes"});
+    Profile profile;
+    profile.model = required(map, "model").text();
+    profile.backend = required(map, "backend").text();
+    profile.machine = map["machine"].text();
+    profile.date = map["date"].text();
+    profile.input = read_dims(required(map, "input"));
+    profile.classes = read_count(required(map, "classes"), kMostExtent);
+    profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
+    profile.precision = map["precision"].choice("", {"fp32", "tf32", "bf16"});
+    profile.cpu_share = map["cpu_share"].number(1, 0, 1);
+    profile.dispatch = read_measured(required(map, "dispatch"));
+    profile.link = read_link(required(map, "link"));
+    profile.sums = map["sums"].present() ? read_link(map["sums"]) : profile.link;
+    profile.sent_copies = required(map, "sent_copies").boolean(false);
+    profile.data = by_size(required(map, "data"), read_data_time);
+    profile.data_bytes = by_size(required(map, "data_bytes"), read_data_bytes);
+    return profile;
+}
+
+// The place of `value` among the names of a closed choice.
+template <class Choice, std::size_t kNames>
+Choice read_choice(const Yaml& value, const std::array<std::string_view, kNames>& names) {
+    const std::string name = value.choice(std::string(names[0]), {names.begin(), names.end()});
+    return static_cast<Choice>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+ConvolutionChoice read_convolution(const Yaml& map) {
+    map.allow({"pass", "samples", "channels", "height", "width", "outputs", "kernel", "stride", "padding",
+               "multiprocessors", "algorithm", "math"});
+    const auto extent = [&](const char* key) { return read_count(required(map, key), kMostExtent); };
+    return {.shape = {.pass = read_choice<ConvolutionPass>(required(map, "pass"), kConvolutionPasses),
+                      .samples = read_count(required(map, "samples"), kMostSamples),
+                      .channels = extent("channels"),
+                      .height = extent("height"),
+                      .width = extent("width"),
+                      .outputs = extent("outputs"),
+                      .kernel = extent("kernel"),
+                      .stride = extent("stride"),
+                      .padding = static_cast<int>(required(map, "padding").integer(0, 0, kMostExtent)),
+                      .multiprocessors = extent("multiprocessors")},
+            .way = {.algorithm = static_cast<int>(required(map, "algorithm").integer(0, 0, kMostAlgorithm)),
+                    .math = read_choice<ConvolutionMath>(required(map, "math"), kConvolutionMaths)}};
+}
+
+std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
+    std::vector<ConvolutionChoice> choices;
+    std::set<ConvolutionShape> shapes;
+    for (const Yaml& item : list.items()) {
+        choices.push_back(read_convolution(item));
+        if (!shapes.insert(choices.back().shape).second)
+            item["pass"].complain(fmt::format("this pass of this shape stands twice in '{}'", list.path()),
+                                  "keep one of them");
+    }
+    return choices;
+}
+
+// Double quotes, with the escapes that YAML and JSON share.
+std::string quoted(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            result += fmt::format("\\{}", c);
+        else if (static_cast<unsigned char>(c) < 0x20)
+            result += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    return result + "\"";
+}
+
+std::string print(const Measured& time) {
+    return fmt::format("median: {}, spread: {}", exact_time(time.median), exact_time(time.spread));
+}
+
+std::string print_header(const Profile& profile) {
+    std::string text = fmt::format("profile:\n  version: {}\n", Profile::kVersion);
+    text += fmt::format("  model: {}\n  backend: {}\n", quoted(profile.model), quoted(profile.backend));
+    text += fmt::format("  machine: {}\n  date: {}\n", quoted(profile.machine), quoted(profile.date));
+    text += fmt::format("  input: {{channels: {}, height: {}, width: {}}}\n", profile.input.channels,
+                        profile.input.height, profile.input.width);
+    text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
+    if (!profile.precision.empty())
+        text += fmt::format("  precision: {}\n", profile.precision);
+    if (profile.cpu_share < 1)
+        text += fmt::format("  cpu_share: {}\n", profile.cpu_share);
+    text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
+    for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
+        text += fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", key, exact_time(link.latency),
+                            exact_bandwidth(link.bandwidth));
+    text += fmt::format("  sent_copies: {}\n  data:\n", profile.sent_copies);
+    for (const auto& [samples, time] : profile.data)
+        text += fmt::format("    - {{samples: {}, {}}}\n", samples, print(time));
+    text += "  data_bytes:\n";
+    for (const auto& [samples, size] : profile.data_bytes)
+        text += fmt::format("    - {{samples: {}, bytes: {}}}\n", samples, exact_bytes(size));
+    return text;
+}
+
+std::string print_convolution(const ConvolutionChoice& choice) {
+    const auto& [shape, way] = choice;
+    return fmt::format(
+        "  - {{pass: {}, samples: {}, channels: {}, height: {}, width: {}, outputs: {}, kernel: {}, stride: {}, "
+        "padding: {}, multiprocessors: {}, algorithm: {}, math: {}}}\n",
+        kConvolutionPasses[static_cast<std::size_t>(shape.pass)], shape.samples, shape.channels, shape.height,
+        shape.width, shape.outputs, shape.kernel, shape.stride, shape.padding, shape.multiprocessors, way.algorithm,
+        kConvolutionMaths[static_cast<std::size_t>(way.math)]);
+}
+
+std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {
+    std::string text = by_size.empty() ? "" : fmt::format("    {}:\n", key);
+    for (const auto& [samples, times] : by_size) {
+        text += fmt::format("      - samples: {}\n", samples);
+        text += fmt::format("        forward: {{{}}}\n", print(times.forward));
+        text += fmt::format("        backward_input: {{{}}}\n", print(times.backward_input));
+        text += fmt::format("        backward_weight: {{{}}}\n", print(times.backward_weight));
+        text += fmt::format("        backward: {{{}}}\n", print(times.backward));
+        text += fmt::format("        accumulate: {{{}}}\n", print(times.accumulate));
+        text += fmt::format("        recompute: {{{}}}\n", print(times.recompute));
+    }
+    return text;
+}
+
+std::string print_layer(const LayerProfile& layer) {
+    std::string text = fmt::format("  - name: {}\n    update: {{{}}}\n", quoted(layer.name), print(layer.update));
+    text += print_times("times", layer.times) + print_times("busy", layer.busy);
+    text += "    bytes:\n";
+    for (const auto& [samples, bytes] : layer.bytes)
+        text += fmt::format(
+            "      - {{samples: {}, weights: {}, statistics: {}, output: {}, saved_until_input: {}, "
+            "kept_until_weight: {}, scratch: {}{}}}\n",
+            samples, exact_bytes(bytes.weights), exact_bytes(bytes.statistics), exact_bytes(bytes.output),
+            exact_bytes(bytes.saved_until_input), exact_bytes(bytes.kept_until_weight), exact_bytes(bytes.scratch),
+            bytes.joins ? ", joins: true" : "");
+    return text;
+}
+
+}  // namespace
+
+Profile read_profile(const std::string& path) {
+    const Yaml file = Yaml::load(path);
+    check_version(file);
+    file.allow({"profile", "convolutions", "layers"});
+    Profile profile = read_header(file["profile"]);
+    if (file["convolutions"].present())
+        profile.convolutions = read_convolutions(file["convolutions"]);
+    profile.layers = read_layers(required(file, "layers"));
+    file.source().throw_if_mistaken();
+    return profile;
+}
+
+void write_profile(const Profile& profile, const std::string& path) {
+    NewFile file(path);
+    file.write(print_header(profile));
+    if (!profile.convolutions.empty())
+        file.write("convolutions:\n");
+    for (const ConvolutionChoice& choice : profile.convolutions)
+        file.write(print_convolution(choice));
+    file.write("layers:\n");
+    for (const LayerProfile& layer : profile.layers)
+        file.write(print_layer(layer));
+    file.finish();
+}
+
+}  // namespace pw

@@ -1,0 +1,29 @@
+// Between the readers of model files: what they both make of a layer.
+#pragma once
+
+#include "workloads/costs/profiled_model.h"
+#include "workloads/text/yaml.h"
+
+#include <map>
+#include <memory>
+
+namespace pw {
+
+inline constexpr std::size_t kMostLayers = 65'536;
+inline constexpr Ns kLongestLayer = 1'000'000'000'000;  // 17 minutes: sums over all layers stay far from overflow
+inline constexpr Bytes kLargestLayer = Bytes{1} << 45;  // 32 TiB
+
+struct PassTimes {
+    Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
+};
+
+void share_backward(PassTimes& times, Bytes weights);  // I and W of a B that is known as a whole
+ProfiledModel empty_profiled_model(const std::string& path);
+// Adds a layer that reads layers `inputs`; sizes are for `samples`.
+void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
+                        const std::map<int, PassTimes>& times, const LayerBytes& bytes, int samples);
+
+ProfiledModel read_graph_txt(std::shared_ptr<Source> source, int samples);
+ProfiledModel read_layer_yaml(const std::string& path, int samples);
+
+}  // namespace pw

@@ -1,0 +1,80 @@
+// Sequences of tokens: a stream cut into windows, each of which knows the token behind every one of its own.
+#include "workloads/data/dataset.h"
+#include "workloads/error.h"
+#include "workloads/random.h"
+#include "workloads/text/files.h"
+
+#include <algorithm>
+#include <cassert>
+#include <fstream>
+
+namespace pw {
+namespace {
+
+constexpr std::int64_t kMostSequences = 2048, kFewestSequences = 64;
+constexpr std::int64_t kEnoughTokens = std::int64_t{1} << 22;  // of a synthetic stream, if it has enough sequences
+constexpr std::uint64_t kDraws = 8;
+constexpr std::uint64_t kSuccessors[kDraws] = {0, 0, 0, 0, 1, 1, 2, 3};  // of a token, by what is drawn
+
+std::int64_t synthetic_sequences(int length) {
+    return std::clamp(kEnoughTokens / length, kFewestSequences, kMostSequences);
+}
+
+// Each token is followed by one of four others, half of the time by the first of them.
+std::vector<std::int32_t> chain(std::int64_t count, int vocabulary, std::uint64_t key) {
+    std::vector<std::int32_t> tokens{0};
+    tokens.reserve(static_cast<std::size_t>(count));
+    while (std::ssize(tokens) < count) {
+        const std::uint64_t drawn = mixed(key + 1, tokens.size()) % kDraws;
+        const std::uint64_t successor =
+            mixed(mixed(key, static_cast<std::uint64_t>(tokens.back())), kSuccessors[drawn]);
+        tokens.push_back(static_cast<std::int32_t>(successor % static_cast<std::uint64_t>(vocabulary)));
+    }
+    return tokens;
+}
+
+std::vector<std::int32_t> bytes_of_file(const std::string& file) {
+    std::ifstream stream = open_file(file, "name a file of text", kMostTokens);
+    std::vector<std::int32_t> tokens;
+    char block[1 << 16];
+    while (stream.read(block, sizeof block), stream.gcount() > 0)
+        for (std::streamsize i = 0; i < stream.gcount(); ++i)
+            tokens.push_back(static_cast<std::uint8_t>(block[i]));
+    return tokens;
+}
+
+}  // namespace
+
+Dataset Dataset::sequences(std::vector<std::int32_t> tokens, int length, int vocabulary, std::int64_t seed) {
+    const Dims input{1, length, 1};
+    Dataset data(input, input, vocabulary, seed);
+    data.labels_read_ = data.labels_stored_ = input;
+    data.tokens_ = std::move(tokens);
+    return data;
+}
+
+Dataset Dataset::synthetic_text(int length, int vocabulary, std::int64_t seed) {
+    const std::uint64_t key = mixed(static_cast<std::uint64_t>(seed));
+    return sequences(chain(synthetic_sequences(length) * length + 1, vocabulary, key), length, vocabulary, seed);
+}
+
+Dataset Dataset::text(const std::string& file, int length, int vocabulary, std::int64_t seed) {
+    std::vector<std::int32_t> tokens = bytes_of_file(file);
+    if (std::ssize(tokens) <= length)
+        fail("the text '{}' has {} bytes; one sequence and the byte behind it take {}", file, tokens.size(),
+             length + 1);
+    return sequences(std::move(tokens), length, vocabulary, seed);
+}
+
+// Sequence `place` starts where the one before ends, and its last token's label is the next one's first.
+void Dataset::read_tokens(int place, std::span<float> out) const {
+    const auto length = static_cast<std::ptrdiff_t>(out.size());
+    std::copy_n(tokens_.begin() + place * length, length, out.begin());
+}
+
+void Dataset::read_successors(int place, std::span<int> out) const {
+    const auto length = static_cast<std::ptrdiff_t>(out.size());
+    std::copy_n(tokens_.begin() + place * length + 1, length, out.begin());
+}
+
+}  // namespace pw

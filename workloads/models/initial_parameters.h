@@ -1,0 +1,12 @@
+// What a layer's parameters start from, where that depends on the layers around it.
+#pragma once
+
+#include "workloads/models/parameters.h"
+
+namespace pw {
+
+// In the order of parameters_of: what LayerKernel::load takes. A layer that shares a table starts from a copy of it.
+// Linear layers that feed residual sums start smaller, by the root of the number of sums, as in GPT-2.
+std::vector<std::vector<float>> initial_parameters(const LayerGraph& graph, int layer, std::int64_t seed);
+
+}  // namespace pw

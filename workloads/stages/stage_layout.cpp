@@ -1,0 +1,500 @@
+#include "workloads/stages/stage_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace pw {
+
+namespace {
+
+// A tensor of the workspace: needed from step `first` to step `last` of a pass.
+struct Transient {
+    Bytes bytes;
+    int first, last;
+    Slot* slot;
+};
+
+// First fit in order of birth; returns the size.
+Bytes pack_transients(std::vector<Transient> transients) {
+    std::stable_sort(transients.begin(), transients.end(),
+                     [](const Transient& a, const Transient& b) { return a.first < b.first; });
+    std::vector<const Transient*> placed;  // by offset
+    Bytes size = 0;
+    for (const Transient& transient : transients) {
+        Bytes offset = 0;
+        for (const Transient* other : placed)
+            if (other->last >= transient.first && other->slot->offset < offset + transient.bytes)
+                offset = std::max(offset, other->slot->offset + other->bytes);
+        transient.slot->offset = offset;
+        size = std::max(size, offset + transient.bytes);
+        placed.push_back(&transient);
+        std::sort(placed.begin(), placed.end(),
+                  [](const Transient* a, const Transient* b) { return a->slot->offset < b->slot->offset; });
+    }
+    return size;
+}
+
+// Offsets of a boundary's tensors in its two landing buffers.
+struct EdgeOffsets {
+    std::vector<Bytes> forward;                // [tensor]
+    std::vector<std::vector<Bytes>> backward;  // [tensor][reader], or [tensor][0] when summed
+    Bytes forward_bytes = 0, backward_bytes = 0;
+};
+
+EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes) {
+    EdgeOffsets offsets;
+    for (const BoundaryTensor& tensor : boundary.tensors) {
+        offsets.forward.push_back(offsets.forward_bytes);
+        offsets.forward_bytes += bytes[tensor.layer].output;
+        std::vector<Bytes>& gradients = offsets.backward.emplace_back();
+        const std::size_t count = tensor.gradients_summed ? 1 : tensor.readers.size();
+        for (std::size_t k = 0; k < count; ++k) {
+            gradients.push_back(offsets.backward_bytes);
+            offsets.backward_bytes += bytes[tensor.layer].output;
+        }
+    }
+    return offsets;
+}
+
+// One summand of a tensor's gradient, from a layer of this stage or from another stage.
+struct Contribution {
+    int reader, position;
+    bool local;
+    Slot inbox;  // when it comes from another stage
+};
+
+class Layouter {
+public:
+    Layouter(const LayerGraph& graph, const StageSplit& split, int stage, const std::vector<LayerBytes>& bytes)
+        : graph_(graph), split_(split), bytes_(bytes), boundaries_(boundaries_of(graph, split)) {
+        for (const Boundary& boundary : boundaries_)
+            offsets_.push_back(offsets_of(boundary, bytes));
+        layout_.stage = stage;
+        layout_.layers = split.layers[stage];
+    }
+
+    StageLayout make(Bytes data_bytes) {
+        const std::size_t all = boost::num_vertices(graph_);
+        layout_.output.resize(all);
+        layout_.input.resize(all);
+        layout_.copies.resize(all);
+        layout_.saved.resize(all);
+        layout_.kept.resize(all);
+        layout_.norms.resize(all);
+        layout_.weight_offset.resize(all);
+        layout_.statistics_offset.resize(all);
+        place_parameters();
+        place_outputs();
+        place_inputs(data_bytes);
+        place_saved_state();
+        join_norms();
+        layout_.backward = backward_pass(false);
+        layout_.backward_input = backward_pass(true);
+        layout_.weight_workspace = largest_scratch();
+        return std::move(layout_);
+    }
+
+private:
+    bool local(int layer) const { return split_.stage_of[layer] == layout_.stage; }
+    LayerKind kind(int layer) const { return graph_[layer].kind; }
+    int step(int layer) const {
+        const auto& layers = layout_.layers;
+        return static_cast<int>(std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin());
+    }
+    Bytes largest_scratch() const {
+        Bytes largest = 0;
+        for (int layer : layout_.layers)
+            largest = std::max(largest, bytes_[layer].scratch);
+        return largest;
+    }
+    static Slot take(Bytes& region_size, Region region, Bytes bytes) {
+        const Slot slot{region, region_size, -1};
+        region_size += bytes;
+        return slot;
+    }
+
+    void place_parameters() {
+        for (int layer : layout_.layers) {
+            layout_.weight_offset[layer] = layout_.weights;
+            layout_.weights += bytes_[layer].weights;
+            layout_.statistics_offset[layer] = layout_.statistics;
+            layout_.statistics += bytes_[layer].statistics;
+        }
+    }
+
+    // The landing slots that a tensor made here has on other stages, nearest stage first.
+    std::vector<Slot> landing_slots(int layer) const {
+        std::vector<Slot> slots;
+        for (std::size_t e = 0; e < boundaries_.size(); ++e) {
+            if (boundaries_[e].from != layout_.stage)
+                continue;
+            for (std::size_t t = 0; t < boundaries_[e].tensors.size(); ++t)
+                if (boundaries_[e].tensors[t].layer == layer)
+                    slots.push_back({Region::Outbox, offsets_[e].forward[t], static_cast<int>(e)});
+        }
+        return slots;
+    }
+
+    // A tensor lives as long as the last pass of this stage that reads it; one that only other
+    // stages read is written straight into the first one's landing buffer.
+    void place_outputs() {
+        std::vector<Transient> transients;
+        for (int layer : layout_.layers) {
+            layout_.copies[layer] = landing_slots(layer);
+            bool read_by_weight = false, read_by_input = false;
+            int last_reader = -1;
+            for (int reader : readers_of_layer(graph_, layer)) {
+                if (!local(reader))
+                    continue;
+                last_reader = reader;
+                read_by_weight |= rereads_input_for_weight_gradient(kind(reader));
+                read_by_input |= rereads_input_for_input_gradient(kind(reader));
+            }
+            Slot& output = layout_.output[layer];
+            if (read_by_weight)
+                output = take(layout_.until_weight, Region::UntilWeight, bytes_[layer].output);
+            else if (read_by_input)
+                output = take(layout_.until_input, Region::UntilInput, bytes_[layer].output);
+            else if (last_reader < 0 && !layout_.copies[layer].empty()) {
+                output = layout_.copies[layer].front();
+                layout_.copies[layer].erase(layout_.copies[layer].begin());
+            } else if (bytes_[layer].output > 0) {
+                output.region = Region::Workspace;
+                transients.push_back(
+                    {bytes_[layer].output, step(layer), step(std::max(layer, last_reader)), &output});
+            }
+        }
+        layout_.forward_scratch = pack_transients(std::move(transients));
+        layout_.forward_workspace = layout_.forward_scratch + largest_scratch();
+        layout_.recompute_workspace = layout_.forward_workspace + largest_sent_output();
+    }
+
+    Bytes largest_sent_output() const {
+        Bytes largest = 0;
+        for (int layer : layout_.layers)
+            if (layout_.output[layer].region == Region::Outbox)
+                largest = std::max(largest, bytes_[layer].output);
+        return largest;
+    }
+
+    void place_inputs(Bytes data_bytes) {
+        for (int layer : layout_.layers) {
+            const std::vector<int> producers = inputs_of_layer(graph_, layer);
+            for (int producer : producers)
+                layout_.input[layer].push_back(local(producer) ? layout_.output[producer] : inbox(producer));
+            if (producers.empty()) {
+                layout_.input[layer].push_back({Region::Data, 0, -1});
+                layout_.data = data_bytes;
+            }
+        }
+    }
+
+    Slot inbox(int producer) const {
+        for (std::size_t e = 0; e < boundaries_.size(); ++e) {
+            if (boundaries_[e].to != layout_.stage)
+                continue;
+            for (std::size_t t = 0; t < boundaries_[e].tensors.size(); ++t)
+                if (boundaries_[e].tensors[t].layer == producer)
+                    return {Region::Inbox, offsets_[e].forward[t], static_cast<int>(e)};
+        }
+        return {};
+    }
+
+    void place_saved_state() {
+        for (int layer : layout_.layers) {
+            layout_.saved[layer] = take(layout_.until_input, Region::UntilInput, bytes_[layer].saved_until_input);
+            layout_.kept[layer] = take(layout_.until_weight, Region::UntilWeight, bytes_[layer].kept_until_weight);
+        }
+    }
+
+    // Whether the input of an add is a batch norm that it is run with.
+    bool joins(int norm, int add) const {
+        return local(norm) && kind(norm) == LayerKind::BatchNorm && !graph_[norm].relu && bytes_[norm].joins &&
+               bytes_[add].joins && readers_of_layer(graph_, norm) == std::vector<int>{add};
+    }
+
+    void join_norms() {
+        for (const int add : layout_.layers)
+            for (const int input : inputs_of_layer(graph_, add))
+                if (kind(add) == LayerKind::Add)
+                    layout_.norms[add].push_back(joins(input, add) ? input : -1);
+    }
+
+    // Summands of the gradient of the tensor that `layer` makes, last reader first.
+    std::vector<Contribution> contributions_of(int layer) const {
+        std::vector<Contribution> found;
+        for (int reader : readers_of_layer(graph_, layer)) {
+            if (!local(reader))
+                continue;
+            const std::vector<int> producers = inputs_of_layer(graph_, reader);
+            for (int position = 0; position < static_cast<int>(producers.size()); ++position)
+                if (producers[position] == layer)
+                    found.push_back({reader, position, true, {}});
+        }
+        for (std::size_t e = 0; e < boundaries_.size(); ++e) {
+            if (boundaries_[e].from != layout_.stage)
+                continue;
+            for (std::size_t t = 0; t < boundaries_[e].tensors.size(); ++t) {
+                const BoundaryTensor& tensor = boundaries_[e].tensors[t];
+                if (tensor.layer != layer)
+                    continue;
+                for (std::size_t k = 0; k < offsets_[e].backward[t].size(); ++k) {
+                    const int reader = tensor.gradients_summed ? tensor.readers.back() : tensor.readers[k];
+                    found.push_back({reader, 0, false, {Region::Inbox, offsets_[e].backward[t][k], static_cast<int>(e)}});
+                }
+            }
+        }
+        std::sort(found.begin(), found.end(), [](const Contribution& a, const Contribution& b) {
+            return std::pair(a.reader, a.position) > std::pair(b.reader, b.position);
+        });
+        return found;
+    }
+
+    struct BackwardState {
+        PassLayout pass;
+        std::vector<Transient> transients;
+        bool split;
+        int steps;
+        std::vector<int> home_of;  // by layer: the one whose gradient's home its own shares; itself, or an add
+        std::vector<int> needed;   // the first layer, in backward order the last, for which a home is needed
+    };
+    int backward_step(const BackwardState& state, int layer) const { return state.steps - 1 - step(layer); }
+
+    PassLayout backward_pass(bool split) {
+        const std::size_t all = boost::num_vertices(graph_);
+        BackwardState state{{}, {}, split, static_cast<int>(layout_.layers.size()), {}, {}};
+        state.pass.output_gradient.resize(all);
+        state.pass.input_gradient.resize(all);
+        state.pass.before.resize(all);
+        state.pass.after.resize(all);
+        for (int layer : layout_.layers)
+            state.pass.input_gradient[layer].resize(inputs_of_layer(graph_, layer).size());
+        state.pass.joined.assign(all, -1);
+        share_homes(state);
+        // Slots are pointed at while they are packed, and sums copy them afterwards: two sweeps.
+        for (int layer : layout_.layers)
+            place_gradient(state, layer);
+        place_boundary_gradients(state);
+        state.pass.scratch = pack_transients(state.transients);
+        state.pass.workspace = state.pass.scratch + largest_scratch();
+        for (int layer : layout_.layers)
+            state.pass.output_gradient[layer] = state.pass.output_gradient[state.home_of[layer]];
+        for (int layer : layout_.layers)
+            add_sums(state, contributions_of(layer), state.pass.output_gradient[layer], layer);
+        add_boundary_sums(state);
+        return std::move(state.pass);
+    }
+
+    // The last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it; -1: none.
+    int changed_by(int layer, int add) const {
+        const std::vector<Contribution> parts = contributions_of(layer);
+        int last = kind(layer) == LayerKind::Add ? layer : -1;
+        for (std::size_t n = 1; n < parts.size(); ++n)
+            last = std::max(last, parts[n].local ? parts[n].reader : add);
+        return last;
+    }
+
+    // By input of an add that joins: whether its gradient has the home of the add's. Both have where none is changed
+    // before the other has been read.
+    std::array<bool, 2> shared_homes(bool split, int add) const {
+        const std::vector<int> inputs = inputs_of_layer(graph_, add);
+        if (kind(add) != LayerKind::Add || !bytes_[add].joins || inputs[0] == inputs[1] ||
+            contributions_of(add).empty())
+            return {false, false};
+        const auto can = [&](int input) {
+            if (!local(input) || (split && has_weight_pass(kind(input))))
+                return false;
+            const Contribution first = contributions_of(input).front();
+            return first.local && first.reader == add;
+        };
+        std::array<bool, 2> shared{can(inputs[0]), can(inputs[1])};
+        if (shared[0] && shared[1] &&
+            (changed_by(inputs[0], add) > inputs[1] || changed_by(inputs[1], add) > inputs[0]))
+            shared[inputs[0] < inputs[1] ? 1 : 0] = false;
+        return shared;
+    }
+
+    void share_homes(BackwardState& state) const {
+        state.home_of.resize(boost::num_vertices(graph_));
+        std::iota(state.home_of.begin(), state.home_of.end(), 0);
+        state.needed = state.home_of;
+        for (auto add = layout_.layers.rbegin(); add != layout_.layers.rend(); ++add) {
+            const std::vector<int> inputs = inputs_of_layer(graph_, *add);
+            const std::array<bool, 2> shared = shared_homes(state.split, *add);
+            const int home = state.home_of[*add];
+            for (std::size_t k = 0; k < 2; ++k)
+                if (shared[k]) {
+                    state.home_of[inputs[k]] = home;
+                    state.needed[home] = std::min(state.needed[home], inputs[k]);
+                }
+            if (add + 1 != layout_.layers.rend() && shared[0] && shared[1] && joins(*(add + 1), *add))
+                state.pass.joined[*add] = *(add + 1);
+        }
+    }
+
+    // The gradient's home: where its first summand lands.
+    void place_gradient(BackwardState& state, int layer) {
+        const std::vector<Contribution> parts = contributions_of(layer);
+        if (parts.empty())
+            return;
+        if (state.home_of[layer] == layer)
+            place_home(state, layer, parts.front());
+        for (const Contribution& part : parts)
+            if (part.local && !(&part == &parts.front()))
+                place_summand(state, part, layer);
+    }
+
+    void place_home(BackwardState& state, int layer, const Contribution& first) {
+        Slot& home = state.pass.output_gradient[layer];
+        if (!first.local)
+            home = first.inbox;
+        else if (state.split && has_weight_pass(kind(layer)))
+            home = take(layout_.gradient_kept, Region::GradientKept, bytes_[layer].output);
+        else {
+            home.region = Region::Workspace;
+            state.transients.push_back({bytes_[layer].output, backward_step(state, first.reader),
+                                        backward_step(state, state.needed[layer]), &home});
+        }
+    }
+
+    // A further summand: written to the workspace, then added.
+    void place_summand(BackwardState& state, const Contribution& part, int producer) {
+        Slot& slot = state.pass.input_gradient[part.reader][part.position];
+        slot.region = Region::Workspace;
+        const int at = backward_step(state, part.reader);
+        const int last = is_joined(state, part, producer) ? backward_step(state, state.pass.joined[producer]) : at;
+        state.transients.push_back({bytes_[producer].output, at, last, &slot});
+    }
+
+    // What the layer above an add that is run with a norm gives to the add's gradient is added in their I.
+    bool is_joined(const BackwardState& state, const Contribution& part, int producer) const {
+        return local(producer) && state.pass.joined[producer] >= 0 && part.local &&
+               step(part.reader) == step(producer) + 1;
+    }
+
+    // Gradients of tensors that other stages made go to their landing buffers.
+    void place_boundary_gradients(BackwardState& state) {
+        for_each_received([&](std::size_t e, std::size_t t, int k, const std::vector<Contribution>& parts) {
+            const int producer = boundaries_[e].tensors[t].layer;
+            state.pass.input_gradient[parts.front().reader][parts.front().position] = {
+                Region::Outbox, offsets_[e].backward[t][k], static_cast<int>(e)};
+            for (std::size_t n = 1; n < parts.size(); ++n)
+                place_summand(state, parts[n], producer);
+        });
+    }
+
+    void add_boundary_sums(BackwardState& state) {
+        for_each_received([&](std::size_t e, std::size_t t, int, const std::vector<Contribution>& parts) {
+            const int producer = boundaries_[e].tensors[t].layer;
+            const Slot home = state.pass.input_gradient[parts.front().reader][parts.front().position];
+            for (std::size_t n = 1; n < parts.size(); ++n)
+                state.pass.after[parts[n].reader].push_back(
+                    {state.pass.input_gradient[parts[n].reader][parts[n].position], home, bytes_[producer].output});
+        });
+    }
+
+    // Calls act(edge, tensor, gradient slot, summands) for every gradient this stage sends.
+    template <class Act>
+    void for_each_received(Act act) const {
+        for (std::size_t e = 0; e < boundaries_.size(); ++e) {
+            if (boundaries_[e].to != layout_.stage)
+                continue;
+            for (std::size_t t = 0; t < boundaries_[e].tensors.size(); ++t) {
+                const BoundaryTensor& tensor = boundaries_[e].tensors[t];
+                if (tensor.gradients_summed) {
+                    act(e, t, 0, local_reads(tensor, tensor.readers));
+                    continue;
+                }
+                for (std::size_t k = 0; k < tensor.readers.size(); ++k)
+                    act(e, t, static_cast<int>(k), local_reads(tensor, {tensor.readers[k]}));
+            }
+        }
+    }
+
+    std::vector<Contribution> local_reads(const BoundaryTensor& tensor, const std::vector<int>& readers) const {
+        std::vector<Contribution> reads;
+        for (auto reader = readers.rbegin(); reader != readers.rend(); ++reader) {
+            const std::vector<int> producers = inputs_of_layer(graph_, *reader);
+            for (int position = static_cast<int>(producers.size()) - 1; position >= 0; --position)
+                if (producers[position] == tensor.layer)
+                    reads.push_back({*reader, position, true, {}});
+        }
+        return reads;
+    }
+
+    // Summands that came from other stages wait for the local ones after them in layer order.
+    void add_sums(BackwardState& state, const std::vector<Contribution>& parts, const Slot& home, int producer) {
+        for (std::size_t n = 0; n < parts.size(); ++n) {
+            const Contribution& part = parts[n];
+            const Bytes bytes = bytes_[producer].output;
+            if (part.local) {
+                Slot& slot = state.pass.input_gradient[part.reader][part.position];
+                if (n == 0)
+                    slot = home;
+                else if (is_joined(state, part, producer))
+                    state.pass.before[producer].push_back({slot, home, bytes});
+                else
+                    state.pass.after[part.reader].push_back({slot, home, bytes});
+                continue;
+            }
+            if (n == 0)
+                continue;
+            const auto next = std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(n), parts.end(),
+                                           [](const Contribution& later) { return later.local; });
+            const int before = next == parts.end() ? producer : next->reader;
+            state.pass.before[before].push_back({part.inbox, home, bytes});
+        }
+    }
+
+    const LayerGraph& graph_;
+    const StageSplit& split_;
+    const std::vector<LayerBytes>& bytes_;
+    std::vector<Boundary> boundaries_;
+    std::vector<EdgeOffsets> offsets_;
+    StageLayout layout_;
+};
+
+}  // namespace
+
+std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& split,
+                                  const std::vector<LayerBytes>& bytes) {
+    std::vector<EdgeBytes> edges;
+    for (const Boundary& boundary : boundaries_of(graph, split)) {
+        const EdgeOffsets offsets = offsets_of(boundary, bytes);
+        EdgeBytes edge{boundary.from, boundary.to, offsets.forward_bytes, offsets.backward_bytes};
+        for (const BoundaryTensor& tensor : boundary.tensors) {
+            for (int reader : tensor.readers) {
+                edge.forward_until_weight |= rereads_input_for_weight_gradient(graph[reader].kind);
+                edge.forward_until_input |= rereads_input_for_input_gradient(graph[reader].kind);
+            }
+            // The sum of the producer's output gradient is kept where its first summand landed.
+            if (has_weight_pass(graph[tensor.layer].kind) &&
+                readers_of_layer(graph, tensor.layer).back() == tensor.readers.back())
+                edge.backward_until_weight = true;
+        }
+        edges.push_back(edge);
+    }
+    return edges;
+}
+
+StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
+                         const std::vector<LayerBytes>& bytes, Bytes data_bytes) {
+    return Layouter(graph, split, stage, bytes).make(data_bytes);
+}
+
+StageBytes stage_bytes(const StageLayout& layout) {
+    return {.weights = layout.weights,
+            .statistics = layout.statistics,
+            .data = layout.data,
+            .until_input = layout.until_input,
+            .until_weight = layout.until_weight,
+            .gradient_kept = layout.gradient_kept,
+            .forward_workspace = layout.forward_workspace,
+            .backward_workspace = layout.backward.workspace,
+            .input_workspace = layout.backward_input.workspace,
+            .weight_workspace = layout.weight_workspace,
+            .recompute_workspace = layout.recompute_workspace};
+}
+
+}  // namespace pw

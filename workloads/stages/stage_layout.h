@@ -1,0 +1,115 @@
+// Where every tensor of a stage lives, as offsets into a few regions whose sizes are known before
+// the first step. One function serves the prediction (sizes) and the executor (sizes and offsets).
+#pragma once
+
+#include "workloads/stages/stage_split.h"
+
+#include <vector>
+
+namespace pw {
+
+// Sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple
+// of 64, so that offsets stay aligned.
+struct LayerBytes {
+    Bytes weights = 0;            // trainable parameters
+    Bytes statistics = 0;         // running averages: neither trained nor versioned
+    Bytes output = 0;             // the tensor it makes; its gradient has the same size
+    Bytes saved_until_input = 0;  // own state written by F (and R), read by I: masks, statistics
+    Bytes kept_until_weight = 0;  // own state written by F (and R), read by W
+    Bytes scratch = 0;            // largest need of any pass
+    // Add: its I changes its output gradient into that of its inputs in place. Batch norm, and the add that alone
+    // reads it, both: they are run as one, see PassLayout::joined.
+    bool joins = false;
+    bool operator==(const LayerBytes&) const = default;
+};
+
+enum class Region {
+    None,             // does not exist: a gradient nobody wants, the output of the loss
+    Data,             // the data batch of the stage's data-reading layers: from F to W
+    UntilInput,       // from F to I or B
+    UntilWeight,      // from F to W or B
+    GradientKept,     // output gradients kept from I to W (empty in B)
+    Workspace,        // dies with the task
+    Inbox,            // a landing buffer on this stage's device: Slot.edge says which boundary
+    Outbox,           // the other end's landing buffer, written in place
+};
+
+struct Slot {
+    Region region = Region::None;
+    Bytes offset = 0;
+    int edge = -1;  // Inbox, Outbox: index into `boundaries_of`
+    bool operator==(const Slot&) const = default;
+};
+
+// to += from, elementwise, `bytes` long.
+struct Sum {
+    Slot from, to;
+    Bytes bytes;
+};
+
+// One backward pass of a stage. Vectors are indexed by layer number of the whole graph; entries of
+// layers outside the stage are unused. The pass walks the stage's layers in reverse order: for each
+// it does the sums of `before`, runs the layer, does the sums of `after`.
+struct PassLayout {
+    std::vector<Slot> output_gradient;              // of the tensor that the layer made, summed
+    std::vector<std::vector<Slot>> input_gradient;  // [layer][position]: where the layer writes
+    std::vector<std::vector<Sum>> before, after;    // of a layer: the sums of fan-outs
+    // [add]: the batch norm below it whose I does the add's too, with the last sum of the add's `before`; -1: none.
+    std::vector<int> joined;
+    Bytes workspace = 0;                            // bytes, scratch included
+    Bytes scratch = 0;                              // offset of the scratch in the workspace
+};
+
+struct StageLayout {
+    int stage = 0;
+    std::vector<int> layers;                 // ascending
+    std::vector<Slot> output;                // tensors made here
+    std::vector<std::vector<Slot>> input;    // [layer][position]: where F, I and W read it
+    std::vector<std::vector<Slot>> copies;   // [layer]: further homes of the tensor, filled by F
+    std::vector<std::vector<int>> norms;     // [add][position]: the batch norm that it is run with, or -1
+    std::vector<Slot> saved;                 // LayerBytes::saved_until_input
+    std::vector<Slot> kept;                  // LayerBytes::kept_until_weight
+    std::vector<Bytes> weight_offset;        // in the stage's block of weights (and gradients, momentum)
+    std::vector<Bytes> statistics_offset;    // in the stage's block of running averages
+    Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
+    // R makes what F wrote to an Outbox there, each tensor in turn, where F's workspace ends.
+    Bytes recompute_workspace = 0;
+    PassLayout backward;                     // B: I and W in one go
+    PassLayout backward_input;               // I; W reads the same output gradients
+    Bytes weight_workspace = 0;              // W: scratch only
+    // Region sizes.
+    Bytes weights = 0, statistics = 0;
+    Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
+};
+
+// Bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
+struct EdgeBytes {
+    int from, to;
+    Bytes forward = 0, backward = 0;
+    bool forward_until_weight = false;  // the receiver's W reads the tensors; else
+    bool forward_until_input = false;   // its I does; else they die with F
+    bool backward_until_weight = false;  // the gradient is an output gradient that W reads
+};
+
+std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& split,
+                                  const std::vector<LayerBytes>& bytes);
+
+// `data_bytes`: one micro-batch of input data in the backend's layout.
+StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
+                         const std::vector<LayerBytes>& bytes, Bytes data_bytes);
+
+// Sum of a stage's sizes as the plan's buffers need them.
+struct StageBytes {
+    Bytes weights = 0;     // one version of the trainable parameters; gradients and momentum are as big
+    Bytes statistics = 0;  // running averages
+    Bytes data = 0;        // from F to W
+    Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
+    Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
+    // By pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
+    Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
+    Bytes recompute_workspace = 0;
+};
+
+StageBytes stage_bytes(const StageLayout& layout);
+
+}  // namespace pw

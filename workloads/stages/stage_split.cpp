@@ -1,0 +1,194 @@
+#include "workloads/stages/stage_split.h"
+
+#include "workloads/error.h"
+#include "workloads/stages/chain_partition.h"
+#include "workloads/text/yaml.h"
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+#include <tuple>
+
+namespace pw {
+
+namespace {
+
+int layers_in(const LayerGraph& graph) { return static_cast<int>(num_vertices(graph)); }
+
+// "layer3.0.conv1" has the prefixes "layer3" and "layer3.0".
+bool starts_with_part(std::string_view name, std::string_view prefix) {
+    return name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+}
+
+std::string top_level_names(const LayerGraph& graph) {
+    std::string text;
+    std::string_view last;
+    for (int layer = 0; layer < layers_in(graph); ++layer) {
+        const std::string_view name = graph[layer].name;
+        const std::string_view top = name.substr(0, name.find('.'));
+        if (top != last)
+            text += fmt::format("{}{}", text.empty() ? "" : ", ", top);
+        last = top;
+    }
+    return text;
+}
+
+// Of the layers' names and their prefixes.
+std::string nearest_name(const LayerGraph& graph, std::string_view word) {
+    std::set<std::string_view> known;
+    for (int layer = 0; layer < layers_in(graph); ++layer) {
+        const std::string_view name = graph[layer].name;
+        for (auto dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
+            known.insert(name.substr(0, dot));
+        known.insert(name);
+    }
+    const auto close = nearest(word, {known.begin(), known.end()});
+    return close ? fmt::format("did you mean '{}'? ", *close) : "";
+}
+
+[[noreturn]] void fail_unknown(const LayerGraph& graph, int stage, const std::string& name) {
+    fail("stage {}: no layer '{}'; {}the model has {}", stage, name, nearest_name(graph, name), top_level_names(graph));
+}
+
+void check_stage_count(const LayerGraph& graph, int stages) {
+    if (stages < 1 || stages > layers_in(graph))
+        fail("{} stages for {} layers; every stage needs a layer, so take 1 to {} stages", stages, layers_in(graph),
+             layers_in(graph));
+}
+
+// starts[stage]: its first layer, in forward order; strictly ascending from 0.
+StageSplit from_starts(const LayerGraph& graph, const std::vector<int>& starts) {
+    StageSplit split;
+    split.layers.resize(starts.size());
+    for (int layer = 0, stage = -1; layer < layers_in(graph); ++layer) {
+        if (stage + 1 < static_cast<int>(starts.size()) && starts[stage + 1] == layer)
+            ++stage;
+        split.layers[stage].push_back(layer);
+        split.stage_of.push_back(stage);
+    }
+    return split;
+}
+
+void check_all_placed(const LayerGraph& graph, const StageSplit& split) {
+    const auto missing = std::find(split.stage_of.begin(), split.stage_of.end(), -1);
+    if (missing == split.stage_of.end())
+        return;
+    const auto layer = static_cast<int>(missing - split.stage_of.begin());
+    int least = 0;
+    for (const int input : inputs_of_layer(graph, layer))
+        least = std::max(least, split.stage_of[input]);
+    fail(
+        "layer '{}' is in no stage ({} of {} layers are); add it to stage {}, or to a later one that its readers allow",
+        graph[layer].name, split.stage_of.size() - std::count(split.stage_of.begin(), split.stage_of.end(), -1),
+        split.stage_of.size(), least);
+}
+
+void check_edges_run_forward(const LayerGraph& graph, const StageSplit& split) {
+    for (int layer = 0; layer < layers_in(graph); ++layer)
+        for (const int input : inputs_of_layer(graph, layer)) {
+            const int stage = split.stage_of[layer];
+            const int made = split.stage_of[input];
+            if (made > stage)
+                fail(
+                    "layer '{}' of stage {} reads '{}' of the later stage {}; move '{}' to stage {} or later, or '{}' "
+                    "to stage {} or earlier",
+                    graph[layer].name, stage, graph[input].name, made, graph[layer].name, made, graph[input].name,
+                    stage);
+        }
+}
+
+}  // namespace
+
+StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector<std::string>>& names) {
+    check_stage_count(graph, static_cast<int>(names.size()));
+    StageSplit split;
+    split.layers.resize(names.size());
+    split.stage_of.assign(num_vertices(graph), -1);
+    for (int stage = 0; stage < split.stages(); ++stage) {
+        auto& layers = split.layers[stage];
+        for (const std::string& name : names[stage]) {
+            const int layer = find_layer(graph, name);
+            if (layer < 0)
+                fail_unknown(graph, stage, name);
+            int& placed = split.stage_of[layer];
+            if (placed >= 0)
+                fail("layer '{}' is in stage {} and again in stage {}; list it once", name, placed, stage);
+            placed = stage;
+            layers.push_back(layer);
+        }
+        if (layers.empty())
+            fail("stage {} gets no layer; every stage needs at least one", stage);
+        std::sort(layers.begin(), layers.end());
+    }
+    check_all_placed(graph, split);
+    check_edges_run_forward(graph, split);
+    return split;
+}
+
+StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cuts) {
+    std::vector<int> starts = {0};
+    for (const std::string& cut : cuts) {
+        const int stage = static_cast<int>(starts.size());
+        int layer = 0;
+        while (layer < layers_in(graph) && !starts_with_part(graph[layer].name, cut))
+            ++layer;
+        if (layer == layers_in(graph))
+            fail_unknown(graph, stage, cut);
+        if (layer == starts.back())
+            fail(
+                "stage {} gets no layer: the cut '{}' is where stage {} starts already; cuts name the first layer of "
+                "each later stage",
+                stage - 1, cut, stage - 1);
+        if (layer < starts.back())
+            fail("stage {}: the cut '{}' comes before the cut '{}'; list cuts in forward order", stage, cut,
+                 cuts[stage - 2]);
+        starts.push_back(layer);
+    }
+    return from_starts(graph, starts);
+}
+
+StageSplit split_even(const LayerGraph& graph, int stages) {
+    check_stage_count(graph, stages);
+    std::vector<int> starts;
+    for (std::int64_t stage = 0; stage < stages; ++stage)
+        starts.push_back(static_cast<int>(stage * layers_in(graph) / stages));
+    return from_starts(graph, starts);
+}
+
+StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time) {
+    check_stage_count(graph, stages);
+    assert(time.size() == num_vertices(graph));
+    return from_starts(graph, partition_chain({.time = time}, stages).starts);
+}
+
+std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
+    std::vector<Boundary> boundaries;
+    const auto boundary = [&](int from, int to) -> Boundary& {
+        const auto found = std::find_if(boundaries.begin(), boundaries.end(),
+                                        [&](const Boundary& b) { return b.from == from && b.to == to; });
+        return found != boundaries.end() ? *found : boundaries.emplace_back(Boundary{from, to, {}});
+    };
+    for (int layer = 0; layer < layers_in(graph); ++layer) {
+        const auto stage_of = [&](int number) { return split.stage_of[number]; };
+        // The gradients are summed from the last reader down; readers of one stage add up to one
+        // piece of that sum only when they start it.
+        const std::vector<int> readers = readers_of_layer(graph, layer);
+        for (std::size_t i = 0; i < readers.size(); ++i) {
+            const int to = stage_of(readers[i]);
+            if (to == stage_of(layer))
+                continue;
+            auto& tensors = boundary(stage_of(layer), to).tensors;
+            if (tensors.empty() || tensors.back().layer != layer) {
+                const bool suffix = std::all_of(readers.begin() + static_cast<std::ptrdiff_t>(i), readers.end(),
+                                                [&](int later) { return stage_of(later) == to; });
+                tensors.push_back({layer, {}, suffix});
+            }
+            tensors.back().readers.push_back(readers[i]);
+        }
+    }
+    std::sort(boundaries.begin(), boundaries.end(),
+              [](const Boundary& a, const Boundary& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); });
+    return boundaries;
+}
+
+}  // namespace pw

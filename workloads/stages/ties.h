@@ -1,0 +1,27 @@
+// Layers that share a parameter: a row linear layer that uses an embedding's table.
+#pragma once
+
+#include "workloads/stages/stage_split.h"
+
+#include <vector>
+
+namespace pw {
+
+struct Tie {
+    int table, reader;  // layers: the embedding, and the row linear
+    auto operator<=>(const Tie&) const = default;
+};
+
+std::vector<Tie> ties_of(const LayerGraph& graph);  // ascending reader
+
+// Two stages that share parameters, with their plain bytes.
+struct StageTie {
+    int from, to;  // from < to
+    Bytes bytes;
+    auto operator<=>(const StageTie&) const = default;
+};
+
+// Ordered by (from, to). Ties inside a stage are none.
+std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split);
+
+}  // namespace pw

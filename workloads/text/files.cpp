@@ -1,0 +1,302 @@
+#include "workloads/text/files.h"
+
+#include "workloads/error.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBuffer = std::size_t{1} << 20;
+constexpr const char* kMoving = ".pipewright-moving";
+
+class Descriptor {
+public:
+    explicit Descriptor(int number) : number_(number) {}
+    ~Descriptor() {
+        if (number_ >= 0)
+            close(number_);
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    operator int() const { return number_; }
+
+private:
+    int number_;
+};
+
+// Opened by whoever started the program: it may be a pipe, and no other file may take its place.
+bool is_open_already(const std::string& path) {
+    for (const char* folder : {"/dev/std", "/dev/fd/", "/proc/self/fd/"})
+        if (path.starts_with(folder))
+            return true;
+    return false;
+}
+
+const char* kind_of(mode_t mode) {
+    return S_ISDIR(mode) ? "folder" : S_ISFIFO(mode) ? "pipe" : S_ISSOCK(mode) ? "socket" : "device";
+}
+
+[[noreturn]] void fail_to_read(const std::string& path, const std::string& reason, std::string_view help) {
+    fail("cannot read '{}': {}\n  help: {}", path, reason, help);
+}
+
+[[noreturn]] void fail_too_large(const std::string& path, std::uintmax_t most, std::string_view help) {
+    fail("'{}' is larger than {}, more than is read\n  help: {}", path, exact_bytes(static_cast<Bytes>(most)), help);
+}
+
+// Without waiting for the other end of a pipe.
+int open_to_read(const std::string& path, std::string_view help, std::uintmax_t most, bool regular) {
+    const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat state {};
+    if (file < 0 || fstat(file, &state) != 0)
+        fail_to_read(path, std::strerror(errno), help);
+    const bool is_file = S_ISREG(state.st_mode);
+    if (!is_file && (regular || S_ISDIR(state.st_mode) || !is_open_already(path))) {
+        close(file);
+        fail("'{}' is a {}, not a file\n  help: {}", path, kind_of(state.st_mode), help);
+    }
+    if (is_file && static_cast<std::uintmax_t>(state.st_size) > most) {
+        close(file);
+        fail_too_large(path, most, help);
+    }
+    fcntl(file, F_SETFL, 0);
+    return file;
+}
+
+// Where a name leads to: a file that is replaced stays behind the links that name it.
+std::string behind_links(std::string path) {
+    std::error_code error;
+    for (int link = 0; link < 40 && !is_open_already(path) && fs::is_symlink(path, error); ++link)
+        path = (fs::path(path).parent_path() / fs::read_symlink(path, error)).string();
+    return path;
+}
+
+std::string folder_of(const std::string& path) {
+    const fs::path folder = fs::path(path).parent_path();
+    return folder.empty() ? "." : folder.string();
+}
+
+std::string draft_name(const std::string& folder, int number) {
+    return (fs::path(folder) / fmt::format(".pipewright-{}-{}", getpid(), number)).string();
+}
+
+[[noreturn]] void fail_with_reason(const std::string& path, const std::string& reason) {
+    fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, reason);
+}
+
+void check_folder_is_writable(const std::string& path, const std::string& folder) {
+    std::error_code error;
+    if (!fs::exists(folder, error))
+        fail_with_reason(path, fmt::format("there is no folder '{}'", folder));
+    if (!fs::is_directory(folder, error))
+        fail_with_reason(path, fmt::format("'{}' is no folder", folder));
+    if (access(folder.c_str(), W_OK | X_OK) != 0)
+        fail_with_reason(path, fmt::format("the folder '{}': {}", folder, std::strerror(errno)));
+}
+
+// What the file system does not offer is no failure.
+bool reached_the_disk(int file) { return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS; }
+
+void sync_folder(const std::string& folder) {
+    const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (opened >= 0)
+        fsync(opened);
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most) {
+    const Descriptor file(open_to_read(path, help, most, false));
+    std::string text;
+    std::string buffer(std::size_t{1} << 16, '\0');
+    for (;;) {
+        const ssize_t got = read(file, buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            fail_to_read(path, std::strerror(errno), help);
+        if (got == 0)
+            return text;
+        text.append(buffer, 0, static_cast<std::size_t>(got));
+        if (text.size() > most)
+            fail_too_large(path, most, help);
+    }
+}
+
+std::ifstream open_file(const std::string& path, std::string_view help, std::uintmax_t most) {
+    close(open_to_read(path, help, most, true));
+    std::ifstream file(path, std::ios::binary);
+    if (!file)
+        fail_to_read(path, std::strerror(errno), help);
+    return file;
+}
+
+void check_target_file(const std::string& path) {
+    if (path.empty() || is_open_already(path))
+        return;
+    const std::string target = behind_links(path);
+    struct stat state {};
+    const bool exists = stat(target.c_str(), &state) == 0;
+    if ((exists && S_ISDIR(state.st_mode)) || path.ends_with('/'))
+        fail_with_reason(path, "it is a folder");
+    if (exists && access(target.c_str(), W_OK) != 0)
+        fail_with_reason(path, std::strerror(errno));
+    if (!exists || S_ISREG(state.st_mode))
+        check_folder_is_writable(path, folder_of(target));
+}
+
+void check_target_folder(const std::string& path) {
+    if (path.empty())
+        return;
+    std::error_code error;
+    fs::path folder = fs::absolute(behind_links(path), error);
+    while (!fs::exists(folder, error) && folder.has_relative_path())
+        folder = folder.parent_path();
+    check_folder_is_writable(path, folder.string());
+}
+
+NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_links(path_)) {
+    check_target_file(path_);
+    struct stat state {};
+    const bool exists = stat(target_.c_str(), &state) == 0;
+    if (is_open_already(target_) || (exists && !S_ISREG(state.st_mode))) {
+        descriptor_ = open(target_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    } else {
+        for (int number = 0; descriptor_ < 0 && (number == 0 || errno == EEXIST); ++number) {
+            draft_ = draft_name(folder_of(target_), number);
+            descriptor_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        }
+        if (descriptor_ >= 0 && exists)
+            fchmod(descriptor_, state.st_mode & 07777);
+    }
+    if (descriptor_ < 0)
+        fail_with_reason(path_, std::strerror(errno));
+}
+
+NewFile::~NewFile() {
+    if (descriptor_ >= 0)
+        close(descriptor_);
+    if (!draft_.empty())
+        unlink(draft_.c_str());
+}
+
+void NewFile::fail_to_write() const { fail_with_reason(path_, std::strerror(errno)); }
+
+void NewFile::write(std::string_view bytes) {
+    while (!bytes.empty()) {
+        const std::size_t taken = std::min(bytes.size(), kBuffer - buffer_.size());
+        buffer_.append(bytes.substr(0, taken));
+        bytes.remove_prefix(taken);
+        if (buffer_.size() == kBuffer)
+            flush();
+    }
+}
+
+void NewFile::flush() {
+    for (std::size_t done = 0; done < buffer_.size();) {
+        const ssize_t wrote = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
+        if (wrote < 0 && errno != EINTR)
+            fail_to_write();
+        done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
+    }
+    buffer_.clear();
+}
+
+void NewFile::finish() {
+    flush();
+    if (!draft_.empty() && !reached_the_disk(descriptor_))
+        fail_to_write();
+    if (close(std::exchange(descriptor_, -1)) != 0)
+        fail_to_write();
+    if (draft_.empty())
+        return;
+    if (std::rename(draft_.c_str(), target_.c_str()) != 0)
+        fail_to_write();
+    draft_.clear();
+    sync_folder(folder_of(target_));
+}
+
+void write_file(const std::string& path, std::string_view text) {
+    NewFile file(path);
+    file.write(text);
+    file.finish();
+}
+
+NewFolder::NewFolder(std::string path) : path_(std::move(path)) {
+    check_target_folder(path_);
+    std::error_code error;
+    path_ = behind_links(path_);
+    if (path_.ends_with('/') && path_.size() > 1)
+        path_.pop_back();
+    fresh_ = !fs::exists(path_, error);
+    const std::string home = fresh_ ? folder_of(path_) : path_;
+    if (fresh_ && !fs::exists(home, error) && !fs::create_directories(home, error))
+        fail_with_reason(path_, error.message());
+    int number = 0;
+    do
+        draft_ = draft_name(home, number++);
+    while (mkdir(draft_.c_str(), 0777) != 0 && errno == EEXIST);
+    if (!fs::is_directory(draft_, error))
+        fail_with_reason(path_, std::strerror(errno));
+}
+
+NewFolder::~NewFolder() {
+    std::error_code ignored;
+    if (!draft_.empty())
+        fs::remove_all(draft_, ignored);
+}
+
+void NewFolder::fill(const std::function<void(const std::string& draft)>& write) const {
+    try {
+        write(draft_);
+    } catch (const Error& error) {
+        std::string what = error.what();
+        for (std::size_t at; (at = what.find(draft_)) != std::string::npos;)
+            what.replace(at, draft_.size(), path_);
+        throw Error(error.code(), what);
+    }
+}
+
+void NewFolder::finish() {
+    try {
+        if (fresh_) {
+            fs::rename(draft_, path_);
+        } else {
+            const fs::path moving = fs::path(path_) / kMoving;
+            fs::remove_all(moving);
+            fs::rename(draft_, moving);
+            draft_.clear();
+            for (const auto& entry : fs::recursive_directory_iterator(moving)) {
+                const fs::path target = fs::path(path_) / entry.path().lexically_relative(moving);
+                if (entry.is_directory())
+                    fs::create_directories(target);
+                else
+                    fs::rename(entry.path(), target);
+            }
+            fs::remove_all(moving);
+        }
+    } catch (const fs::filesystem_error& error) {
+        fail_with_reason(path_, error.code().message());
+    }
+    draft_.clear();
+    sync_folder(fresh_ ? folder_of(path_) : path_);
+}
+
+bool is_half_moved(const std::string& folder) {
+    std::error_code error;
+    return fs::exists(fs::path(folder) / kMoving, error);
+}
+
+}  // namespace pw

@@ -1,0 +1,73 @@
+#include "workloads/text/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+bool is_control(std::string_view character) {
+    const auto first = static_cast<unsigned char>(character[0]);
+    if (character.size() == 2)  // U+0080 to U+009F: ESC and a letter in one
+        return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+    return character.size() == 1 && ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7F);
+}
+
+}  // namespace
+
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    const std::size_t length = first < 0x80   ? 1
+                               : first < 0xC2 ? 0
+                               : first < 0xE0 ? 2
+                               : first < 0xF0 ? 3
+                               : first < 0xF5 ? 4
+                                              : 0;
+    if (length == 0 || at + length > text.size())
+        return 0;
+    for (std::size_t i = 1; i < length; ++i)
+        if (!continues_character(text[at + i]))
+            return 0;
+    return length;
+}
+
+std::string escaped_controls(std::string_view text) {
+    std::string result;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = utf8_length(text, at);
+        const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+        if (length == 0 || is_control(character))
+            for (const char byte : character)
+                result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        else
+            result += character;
+        at += character.size();
+    }
+    return result;
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+    if (text.size() <= most)
+        return std::string(text);
+    std::size_t end = most;
+    while (end > 0 && continues_character(text[end]))
+        --end;
+    return fmt::format("{}... ({} bytes)", text.substr(0, end), text.size());
+}
+
+std::string shortened_lines(std::string_view text, std::size_t most) {
+    std::string result;
+    for (;;) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        result += shortened(text.substr(0, end), most);
+        if (end == text.size())
+            return result;
+        result += '\n';
+        text.remove_prefix(end + 1);
+    }
+}
+
+}  // namespace pw

@@ -1,0 +1,347 @@
+#include "workloads/text/yaml.h"
+
+#include "workloads/text/files.h"
+#include "workloads/text/yaml_tree.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kMostMistakes = 20;
+constexpr std::size_t kExcerpt = 120;  // longest piece of a line that is shown
+
+std::string_view line_of(std::string_view text, int line) {
+    for (int i = 1; i < line; ++i) {
+        const std::size_t end = text.find('\n');
+        if (end == std::string_view::npos)
+            return {};
+        text.remove_prefix(end + 1);
+    }
+    const std::string_view found = text.substr(0, text.find('\n'));
+    return found.ends_with('\r') ? found.substr(0, found.size() - 1) : found;
+}
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// One byte or more per character; what a terminal would act on becomes a question mark.
+std::string printable(std::string_view text) {
+    std::string result(text);
+    for (char& c : result)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+            c = c == '\t' ? ' ' : '?';
+    return result;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        before = std::exchange(above, row);
+        row[0] = i + 1;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            row[j + 1] = std::min({above[j] + (a[i] == b[j] ? 0 : 1), row[j] + 1, above[j + 1] + 1});
+            if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+                row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
+        }
+    }
+    return row.back();
+}
+
+std::string joined(const std::vector<std::string_view>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+
+// A sign only in front; no leading zeros, which some readers take for octal.
+bool leading_zero(std::string_view digits) {
+    if (digits.starts_with('-'))
+        digits.remove_prefix(1);
+    return digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
+}
+
+std::string without_zeros(std::string_view digits) {
+    const std::string sign = digits.starts_with('-') ? "-" : "";
+    digits.remove_prefix(std::min(digits.find_first_not_of("-0"), digits.size() - 1));
+    return sign + std::string(digits);
+}
+
+template <class T>
+bool parse_all(const std::string& text, T& value) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc{} && stop == end;
+}
+
+std::string in_range(double value, double least, double most) {
+    if (value < least)
+        return fmt::format("at least {}", least);
+    return fmt::format("at most {}", most);
+}
+
+}  // namespace
+
+int Source::add_override(std::string text) {
+    overrides_.push_back(std::move(text));
+    return static_cast<int>(overrides_.size());
+}
+
+void Source::complain(Place place, const std::string& fact, const std::string& help) {
+    mistakes_.push_back({place, fact, help});
+}
+
+std::string Source::excerpt(Place place) const {
+    std::string_view line = place.set > 0 ? std::string_view(overrides_.at(static_cast<std::size_t>(place.set) - 1))
+                                          : line_of(text_, place.line);
+    const std::size_t at = std::min(line.size(), static_cast<std::size_t>(std::max(place.column - 1, 0)));
+    std::size_t begin = at > kExcerpt / 2 && line.size() > kExcerpt ? at - kExcerpt / 2 : 0;
+    while (begin > 0 && continues_character(line[begin]))
+        --begin;
+    std::size_t end = std::min(line.size(), begin + kExcerpt);
+    while (end < line.size() && continues_character(line[end]))
+        ++end;
+    const std::string number = place.set > 0 ? " " : std::to_string(place.line);
+    const std::string gutter(number.size(), ' ');
+    const auto width =
+        std::count_if(line.begin() + static_cast<std::ptrdiff_t>(begin), line.begin() + static_cast<std::ptrdiff_t>(at),
+                      [](char c) { return !continues_character(c); });
+    std::string text = fmt::format("{} |\n{} | {}\n", gutter, number, printable(line.substr(begin, end - begin)));
+    if (place.column > 0)
+        text += fmt::format("{} | {}^\n", gutter, std::string(static_cast<std::size_t>(width), ' '));
+    return text;
+}
+
+std::string Source::print(const Mistake& mistake) const {
+    std::string text = fmt::format("error: {}\n", mistake.fact);
+    if (mistake.place.set > 0)
+        text += " --> --set\n" + excerpt(mistake.place);
+    else if (mistake.place.line > 0)
+        text +=
+            fmt::format(" --> {}:{}:{}\n", name_, mistake.place.line, mistake.place.column) + excerpt(mistake.place);
+    else
+        text += fmt::format(" --> {}\n", name_);
+    return text + "  help: " + mistake.help;
+}
+
+void Source::throw_if_mistaken() const {
+    if (clean())
+        return;
+    std::vector<Mistake> sorted = mistakes_;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const Mistake& a, const Mistake& b) {
+        return std::tie(a.place.set, a.place.line, a.place.column) <
+               std::tie(b.place.set, b.place.line, b.place.column);
+    });
+    std::string text;
+    for (std::size_t i = 0; i < std::min(sorted.size(), kMostMistakes); ++i)
+        text += (i == 0 ? "" : "\n") + print(sorted[i]);
+    if (sorted.size() > kMostMistakes)
+        text += fmt::format("\nand {} more mistakes", sorted.size() - kMostMistakes);
+    throw Error(ExitCode::BadInput, text);
+}
+
+Yaml Yaml::parse(std::shared_ptr<Source> source, const std::vector<std::string>& set) {
+    auto root = std::make_shared<YamlNode>(parse_tree(*source));
+    if (root->place.line == 0)
+        root->place = {1, 1};
+    apply_overrides(*source, *root, set);
+    const Place place = root->place;
+    return Yaml(std::move(source), std::move(root), "", place);
+}
+
+Yaml Yaml::load(const std::string& path, const std::vector<std::string>& set) {
+    return parse(std::make_shared<Source>(path, read_text(path, "name a YAML file that can be read")), set);
+}
+
+// Shares the ownership of the whole tree.
+Yaml Yaml::child(const YamlNode& node, std::string path) const {
+    return Yaml(source_, std::shared_ptr<const YamlNode>(node_, &node), std::move(path), place());
+}
+
+Yaml Yaml::operator[](std::string_view key) const {
+    std::string path = path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+    if (is_map())
+        for (std::size_t i = 0; i < node_->keys.size(); ++i)
+            if (node_->keys[i].name == key)
+                return child(node_->items[i], std::move(path));
+    return Yaml(source_, nullptr, std::move(path), place());
+}
+
+std::vector<Yaml> Yaml::items() const {
+    std::vector<Yaml> result;
+    if (!is_list()) {
+        if (node_)
+            complain(fmt::format("'{}' must be a list", path_), "write it as [first, second]");
+        return result;
+    }
+    for (std::size_t i = 0; i < node_->items.size(); ++i)
+        result.push_back(child(node_->items[i], fmt::format("{}[{}]", path_, i)));
+    return result;
+}
+
+std::vector<std::pair<std::string, Yaml>> Yaml::entries() const {
+    std::vector<std::pair<std::string, Yaml>> result;
+    if (!is_map()) {
+        if (present())
+            complain(path_.empty() ? "the file must hold keys with values" : fmt::format("'{}' must be a map", path_),
+                     "write it as {key: value}, or as indented lines");
+        return result;
+    }
+    for (std::size_t i = 0; i < node_->keys.size(); ++i) {
+        const std::string& key = node_->keys[i].name;
+        result.emplace_back(key, child(node_->items[i], path_.empty() ? key : fmt::format("{}.{}", path_, key)));
+    }
+    return result;
+}
+
+void Yaml::allow(std::initializer_list<std::string_view> keys) const {
+    entries();  // complains unless this is a map
+    if (!is_map())
+        return;
+    const std::vector<std::string_view> known(keys);
+    for (const YamlNode::Key& key : node_->keys) {
+        if (std::find(known.begin(), known.end(), key.name) != known.end())
+            continue;
+        const std::optional<std::string_view> guess = nearest(key.name, known);
+        const std::string where = path_.empty() ? "" : fmt::format(" in '{}'", path_);
+        source_->complain(
+            key.place, fmt::format("unknown key '{}'{}", key.name, where),
+            guess ? fmt::format("did you mean '{}'?", *guess) : fmt::format("known keys: {}", joined(known)));
+    }
+}
+
+const std::string* Yaml::scalar(std::string_view wanted) const {
+    if (!node_)
+        return nullptr;
+    if (is_text())
+        return &node_->text;
+    const std::string_view found = is_list() ? "is a list" : is_map() ? "is a map" : "has no value";
+    complain(fmt::format("'{}' {}", path_, found), fmt::format("write {}", wanted));
+    return nullptr;
+}
+
+std::string Yaml::text(std::string_view fallback) const {
+    const std::string* found = scalar("a single text");
+    return found ? *found : std::string(fallback);
+}
+
+std::int64_t Yaml::integer(std::int64_t fallback, std::int64_t least, std::int64_t most) const {
+    const std::string* found = scalar("a whole number");
+    if (!found)
+        return fallback;
+    std::int64_t value = 0;
+    if (found->find_first_not_of("-0123456789") == std::string::npos && leading_zero(*found)) {
+        complain(fmt::format("'{}' is {}: some readers take a leading zero for octal", path_, *found),
+                 fmt::format("write {}", without_zeros(*found)));
+        return fallback;
+    }
+    if (!parse_all(*found, value)) {
+        complain(fmt::format("'{}' is '{}', which is no whole number", path_, *found),
+                 fmt::format("write digits only, from {} to {}", least, most));
+        return fallback;
+    }
+    if (value < least || value > most) {
+        complain(fmt::format("'{}' is {}", path_, value), value < least ? fmt::format("it must be at least {}", least)
+                                                                        : fmt::format("it must be at most {}", most));
+        return fallback;
+    }
+    return value;
+}
+
+double Yaml::number(double fallback, double least, double most) const {
+    const std::string* found = scalar("a number");
+    if (!found)
+        return fallback;
+    double value = 0;
+    if (leading_zero(*found) || !parse_all(*found, value) || !std::isfinite(value)) {
+        complain(fmt::format("'{}' is '{}', which is no number", path_, *found), "write it as 10, 0.9 or 1e-3");
+        return fallback;
+    }
+    if (value < least || value > most) {
+        complain(fmt::format("'{}' is {}", path_, *found), fmt::format("it must be {}", in_range(value, least, most)));
+        return fallback;
+    }
+    return value;
+}
+
+bool Yaml::boolean(bool fallback) const {
+    const std::string* found = scalar("true or false");
+    if (!found)
+        return fallback;
+    if (*found != "true" && *found != "false") {
+        complain(fmt::format("'{}' is '{}'", path_, *found), "write true or false");
+        return fallback;
+    }
+    return *found == "true";
+}
+
+template <class T, class Parse>
+T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view), std::string_view wanted,
+                 std::string_view example) const {
+    const std::string* found = scalar(fmt::format("{}: {}", wanted, example));
+    if (!found)
+        return fallback;
+    if (const std::optional<T> value = read(*found))
+        return *value;
+    const std::string guess = meant(*found);
+    const bool bare = !found->empty() && found->find_first_not_of("0123456789.") == std::string::npos;
+    complain(
+        bare ? fmt::format("'{}' is '{}', a number without a unit", path_, *found)
+             : fmt::format("'{}' is '{}', which is no {}", path_, *found, wanted),
+        guess.empty() ? fmt::format("write {}", example) : fmt::format("did you mean {}? Write {}", guess, example));
+    return fallback;
+}
+
+Ns Yaml::time(Ns fallback) const {
+    return quantity(fallback, parse_time, meant_time, "time", "a number and ns, us, ms or s, such as 1.5 ms");
+}
+
+Bytes Yaml::bytes(Bytes fallback) const {
+    return quantity(fallback, parse_bytes, meant_bytes, "size",
+                    "a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as 16 GiB, or inf");
+}
+
+double Yaml::bandwidth(double fallback) const {
+    return quantity(fallback, parse_bandwidth, meant_bandwidth, "bandwidth",
+                    "a positive number and B/s, kB/s, MB/s, GB/s, Gbit/s or Gbps, such as 10 GB/s, or inf");
+}
+
+double Yaml::flops(double fallback) const {
+    return quantity(fallback, parse_flops, meant_flops, "rate",
+                    "a positive number and MFLOP/s, GFLOP/s or TFLOP/s, such as 150 GFLOP/s");
+}
+
+std::string Yaml::choice(std::string_view fallback, const std::vector<std::string_view>& choices) const {
+    const std::string* found = scalar(fmt::format("one of: {}", joined(choices)));
+    if (!found)
+        return std::string(fallback);
+    if (std::find(choices.begin(), choices.end(), *found) != choices.end())
+        return *found;
+    const std::optional<std::string_view> guess = nearest(*found, choices);
+    complain(fmt::format("'{}' is '{}'", path_, *found),
+             (guess ? fmt::format("did you mean '{}'? ", *guess) : "") + fmt::format("it can be: {}", joined(choices)));
+    return std::string(fallback);
+}
+
+Place Yaml::place() const { return node_ && (node_->place.line > 0 || node_->place.set > 0) ? node_->place : parent_; }
+
+void Yaml::complain(const std::string& fact, const std::string& help) const { source_->complain(place(), fact, help); }
+
+std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+    constexpr std::size_t kLongest = 64;  // no key is longer, and the distance takes the product
+    std::optional<std::string_view> best;
+    std::size_t smallest = std::max<std::size_t>(1, std::min<std::size_t>(word.size() / 3, 3)) + 1;
+    for (const std::string_view candidate : candidates) {
+        if (word.size() > kLongest)
+            break;
+        const std::size_t distance = edit_distance(word, candidate);
+        if (distance < smallest) {
+            smallest = distance;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+}  // namespace pw
