@@ -4,6 +4,7 @@
 // within about a factor of two, or "< x s" where there is no such program: the time to stay below.
 //
 //     bench_search DATA_DIR [part of the names to run]
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"

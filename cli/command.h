@@ -1,6 +1,7 @@
 // The commands of `pipewright`: each adds its options to a sub-command and returns what to do.
 #pragma once
 
+#include "job/config.h"
 #include "schedules/schedule.h"
 
 #include <functional>

@@ -6,6 +6,7 @@
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/build.h"
 #include "schedules/schedule.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -67,11 +68,11 @@ Sides sides_of_config(const CompareArguments& arguments) {
     Config config = arguments.config.load();
     if (!is_emulated(config))
         require_layers(config, "run");
-    const Pipeline pipeline = calibrated_pipeline(std::move(config));
-    refuse_over_memory(pipeline);
+    const Job job = calibrated_job(std::move(config));
+    refuse_over_memory(job);
     if (!arguments.json)
-        print_result("{}\n\n", summary_of(pipeline));
-    return both_sides(pipeline);
+        print_result("{}\n\n", summary_of(job));
+    return both_sides(job);
 }
 
 void check_error(const char* what, double error, double limit) {
@@ -123,21 +124,21 @@ void compare(const CompareArguments& arguments) {
 
 }  // namespace
 
-Sides both_sides(const Pipeline& pipeline) {
-    Sides sides{report_of(predict(pipeline), pipeline.config), {}, execute(job_of(pipeline), {})};
-    sides.measured = report_of(*sides.result, pipeline.config);
+Sides both_sides(const Job& job) {
+    Sides sides{report_of(predict(job), job.config), {}, execute(job, {})};
+    sides.measured = report_of(*sides.result, job.config);
     return sides;
 }
 
-Pipeline calibrated_pipeline(Config config) {
+Job calibrated_job(Config config) {
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != "link")
         print_note("cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
                    "run.transport: link emulates it");
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
-        return pipeline_of(std::move(config));
+        return job_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
     Profile profile = measure_with_progress(config, build_model(config), sizes_of(config.pipeline).different());
-    return pipeline_of(std::move(config), std::move(profile));
+    return job_of(std::move(config), std::move(profile));
 }
 
 Json json_of(const Sides& sides, const Comparison& comparison) {

@@ -3,6 +3,8 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/config.h"
+#include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
@@ -34,18 +36,18 @@ std::vector<std::string> row_of(const std::string& schedule, const Sides& sides,
             print_signed_percent(comparison.peak_memory_error)};
 }
 
-Pipeline pipeline_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
+Job job_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
     ConfigArguments own = arguments;
     own.set.push_back("pipeline.schedule=" + schedule);
-    return profile == nullptr ? calibrated_pipeline(own.load()) : pipeline_of(own.load(), *profile);
+    return profile == nullptr ? calibrated_job(own.load()) : job_of(own.load(), *profile);
 }
 
 // Over the samples learnt from. A schedule that updates more often, after fewer samples, has the mean of its losses
 // over those of a mini-batch of the config: the same samples as the others.
-Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Pipeline& pipeline) {
-    const auto steps = static_cast<std::size_t>(pipeline.config.training.steps);
+Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Job& job) {
+    const auto steps = static_cast<std::size_t>(job.config.training.steps);
     const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);
-    const std::vector<double> samples = samples_after(job_of(pipeline), losses.size());
+    const std::vector<double> samples = samples_after(job, losses.size());
     Curve curve{each > 1 ? fmt::format("{} (mean of {} updates)", schedule, each) : schedule, {}};
     for (std::size_t first = 0; first + each <= losses.size(); first += each) {
         curve.values.push_back(std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
@@ -76,8 +78,8 @@ void check_names(const ConfigArguments& arguments, const std::vector<std::string
         Config config = own.load();
         if (!is_emulated(config))
             require_layers(config, "run");
-        std::vector<std::string> told_when_it_runs;
-        (void)pipeline_of(std::move(config), &told_when_it_runs);
+        Notices told_when_it_runs;
+        (void)make_job(std::move(config), told_when_it_runs);
     }
 }
 
@@ -121,15 +123,15 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
             "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
             "pipewright compare S.predicted.json S.measured.json --plot S.svg");
     for (const std::string& schedule : schedules) {
-        const Pipeline pipeline = pipeline_with(arguments, schedule, profile ? &*profile : nullptr);
-        refuse_over_memory(pipeline);
-        if (pipeline.measured && !profile) {
-            profile = pipeline.profile;
+        const Job job = job_with(arguments, schedule, profile ? &*profile : nullptr);
+        refuse_over_memory(job);
+        if (job.source == CostSource::Measured && !profile) {
+            profile = job.profile;
             if (kept)
                 outputs.attempt([&] { write_profile(*profile, (root / "profile.yaml").string()); });
         }
-        print_note(summary_of(pipeline));
-        const Sides sides = both_sides(pipeline);
+        print_note(summary_of(job));
+        const Sides sides = both_sides(job);
         const Comparison comparison = comparison_of(sides.predicted, sides.measured);
         table.add(row_of(schedule, sides, comparison));
         Json point = json_of(sides, comparison);
@@ -137,10 +139,10 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         points.push_back(std::move(point));
         if (kept)
             outputs.attempt([&] { draw(sides, root, schedule, pictures); });
-        add_curve(losses, curve_of(schedule, sides.result->losses, pipeline));
-        emulated = is_emulated(pipeline.config);
-        title = fmt::format("{}, {}, {} backend, {}\n", pipeline.config.workload.model,
-                            print(sizes_of(pipeline.config.pipeline)), pipeline.config.run.backend,
+        add_curve(losses, curve_of(schedule, sides.result->losses, job));
+        emulated = is_emulated(job.config);
+        title = fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model,
+                            print(sizes_of(job.config.pipeline)), job.config.run.backend,
                             sides.measured.trace.machine);
         if (kept)
             outputs.attempt([&] { write_points(root, title + table.print(), points); });

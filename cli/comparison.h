@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
 
@@ -29,9 +29,9 @@ struct Sides {
 };
 
 // Simulates and runs a pipeline.
-Sides both_sides(const Pipeline& pipeline);
+Sides both_sides(const Job& job);
 // With a measured profile: the config's, or one measured now. The emulated backend needs none.
-Pipeline calibrated_pipeline(Config config);
+Job calibrated_job(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
 void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
 

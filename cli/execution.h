@@ -1,7 +1,7 @@
 // What commands share that measure: run, compare and profile.
 #pragma once
 
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
 
@@ -13,9 +13,6 @@ namespace pw {
 // With a progress line on a terminal; what disturbed them is said on stderr.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);
 RunResult execute(const Job& job, RunOptions options);
-
-// The job of a pipeline; refers to it.
-Job job_of(const Pipeline& pipeline);
 
 // How many samples had been learnt from after each of the first updates.
 std::vector<double> samples_after(const Job& job, std::size_t updates);

@@ -3,6 +3,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
+#include "job/build.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 

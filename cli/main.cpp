@@ -146,7 +146,7 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
 
 Config ConfigArguments::load() const {
     require_config(path);
-    return load_config(path, set, defaults_of);
+    return load_config(path, set);
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {

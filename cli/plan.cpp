@@ -1,8 +1,9 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/config.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "schedules/versions.h"
@@ -38,15 +39,15 @@ constexpr TransferMode kPyTorch{Communicator::One, false, TransferMode::Protocol
 bool names_communicator(const Config& config) { return config.places.contains("transfer.communicator"); }
 
 // Without a word of the config the transfers of csv-comms are ordered for the one communicator that will carry them.
-Pipeline pipeline_for_pytorch(Config config) {
+Job job_for_pytorch(Config config) {
     const bool named = names_communicator(config);
     if (!named)
         config.transfer.communicator = "one";
     try {
-        Pipeline pipeline = pipeline_of(std::move(config));
+        Job job = job_of(std::move(config));
         if (!named)
-            check(pipeline.plan, kPyTorch);
-        return pipeline;
+            check(job.plan, kPyTorch);
+        return job;
     } catch (const Error& error) {
         if (named || error.code() != ExitCode::Infeasible)
             throw;
@@ -91,8 +92,8 @@ void note_mini_batches_left_out(const Plan& plan) {
 }
 
 // What the file is about, but cannot say.
-void note_shape_left_out(const Pipeline& pipeline) {
-    const Shape& shape = pipeline.plan.shape;
+void note_shape_left_out(const Job& job) {
+    const Shape& shape = job.plan.shape;
     std::vector<Edge> skips = shape.edges.value_or(std::vector<Edge>{});
     std::erase_if(skips, [](const Edge& edge) { return edge.to == edge.from + 1; });
     if (!skips.empty())
@@ -106,7 +107,7 @@ void note_shape_left_out(const Pipeline& pipeline) {
                         describe(shape.ties)));
     if (shape.global_norm)
         print_note("training.clip_norm is not in the file: gradients are clipped by who runs it");
-    if (const MicroBatchSizes sizes = sizes_of(pipeline.config.pipeline); !sizes.is_even())
+    if (const MicroBatchSizes sizes = sizes_of(job.config.pipeline); !sizes.is_even())
         print_note(fmt::format("the file does not say that there are {}: PyTorch weighs all micro-batches alike",
                                print(sizes)));
 }
@@ -137,15 +138,15 @@ void note_other_lanes(const Plan& plan) {
         "one that does not");
 }
 
-std::string print_csv(const Pipeline& pipeline, bool transfers) {
-    const Plan& plan = pipeline.plan;
+std::string print_csv(const Job& job, bool transfers) {
+    const Plan& plan = job.plan;
     const std::string text = print_csv(plan, transfers);
     parse_csv(text, "PLAN.csv");  // nothing leaves that is not read back
     note_tasks_left_out(plan, transfers);
     note_mini_batches_left_out(plan);
-    note_shape_left_out(pipeline);
+    note_shape_left_out(job);
     note_what_pytorch_refuses(plan);
-    if (transfers && names_communicator(pipeline.config))
+    if (transfers && names_communicator(job.config))
         note_other_lanes(plan);
     return text;
 }
@@ -157,11 +158,11 @@ std::string print_as(const Config& config, const PlanArguments& arguments) {
     if (format.empty())
         format = arguments.output.ends_with(".csv") ? "csv" : "text";
     if (format == "csv-comms" && !arguments.versions)
-        return print_csv(pipeline_for_pytorch(config), true);
-    const Pipeline pipeline = pipeline_of(config);
+        return print_csv(job_for_pytorch(config), true);
+    const Job job = job_of(config);
     if (arguments.versions)
-        return with_line_end(print(pipeline.plan, versions_of(pipeline.plan)));
-    return format == "csv" ? print_csv(pipeline, false) : with_line_end(print(pipeline.plan));
+        return with_line_end(print(job.plan, versions_of(job.plan)));
+    return format == "csv" ? print_csv(job, false) : with_line_end(print(job.plan));
 }
 
 void print_plan(const PlanArguments& arguments) {

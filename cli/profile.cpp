@@ -3,6 +3,7 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/build.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/text/files.h"
 

@@ -2,6 +2,8 @@
 
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/config.h"
+#include "schedules/trace/trace_json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

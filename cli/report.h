@@ -1,9 +1,9 @@
 // A trace with its numbers, as simulate, run and compare print it.
 #pragma once
 
-#include "schedules/trace/trace.h"
+#include "job/config.h"
+#include "schedules/trace.h"
 #include "sim/metrics.h"
-#include "workloads/config.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -3,6 +3,8 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/config.h"
+#include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
@@ -28,7 +30,7 @@ struct RunArguments {
     bool reference = false, json = false;
 };
 
-Pipeline load_pipeline(const RunArguments& arguments) {
+Job load_job(const RunArguments& arguments) {
     if (!arguments.resume.empty())
         fail("checkpoints are not in this version\n  help: run without --resume: training starts from the seed");
     ConfigArguments effective = arguments.config;
@@ -40,7 +42,7 @@ Pipeline load_pipeline(const RunArguments& arguments) {
     else if (!arguments.losses.empty())
         config.fail_at("run.backend", "emulated devices learn nothing: there is no loss to draw",
                        "run without --losses, or with run.backend: cpu");
-    return pipeline_of(std::move(config));
+    return job_of(std::move(config));
 }
 
 // Before a training of hours.
@@ -64,33 +66,32 @@ RunOptions options_of(const RunArguments& arguments) {
     return options;
 }
 
-void print_run(const RunArguments& arguments, const Pipeline& pipeline, const RunResult& result) {
-    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, pipeline.config);
+void print_run(const RunArguments& arguments, const Job& job, const RunResult& result) {
+    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, job.config);
     if (arguments.json)
         print_json(json_of(result, report));
     else
-        print_result("{}{}\n\n{}{}", summary_of(pipeline), arguments.reference ? ", one task at a time" : "",
+        print_result("{}{}\n\n{}{}", summary_of(job), arguments.reference ? ", one task at a time" : "",
                      print(report), print_learning(result));
 }
 
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
-    const Pipeline pipeline = load_pipeline(arguments);
+    const Job job = load_job(arguments);
     // The reference is one device, outside the cluster's limits; the run refuses by the backend's own sizes.
-    if (!arguments.reference && knows_precision(pipeline.config, pipeline.profile))
-        refuse_over_memory(pipeline);
-    const Job job = job_of(pipeline);
+    if (!arguments.reference && knows_precision(job.config, job.profile))
+        refuse_over_memory(job);
     Outputs outputs;
     RunOptions options = options_of(arguments);
     options.finished = [&](const RunResult& result) {
-        outputs.attempt([&] { print_run(arguments, pipeline, result); });
+        outputs.attempt([&] { print_run(arguments, job, result); });
         outputs.attempt([&] {
             if (!arguments.trace.empty())
                 write_trace(result.trace, arguments.trace);
         });
         outputs.attempt([&] {
             if (!arguments.losses.empty())
-                plot_curves({{pipeline.config.pipeline.schedule, result.losses,
+                plot_curves({{job.config.pipeline.schedule, result.losses,
                               samples_after(job, result.losses.size())}},
                             "samples", "loss", arguments.losses);
         });
@@ -142,20 +143,6 @@ std::vector<double> samples_after(const Job& job, std::size_t updates) {
         samples.push_back(static_cast<double>(sizes.first_sample(microbatches)));
     }
     return samples;
-}
-
-Job job_of(const Pipeline& pipeline) {
-    const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
-    Job job{pipeline.config,
-            pipeline.model ? &*pipeline.model : nullptr,
-            pipeline.split,
-            pipeline.plan,
-            versions_of(pipeline.plan),
-            steps,
-            pipeline.costs};
-    if (knows_precision(pipeline.config, pipeline.profile))
-        job.convolutions = pipeline.profile.convolutions;
-    return job;
 }
 
 Report report_of(const RunResult& result, const Config& config) { return report_of(result.trace, config); }

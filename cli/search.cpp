@@ -6,6 +6,8 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/profiled_model.h"
@@ -159,9 +161,9 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
                                 executed_mode(config)};
     const SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
     print_notes(result, memory);
-    std::optional<Pipeline> best;
+    std::optional<Job> best;
     if (result.best() != nullptr)
-        best = pipeline_of(config_of(problem, *result.best()));
+        best = job_of(config_of(problem, *result.best()));
     const SearchReport report{problem, result, best};
     if (arguments.json)
         print_json(json_of(report, seconds_since(start)));

@@ -1,7 +1,7 @@
 // What a search found, for people and for other programs.
 #pragma once
 
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/report.h"
 #include "search/plans/makespan.h"
 
@@ -18,7 +18,7 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan);
 struct SearchReport {
     const SearchProblem& problem;
     const SearchResult& result;
-    const std::optional<Pipeline>& best;
+    const std::optional<Job>& best;
 };
 
 // The best plans, with the proof of how good the first one is.

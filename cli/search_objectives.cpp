@@ -2,6 +2,7 @@
 #include "cli/search.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/build.h"
 #include "schedules/limits.h"
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"

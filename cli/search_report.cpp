@@ -18,15 +18,15 @@ Ns time_of(const StageCost& cost, bool split_backward) {
     return cost.forward + (split_backward ? cost.backward_input + cost.backward_weight : cost.backward);
 }
 
-Json stages_json(const Pipeline& pipeline, const FoundPlan& plan) {
+Json stages_json(const Job& job, const FoundPlan& plan) {
     Json stages = Json::array();
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         Json names = Json::array();
         for (const int layer : plan.split.layers[stage])
-            names.push_back(pipeline.model->layers[layer].name);
-        const std::vector<int> devices = pipeline.plan.shape.devices_of(stage);
+            names.push_back(job.model->layers[layer].name);
+        const std::vector<int> devices = job.plan.shape.devices_of(stage);
         stages.push_back({{"layers", std::move(names)},
-                          {"time_ns", time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))},
+                          {"time_ns", time_of(job.costs.stage[stage], splits_backward(job.plan))},
                           {"memory_bytes", plan.reserved[devices.front()]},
                           {"device", plan.choice.devices[devices.front()]},
                           {"replicas", devices.size()},
@@ -80,9 +80,9 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
 namespace {
 
 // The command says once what there is to say about the best plan.
-Pipeline quiet_pipeline_of(Config config) {
-    std::vector<std::string> notices;
-    return pipeline_of(std::move(config), &notices);
+Job quiet_job_of(Config config) {
+    Notices notices;
+    return make_job(std::move(config), notices);
 }
 
 const char* name_of(SearchStop stop) {
@@ -95,7 +95,7 @@ std::string bubble_of(const SearchReport& report, const FoundPlan& plan) {
         return print_percent(*plan.bubble_rate);
     if (report.result.stop == SearchStop::Time && &plan != report.result.best())
         return "-";
-    return print_percent(metrics_of(predict(quiet_pipeline_of(config_of(report.problem, plan)))).bubble_rate);
+    return print_percent(metrics_of(predict(quiet_job_of(config_of(report.problem, plan)))).bubble_rate);
 }
 
 std::string print_plans(const SearchReport& report, std::size_t most) {
@@ -130,21 +130,21 @@ std::string print_numbers(const std::vector<int>& numbers) {
 
 std::string print_stages(const SearchReport& report) {
     const FoundPlan& plan = *report.result.best();
-    const Pipeline& pipeline = *report.best;
+    const Job& job = *report.best;
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
         const LayerGraph& graph = report.problem.model.layers;
         std::vector<int> devices;
         Bytes memory = 0;
-        for (const int device : pipeline.plan.shape.devices_of(stage)) {
+        for (const int device : job.plan.shape.devices_of(stage)) {
             devices.push_back(plan.choice.devices[device]);
             memory = std::max(memory, plan.reserved[device]);
         }
         table.add(
             {fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""), print_numbers(devices),
              std::to_string(layers.size()), graph[layers.front()].name, graph[layers.back()].name,
-             print_time(time_of(pipeline.costs.stage[stage], splits_backward(pipeline.plan))), print_bytes(memory)});
+             print_time(time_of(job.costs.stage[stage], splits_backward(job.plan))), print_bytes(memory)});
     }
     return table.print();
 }

@@ -1,10 +1,11 @@
 // simulate: from a config to the predicted trace and its numbers.
 #include "cli/command.h"
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
+#include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 #include "workloads/text/files.h"
 
@@ -25,12 +26,8 @@ struct SimulateArguments {
     std::string trace, plot;
 };
 
-std::string costs_name(const Pipeline& pipeline) {
-    if (!pipeline.model)
-        return "uniform";
-    if (pipeline.profile.backend == "file")
-        return "file";
-    return pipeline.measured ? "measured" : "analytic";
+std::string costs_name(const Job& job) {
+    return std::string(name_of(job.source));
 }
 
 void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& config) {
@@ -39,12 +36,12 @@ void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& con
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
 }
 
-void print_simulation(const SimulateArguments& arguments, const Pipeline& pipeline, const Report& report) {
+void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report) {
     if (!arguments.json)
-        return print_result("{}\n\n{}", summary_of(pipeline), print(report));
+        return print_result("{}\n\n{}", summary_of(job), print(report));
     Json json = json_of(report);
-    json["costs"] = costs_name(pipeline);
-    json["interpolated"] = pipeline.costs.interpolated;
+    json["costs"] = costs_name(job);
+    json["interpolated"] = job.costs.interpolated;
     print_json(json);
 }
 
@@ -59,10 +56,10 @@ void simulate_config(const SimulateArguments& arguments) {
     }
     if (!arguments.plot.empty())
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
-    const Pipeline pipeline = pipeline_of(std::move(config));
-    const Report report = report_of(predict(pipeline), pipeline.config);
+    const Job job = job_of(std::move(config));
+    const Report report = report_of(predict(job), job.config);
     Outputs outputs;
-    outputs.attempt([&] { print_simulation(arguments, pipeline, report); });
+    outputs.attempt([&] { print_simulation(arguments, job, report); });
     outputs.attempt([&] {
         if (!arguments.trace.empty())
             write_trace(report.trace, arguments.trace);
@@ -71,7 +68,7 @@ void simulate_config(const SimulateArguments& arguments) {
         if (!arguments.plot.empty())
             plot({{&report.trace, title_of(report)}}, arguments.plot);
     });
-    if (const std::string note = note_on_costs(pipeline); !note.empty())
+    if (const std::string note = note_on_costs(job); !note.empty())
         print_note(note);
     outputs.done();
 }

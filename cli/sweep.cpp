@@ -1,6 +1,6 @@
 #include "cli/sweep.h"
 
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 
@@ -61,14 +61,14 @@ Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
 }
 
 Report simulate_point(Config config, std::vector<std::string>& notes) {
-    std::vector<std::string> notices;
-    const Pipeline pipeline = pipeline_of(std::move(config), &notices);
-    Report report = report_of(predict(pipeline), pipeline.config);
+    Notices notices;
+    const Job job = make_job(std::move(config), notices);
+    Report report = report_of(predict(job), job.config);
     report.trace.events = {};
     report.trace.memory = {};
     for (const std::string& notice : notices)
         keep(notes, notice);
-    keep(notes, note_on_costs(pipeline));
+    keep(notes, note_on_costs(job));
     return report;
 }
 

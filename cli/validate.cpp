@@ -2,7 +2,7 @@
 #include "cli/accuracy.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/table.h"
@@ -60,34 +60,34 @@ void print_ok_memory(const Report& report) {
 }
 
 // Nothing is known of its times and sizes in run.precision.
-void validate_without_costs(const ValidateArguments& arguments, const Pipeline& pipeline) {
+void validate_without_costs(const ValidateArguments& arguments, const Job& job) {
     if (arguments.json) {
-        Json json = json_of_plan(pipeline.plan, "config");
+        Json json = json_of_plan(job.plan, "config");
         json["fits"] = nullptr;
         print_json(json);
     } else {
-        print_result("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
-        print_ok_plan(pipeline.plan);
+        print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
+        print_ok_plan(job.plan);
     }
     print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
-                           pipeline.config.run.precision));
+                           job.config.run.precision));
 }
 
 void validate_config(const ValidateArguments& arguments) {
-    const Pipeline pipeline = pipeline_of(ConfigArguments{arguments.path, arguments.set}.load());
-    check_link(pipeline.config, pipeline.plan.shape);
-    if (!knows_precision(pipeline.config, pipeline.profile)) {
-        validate_without_costs(arguments, pipeline);
+    const Job job = job_of(ConfigArguments{arguments.path, arguments.set}.load());
+    check_link(job.config, job.plan.shape);
+    if (!knows_precision(job.config, job.profile)) {
+        validate_without_costs(arguments, job);
         return;
     }
-    const Report report = report_of(predict(pipeline), pipeline.config);
+    const Report report = report_of(predict(job), job.config);
     if (arguments.json) {
-        Json json = json_of_plan(pipeline.plan, "config");
+        Json json = json_of_plan(job.plan, "config");
         json["ok"] = json["fits"] = fits(report);
         print_json(json);
     } else {
-        print_result("ok: config {}: {}\n", arguments.path, summary_of(pipeline));
-        print_ok_plan(pipeline.plan);
+        print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
+        print_ok_plan(job.plan);
         print_ok_memory(report);
         print_result("{}", print_misfits(report));
     }

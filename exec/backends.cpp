@@ -67,19 +67,6 @@ const Row& row_of(const Config& config) {
 
 }  // namespace
 
-bool is_emulated(const Config& config) {
-    return std::any_of(std::begin(kBackends), std::end(kBackends), [&](const Row& row) {
-        return row.name == config.run.backend && row.work == make_emulated_work;
-    });
-}
-
-TransferMode executed_mode(const Config& config) {
-    TransferMode mode = mode_of(config.transfer);
-    if (!is_emulated(config) && !mode.early_receive)
-        mode.protocol = TransferMode::Protocol::Rendezvous;
-    return mode;
-}
-
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
     const Row& row = row_of(config);
     if (row.open == nullptr)

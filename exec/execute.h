@@ -3,11 +3,11 @@
 
 #include "exec/engine/disturbance.h"
 #include "exec/kernels.h"
+#include "job/job.h"
 #include "schedules/buffers.h"
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "schedules/trace/trace.h"
-#include "workloads/config.h"
+#include "schedules/trace.h"
 
 #include <functional>
 #include <memory>
@@ -48,22 +48,6 @@ struct RunResult {
     std::vector<std::string> warnings;  // why the times are not comparable, for people
 };
 
-// Everything an execution needs, made once by the caller.
-struct Job {
-    const Config& config;
-    const Model* model;  // none for a uniform workload
-    StageSplit split;
-    Plan plan;
-    VersionTable versions;  // usually versions_of(plan); the oracle keeps those of its plan
-    int steps = 1;          // repeats of a synchronous plan; an asynchronous plan holds all its steps
-    Costs costs = {};       // what emulated devices sleep and reserve
-    bool within_memory = true;  // refuse buffers that exceed the memory of cluster.devices
-    // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
-    // device has one sum. The oracle of a plan with replicas numbers the holders.
-    std::vector<std::vector<int>> gradient_parts = {};
-    std::vector<ConvolutionChoice> convolutions = {};  // of the profile, for devices that time them else
-};
-
 // The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient
 // sums, the same weight versions, one task at a time.
 Job oracle_of(const Job& job);
@@ -79,12 +63,6 @@ void check_link(const Config& config, const Shape& shape);
 // it comes back.
 RunResult run(const Job& job, const RunOptions& options);
 
-// Whether the devices of a `run.backend` sleep instead of computing: then costs are enough to run.
-bool is_emulated(const Config& config);
-
-// How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
-// hold a message, so that with deferred receives it leaves when its RECV is posted.
-TransferMode executed_mode(const Config& config);
 // NUMA node that each of `devices` devices of `run.backend` is nearest to, -1: not known. Empty: they are the cores.
 std::vector<int> numa_nodes(const Config& config, int devices);
 // The kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws Error

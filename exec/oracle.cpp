@@ -119,7 +119,8 @@ std::vector<Task> staged_order(const Plan& plan) {
 Job oracle_of(const Job& job) {
     check_runnable(job);
     Job oracle = job;
-    oracle.within_memory = false;
+    for (DeviceConfig& device : oracle.config.cluster.devices)  // of the cluster, which it does not run on
+        device.memory = kUnlimited;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
@@ -136,7 +137,7 @@ Job oracle_of(const Job& job) {
     }
     oracle.plan.order = {staged_order(job.plan)};
     if (shares_stages)
-        oracle.gradient_parts = holders_of(job.plan);
+        oracle.plan.gradient_parts = holders_of(job.plan);
     oracle.versions = versions_in_order_of(oracle.plan, job.versions);
     return oracle;
 }

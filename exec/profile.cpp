@@ -4,6 +4,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/training/stage_program.h"
+#include "job/build.h"
 #include "workloads/first_failure.h"
 #include "workloads/start_thread.h"
 

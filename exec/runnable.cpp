@@ -26,14 +26,14 @@ void check_whole_trace(const Job& job) {
     double tasks = 0;
     for (const std::vector<Task>& order : job.plan.order)
         tasks += static_cast<double>(order.size());
-    const double events = tasks * job.steps;
+    const double events = tasks * steps_of(job);
     const Bytes limit = memory_for_plans();
     if (events <= std::numeric_limits<int>::max() && events * 2 * sizeof(TraceEvent) <= static_cast<double>(limit))
         return;
     job.config.fail_at("training.steps",
                        fmt::format("{} steps of {:.0f} tasks make a trace of {:.4g} GiB, and half of what this process "
                                    "may have is {}",
-                                   job.steps, tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
+                                   steps_of(job), tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
                        "run fewer training.steps (--steps), or leave --trace out");
 }
 

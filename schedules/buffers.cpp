@@ -262,15 +262,6 @@ Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs) {
     return 0;
 }
 
-void refuse_over_memory(const std::vector<Bytes>& reserved, const std::vector<DeviceConfig>& devices) {
-    for (std::size_t device = 0; device < std::min(devices.size(), reserved.size()); ++device)
-        if (const Bytes needed = reserved[device], has = devices[device].memory; needed > has)
-            fail_with(ExitCode::Infeasible,
-                      "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
-                      "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
-                      device, print_bytes(needed), needed, print_bytes(has), has);
-}
-
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
     std::vector<std::vector<MemoryUse>> use;
     for (const std::vector<Task>& order : plan.order)  // one without tasks holds its weights at position 0

@@ -4,9 +4,8 @@
 
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
 #include "schedules/versions.h"
-#include "workloads/config.h"
 #include "workloads/costs/costs.h"
 
 #include <vector>
@@ -73,9 +72,5 @@ Packing pack(const std::vector<Buffer>& buffers, int devices);
 // Per device the bytes that a run of the plan reserves before its first step.
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode);
-
-// Throws Error (Infeasible) naming the first device that has less than it must reserve, with the bytes needed and
-// available.
-void refuse_over_memory(const std::vector<Bytes>& reserved, const std::vector<DeviceConfig>& devices);
 
 }  // namespace pw

@@ -97,14 +97,6 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
     }
 }
 
-Costs executed_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
-                     const StageSplit& split, const Shape& shape) {
-    Costs costs = std::move(of_stages);
-    add_cluster(costs, config, profile);
-    add_gradient_sums(costs, shape, ties_of(graph, split));
-    return costs;
-}
-
 Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs) {
     return bounded(static_cast<double>(bytes_moved(transfer, shape, costs)) / costs.link.bandwidth * 1e9);
 }

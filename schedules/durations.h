@@ -3,7 +3,6 @@
 #pragma once
 
 #include "schedules/versions.h"
-#include "workloads/config.h"
 #include "workloads/costs/costs.h"
 #include "workloads/stages/ties.h"
 
@@ -23,11 +22,6 @@ std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, cons
 // Fills in what S costs on every stage of the shape: its holders sum in a ring over `costs.sums`, and then, all over, the
 // devices that share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
-
-// What a plan of this shape costs as it is executed: the stages' costs, and what cluster, transport and sums of
-// gradients add. Whoever predicts or judges a plan of layers takes its costs from here.
-Costs executed_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
-                     const StageSplit& split, const Shape& shape);
 
 // Time for which a transfer occupies its link: bytes / bandwidth.
 Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs);

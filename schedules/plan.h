@@ -70,7 +70,10 @@ struct Plan {
     WeightPolicy weights = WeightPolicy::Flush;
     Prediction prediction = Prediction::None;
     bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
-    std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
+    std::vector<std::vector<Task>> order;
+    // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
+    // device has one sum. The oracle of a plan with replicas numbers the holders. No part of the hash.
+    std::vector<std::vector<int>> gradient_parts = {};  // order[device]; whoever lists F(s, i) serves it
 };
 
 // The tasks that `task` finishes: {I, W} for B, else itself.

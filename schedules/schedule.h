@@ -4,7 +4,6 @@
 
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "workloads/config.h"
 
 #include <optional>
 #include <span>
@@ -81,23 +80,5 @@ Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options
 // The name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each device
 // leaves nothing of a looped one; empty elsewhere.
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);
-
-// How the stages of a split hang together.
-struct StageLinks {
-    std::optional<std::vector<Edge>> edges;  // its boundaries; absent: the chain
-    std::vector<Edge> ties;                  // stages that share parameters
-    auto operator<=>(const StageLinks&) const = default;
-};
-StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
-
-// What a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
-// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one
-// is.
-Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
-
-TransferMode mode_of(const TransferConfig& transfer);
-
-// What a config leaves out and its schedule decides (load_config).
-PlanDefaults defaults_of(const std::string& schedule);
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 #include "schedules/orders.h"
 #include "schedules/passes.h"
 #include "workloads/error.h"
+#include "workloads/text/yaml.h"
 
 #include <algorithm>
 #include <cctype>

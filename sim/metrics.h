@@ -1,7 +1,7 @@
 // Numbers of a trace, predicted or measured alike. Definitions: docs/metrics.md.
 #pragma once
 
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <optional>

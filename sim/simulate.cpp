@@ -237,19 +237,12 @@ private:
 };
 
 Trace Simulation::trace() const {
-    Trace trace;
+    Trace trace = trace_of(plan_);
     trace.label = "predicted";
-    trace.plan_hash = hash_of(plan_);
-    trace.schedule = plan_.schedule;
-    trace.devices = plan_.shape.devices;
-    trace.stages = plan_.shape.stages;
-    trace.micro_batches = plan_.shape.microbatches;
-    trace.asynchronous = plan_.asynchronous;
     const std::vector<Buffer> buffers = buffers_of(plan_, *costs_, versions_, early_receive_);
     const auto memory = memory_of(plan_, buffers);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
     for (int device = 0; device < plan_.shape.devices; ++device) {
-        trace.stages_of.push_back(plan_.shape.stages_of(device));
         if (plan_.order[device].empty())
             trace.memory.push_back({0, device, 0, memory[device].front()});
         int position = 0;

@@ -4,7 +4,7 @@
 #include "schedules/buffers.h"
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>

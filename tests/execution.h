@@ -2,6 +2,8 @@
 #pragma once
 
 #include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -29,10 +31,10 @@ run: {backend: reference}
 class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set)
-        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(build_model(config_)) {}
+        : config_(load_config(folder_.write("config.yaml", yaml), set)), model_(build_model(config_)) {}
     // Another model than the one that the file names.
     Execution(const char* yaml, const std::vector<std::string>& set, Model model)
-        : config_(load_config(folder_.write("config.yaml", yaml), set, defaults_of)), model_(std::move(model)) {}
+        : config_(load_config(folder_.write("config.yaml", yaml), set)), model_(std::move(model)) {}
 
     Job job() const {
         const Profile profile = profile_of(config_, model_);

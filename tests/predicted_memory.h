@@ -1,6 +1,8 @@
 // Predicted memory beside what a run counts.
 #pragma once
 
+#include "job/build.h"
+#include "job/plan.h"
 #include "tests/execution.h"
 
 #include <fmt/ranges.h>

@@ -1,7 +1,8 @@
 // Crops, flips and normalisation of images: what a sample shows, and which samples are drawn.
+#include "job/build.h"
+#include "job/config.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-#include "workloads/config.h"
+#include "job/build.h"
+#include "job/config.h"
 
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"

@@ -4,9 +4,9 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/training/batch_statistics.h"
+#include "job/config.h"
 #include "tests/layer_rig.h"
 #include "tests/refusal.h"
-#include "workloads/config.h"
 
 #include <cmath>
 #include <cstring>

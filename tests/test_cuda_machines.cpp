@@ -6,13 +6,14 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/transport.h"
 #include "exec/engine/mailbox.h"
+#include "job/build.h"
+#include "job/config.h"
 #include "tests/cuda_precisions.h"
 #include "tests/execution.h"
 #include "tests/host_cuda/host_cuda.h"
 #include "tests/layer_laws.h"
 #include "tests/predicted_memory.h"
 #include "tests/refusal.h"
-#include "workloads/config.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

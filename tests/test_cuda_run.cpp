@@ -2,6 +2,7 @@
 // bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
 // stand-in of the toolkit.
 #include "exec/cuda/nccl.h"
+#include "job/build.h"
 #include "tests/execution.h"
 #include "workloads/error.h"
 

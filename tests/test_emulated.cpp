@@ -1,6 +1,8 @@
 // What the emulated backend shows without a model: every plan runs in its order, in the lanes of the
 // config, within the predicted memory, and does what its oracle does.
 #include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
 
@@ -26,7 +28,7 @@ using Settings = std::vector<std::string>;
 class Emulation {
 public:
     explicit Emulation(const Settings& set)
-        : config_(load_config(folder_.write("config.yaml", kUniform), set, defaults_of)) {}
+        : config_(load_config(folder_.write("config.yaml", kUniform), set)) {}
 
     // Refers to this object.
     Job job() const& {

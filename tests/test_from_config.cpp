@@ -1,7 +1,8 @@
 // What a configuration names is built, and errors of the builders point at its keys.
+#include "job/build.h"
+#include "job/config.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 
 #include <gtest/gtest.h>
 

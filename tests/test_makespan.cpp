@@ -1,4 +1,6 @@
 // The search by simulated step time against trying everything.
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "search/plans/makespan.h"

@@ -1,8 +1,8 @@
 // Malformed input of every kind is refused with exit code 2, its place and a way out.
+#include "job/config.h"
 #include "tests/cifar_files.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 #include "workloads/data/dataset.h"
 
 #include <gtest/gtest.h>

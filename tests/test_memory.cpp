@@ -1,5 +1,7 @@
 // What a run reserves is what was predicted, byte for byte, and what limits are checked against.
 #include "cli_rig.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
@@ -47,7 +49,7 @@ Costs uneven_costs(const Shape& shape, bool sent_copies, std::uint64_t seed) {
 class Emulation {
 public:
     Emulation(const std::vector<std::string>& set, bool sent_copies, std::uint64_t seed)
-        : config_(load_config(folder_.write("config.yaml", kUneven), set, defaults_of)),
+        : config_(load_config(folder_.write("config.yaml", kUneven), set)),
           job_{config_, nullptr, {}, {}, {}} {
         job_.plan = make_plan(config_, {}, config_.training.steps);
         job_.versions = versions_of(job_.plan);

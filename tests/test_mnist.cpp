@@ -1,7 +1,8 @@
 // MNIST's files as images and labels, and what is wrong with those that are not.
+#include "job/build.h"
+#include "job/config.h"
 #include "tests/mnist_files.h"
 #include "tests/refusal.h"
-#include "workloads/config.h"
 
 #include <gtest/gtest.h>
 

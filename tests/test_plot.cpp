@@ -1,4 +1,5 @@
 #include "sample_traces.h"
+#include "schedules/trace/trace_json.h"
 #include "tests/temporary_folder.h"
 #include "viz/files.h"
 #include "viz/plot.h"

@@ -1,10 +1,12 @@
 // Models from files: what is read, that it can be planned and simulated, and what is refused.
+#include "job/build.h"
+#include "job/config.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "sim/simulate.h"
 #include "tests/public_data.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <gtest/gtest.h>
@@ -224,7 +226,7 @@ TEST(ModelFile, IsSimulatedWithEverySchedule) {
                 "{{workload: {{model: {}}}, cluster: {{devices: 2}}, pipeline: {{schedule: {}, micro_batches: 4, "
                 "micro_batch_size: 2}}}}",
                 file, schedule.name);
-            const Config config = load_config(folder.write("cfg.yaml", text), {}, defaults_of);
+            const Config config = load_config(folder.write("cfg.yaml", text), {});
             EXPECT_GT(simulated_end(config), 2'000'000) << text;
         }
 }

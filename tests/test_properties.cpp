@@ -1,5 +1,7 @@
 // Whatever a config says: it is refused with a documented code, or every figure of its prediction is one that can be.
 // PIPEWRIGHT_SOAK=1 draws ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/durations.h"
 #include "schedules/limits.h"
 #include "schedules/schedule.h"
@@ -177,7 +179,7 @@ TEST(Properties, OfAnyConfigThatIsPredicted) {
         const std::string path = folder.write("cfg.yaml", drawn.text);
         limit_time(kTooLong);
         is_taken([&] {
-            const Config config = load_config(path, {}, defaults_of);
+            const Config config = load_config(path, {});
             if (is_taken([&] {
                     const Trace trace = predicted(config);
                     expect_possible(trace, metrics_of(trace));

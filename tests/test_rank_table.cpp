@@ -1,8 +1,8 @@
 // Rank tables of both forms as devices of a cluster, and what is wrong with those that are not.
+#include "job/config.h"
+#include "job/rank_table.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
-#include "workloads/rank_table.h"
 
 #include <gtest/gtest.h>
 

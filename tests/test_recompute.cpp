@@ -1,5 +1,6 @@
 // What recomputing does to a plan, its time and its memory: F drops what it saves, R saves it again right
 // before the backward pass reads it.
+#include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
@@ -278,7 +279,7 @@ TEST(Recompute, PlansFromFiles) {
         EXPECT_EQ(print_csv(plan, transfers), print_csv(plan_of("1f1b", 2, 3), transfers));
         folder.write("plan.csv", print_csv(plan, transfers));
         const std::string config = "{workload: {model: uniform}, pipeline: {schedule: plan.csv, recompute: [1]}}";
-        const Plan read = make_plan(load_config(folder.write("cfg.yaml", config), {}, defaults_of), {}, 1);
+        const Plan read = make_plan(load_config(folder.write("cfg.yaml", config), {}), {}, 1);
         EXPECT_EQ(read.order, plan.order);
     }
 }

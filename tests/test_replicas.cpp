@@ -1,5 +1,6 @@
 // Stages on several devices: who serves which micro-batch, what it takes, what it keeps, and that no plan of
 // them can get stuck.
+#include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/csv/csv.h"
 #include "schedules/durations.h"
@@ -269,7 +270,7 @@ Plan planned(const std::string& pipeline) {
     folder.write("mine.csv", print_csv(plan_of("gpipe", 2, 5), false));
     const std::string text =
         fmt::format("workload: {{model: uniform, stages: 2}}\npipeline: {{micro_batches: 5, {}}}\n", pipeline);
-    return make_plan(load_config(folder.write("cfg.yaml", text), {}, defaults_of), {}, 3);
+    return make_plan(load_config(folder.write("cfg.yaml", text), {}), {}, 3);
 }
 
 TEST(Replicas, OfAConfigArePlaced) {

@@ -1,7 +1,8 @@
 // pipeline.rules: mindspore refuses, each by its rule, what pipewright itself accepts.
+#include "job/build.h"
+#include "job/rules.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/rules.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,8 @@
 #include "exec/engine/arena.h"
 #include "exec/execute.h"
 #include "exec/training/stage_program.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "tests/layer_rig.h"
 #include "tests/temporary_folder.h"

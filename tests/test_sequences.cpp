@@ -1,7 +1,8 @@
 // Data sets of tokens, and what a config of model gpt is told.
+#include "job/build.h"
+#include "job/config.h"
 #include "tests/refusal.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 #include "workloads/data/dataset.h"
 
 #include <gtest/gtest.h>

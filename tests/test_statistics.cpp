@@ -1,6 +1,7 @@
 // The running averages of batch norm: written per micro-batch by F, taken in by U in micro-batch order, read by
 // evaluation.
 #include "exec/training/npy.h"
+#include "job/build.h"
 #include "tests/execution.h"
 #include "tests/layer_laws.h"
 

@@ -1,4 +1,6 @@
 // A run that gets fewer threads than it needs says so, and ends those that it has.
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "tests/execution.h"
 
@@ -27,7 +29,7 @@ TEST(Threads, ARunThatGetsTooFewSaysSo) {
     GTEST_SKIP() << "sanitizers need address space";
 #endif
     TemporaryFolder folder;
-    const Config config = load_config(folder.write("config.yaml", kUniform), {}, defaults_of);
+    const Config config = load_config(folder.write("config.yaml", kUniform), {});
     Job job{config, nullptr, {}, make_plan(config, {}, config.training.steps), {}, 1, uniform_costs(config)};
     job.versions = versions_of(job.plan);
     const auto run_with_little = [&] {

@@ -1,5 +1,6 @@
 #include "sample_traces.h"
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "tests/temporary_folder.h"
 #include "workloads/error.h"
 

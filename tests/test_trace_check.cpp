@@ -1,6 +1,7 @@
 // What a trace promises is checked, task by task: nonsense that is well-formed is refused with its place.
 #include "sample_traces.h"
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "tests/refusal.h"
 
 #include <gtest/gtest.h>

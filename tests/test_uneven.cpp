@@ -1,5 +1,8 @@
 // A mini-batch whose samples the micro-batch size does not divide: its last micro-batch is smaller.
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/csv/csv.h"
+#include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/execution.h"
@@ -58,7 +61,7 @@ training: {steps: 6}
 
 Config uniform_config(const Settings& set) {
     const TemporaryFolder folder;
-    return load_config(folder.write("config.yaml", kUniform), set, defaults_of);
+    return load_config(folder.write("config.yaml", kUniform), set);
 }
 
 Trace predicted(const Config& config) {
@@ -167,8 +170,7 @@ TEST(Uneven, APlanInAFileSaysHowManyMicroBatches) {
     expect_equal(file.run(), gpipe.run(), "plan in a file");
     const std::string config = folder.write("config.yaml", kMlp);
     expect_says(refusal([&] {
-                    load_config(config, {"pipeline={schedule: " + plan + ", micro_batch_size: 3, mini_batch: 13}"},
-                                defaults_of);
+                    load_config(config, {"pipeline={schedule: " + plan + ", micro_batch_size: 3, mini_batch: 13}"});
                 }),
                 {"13 samples are 5 micro-batches of 3, but the plan has 4", "write 10 to 12 samples"});
 }

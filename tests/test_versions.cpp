@@ -1,6 +1,8 @@
 // Which weight version every task of an asynchronous plan reads, with and without replicas, how far ahead weights
 // are predicted, and what that holds.
+#include "job/plan.h"
 #include "schedules/orders.h"
+#include "schedules/trace/trace_json.h"
 #include "schedules/versions.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -280,7 +282,7 @@ Plan from_config(const std::string& pipeline, int steps = 3) {
     const int stages = contains(pipeline, "mine.csv") ? 1 : 2;
     const std::string text =
         fmt::format("workload: {{model: uniform, stages: {}}}\npipeline: {{{}}}\n", stages, pipeline);
-    return make_plan(load_config(folder.write("cfg.yaml", text), {}, defaults_of), {}, steps);
+    return make_plan(load_config(folder.write("cfg.yaml", text), {}), {}, steps);
 }
 
 TEST(Config, PredictsWeightsUnderLatestOnly) {

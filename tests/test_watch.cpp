@@ -1,6 +1,8 @@
 // A device that works is not silent, one that does not come back is, and a process that slept does not count it.
 #include "exec/engine/watch.h"
 #include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "tests/execution.h"
 #include "tests/refusal.h"
@@ -93,7 +95,7 @@ run: {backend: emulated}
 class Emulation {
 public:
     explicit Emulation(const std::vector<std::string>& set)
-        : config_(load_config(folder_.write("config.yaml", kUniform), set, defaults_of)) {}
+        : config_(load_config(folder_.write("config.yaml", kUniform), set)) {}
     RunResult run(const RunOptions& options = {}) const { return pw::run(job_, options); }
 
 private:

@@ -1,5 +1,6 @@
 #include "viz/plot.h"
 
+#include "schedules/trace/trace_json.h"
 #include "viz/files.h"
 #include "viz/picture.h"
 #include "viz/render.h"

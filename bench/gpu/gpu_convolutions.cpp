@@ -9,8 +9,8 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/engine/mailbox.h"
+#include "job/config.h"
 #include "tests/layer_rig.h"
-#include "workloads/config.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 //
 //     gpu_identity [--seconds 120]     after that nothing more is begun
 #include "bench/gpu/measuring.h"
-#include "cli/pipeline.h"
+#include "cli/prediction.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
 #include "schedules/schedule.h"
@@ -94,15 +94,15 @@ private:
 
     // What it refers to stays: the thread of a device that fell silent may still use it.
     Job job_of(const std::vector<std::string>& set) {
-        const Pipeline& pipeline = kept_.emplace_back(pipeline_of(load_config(file_, set, defaults_of)));
-        const int steps = pipeline.plan.asynchronous ? 1 : pipeline.config.training.steps;
-        return {pipeline.config, &*pipeline.model, pipeline.split, pipeline.plan, versions_of(pipeline.plan),
-                steps,           pipeline.costs};
+        const Job& job = kept_.emplace_back(job_of(load_config(file_, set)));
+        const int steps = job.plan.asynchronous ? 1 : job.config.training.steps;
+        return {job.config, &*job.model, job.split, job.plan, versions_of(job.plan),
+                steps,           job.costs};
     }
 
     TemporaryFolder folder_;
     std::string file_ = folder_.write("config.yaml", kConfig);
-    std::deque<Pipeline> kept_;
+    std::deque<Job> kept_;
     Counts counts_;
     Ns end_;
 };

@@ -7,6 +7,7 @@
 #include "exec/cuda/device.h"
 #include "exec/cuda/events.h"
 #include "exec/execute.h"
+#include "job/build.h"
 #include "schedules/schedule.h"
 #include "tests/temporary_folder.h"
 
@@ -239,7 +240,7 @@ run: {backend: cuda}
         set.emplace_back("cluster.devices=2");
         set.push_back(fmt::format("run.sms=[{}, {}]", share, kGroup));
     }
-    return load_config(path, set, defaults_of);
+    return load_config(path, set);
 }
 
 int measure(Arguments& arguments) {

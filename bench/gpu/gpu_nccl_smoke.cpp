@@ -8,8 +8,8 @@
 #include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
 #include "exec/engine/mailbox.h"
+#include "job/config.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "bench/gpu/measuring.h"
 #include "bench/gpu/spin.h"
 #include "exec/cuda/device.h"
-#include "workloads/config.h"
+#include "job/config.h"
 
 #include <fmt/format.h>
 

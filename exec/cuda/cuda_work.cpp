@@ -183,11 +183,11 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
       early_(the_plan.job.config.transfer.receive == "early"),
-      lanes_(the_plan.graph, executed_mode(the_plan.job.config)) {
+      lanes_(the_plan.graph, the_plan.job.mode) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
-    if (!job.config.run.deterministic)
-        take_ways(job.convolutions, precision_of(job.config));
+    if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
+        take_ways(job.profile.convolutions, precision_of(job.config));
     const std::string obstacle = what_forbids_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
     if (makes_graphs_ && !obstacle.empty())

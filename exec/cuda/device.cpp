@@ -1,6 +1,6 @@
 #include "exec/cuda/device.h"
 
-#include "workloads/config.h"
+#include "job/config.h"
 #include "workloads/error.h"
 
 #include <algorithm>

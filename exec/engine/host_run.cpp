@@ -138,7 +138,7 @@ private:
         device.set_mailbox(*mailbox_);
         work_->device(number).begin();
         gate_.arrive();
-        for (int step = 0; step < job_.steps; ++step) {
+        for (int step = 0; step < steps_; ++step) {
             gate_.arrive();
             record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
             device.end_step();
@@ -173,7 +173,7 @@ private:
         plan_memory();
         gate_.arrive();
         gate_.arrive();
-        for (int step = 0; step < job_.steps; ++step) {
+        for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
             work_->begin_step(step);
@@ -181,7 +181,7 @@ private:
             gate_.arrive(Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
             end_step(step);
             if (options_.progress)
-                options_.progress({step + 1, job_.steps, losses_.back(), clock_now() - start});
+                options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
         }
     }
 
@@ -221,15 +221,14 @@ private:
         const int devices = job_.plan.shape.devices;
         plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early, parts);
         plan_.packing = options_.guarded ? Guards::pack(plan_.buffers, devices) : pack(plan_.buffers, devices);
-        if (job_.within_memory)
-            refuse_over_memory(plan_.packing.arena, job_.config.cluster.devices);  // by the backend's sizes
+        refuse_over_memory(plan_.packing.arena, job_.config);  // by the backend's sizes
         plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
         plan_transfers(costs, keeps_copies(costs, early));
     }
 
     void plan_transfers(const Costs& costs, bool copies) {
         Mailbox::Options options;
-        options.mode = executed_mode(job_.config);
+        options.mode = job_.mode;
         options.mode.sent_copies = copies;
         options.watch = plan_.watch.get();
         options.spin = !cores_.shared;
@@ -277,21 +276,11 @@ private:
     }
 
     Trace trace() const {
-        Trace trace;
+        Trace trace = trace_of(job_.plan);
         trace.label = "measured";
-        trace.plan_hash = hash_of(job_.plan);
-        trace.schedule = job_.plan.schedule;
-        trace.config = job_.config.yaml;
         trace.machine = work_->machine();
-        trace.devices = job_.plan.shape.devices;
-        trace.stages = job_.plan.shape.stages;
-        trace.micro_batches = plan_.sizes.per_mini_batch;
-        trace.micro_batch_size = plan_.sizes.full;
-        trace.mini_batch = plan_.sizes.mini_batch;
-        trace.asynchronous = job_.plan.asynchronous;
         trace.reserved = plan_.packing.arena;
-        for (std::size_t device = 0; device < devices_.size(); ++device)
-            trace.stages_of.push_back(job_.plan.shape.stages_of(static_cast<int>(device)));
+        tell_config(trace, job_.config);
         log_.write(trace);
         return trace;
     }
@@ -299,6 +288,7 @@ private:
     static constexpr Ns kGrace = 2'000'000'000;  // for the others, when a device is silent
 
     const Job& job_;
+    const int steps_ = steps_of(job_);
     const RunOptions options_;
     HostPlan plan_;
     std::unique_ptr<HostWork> work_;

@@ -33,13 +33,13 @@ bool HostPlan::trains() const {
 }
 
 int HostPlan::gradient_part(int stage, int microbatch) const {
-    return job.gradient_parts.empty() ? 0 : job.gradient_parts[stage][microbatch];
+    return job.plan.gradient_parts.empty() ? 0 : job.plan.gradient_parts[stage][microbatch];
 }
 
 int HostPlan::gradient_parts(int stage) const {
-    if (job.gradient_parts.empty())
+    if (job.plan.gradient_parts.empty())
         return 1;
-    const std::vector<int>& parts = job.gradient_parts[stage];
+    const std::vector<int>& parts = job.plan.gradient_parts[stage];
     return *std::max_element(parts.begin(), parts.end()) + 1;
 }
 

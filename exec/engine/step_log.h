@@ -1,7 +1,7 @@
 // What the steps of a run leave behind: all of it for a trace, or no more than the report of the median step needs.
 #pragma once
 
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The programs of a device's stages: for full micro-batches, and for a smaller last one of a mini-batch, which runs in
 // the same buffers, laid out for itself.
 #include "exec/training/kernel_work.h"
+#include "job/build.h"
 #include "workloads/error.h"
 
 namespace pw {

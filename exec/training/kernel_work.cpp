@@ -2,6 +2,7 @@
 
 #include "exec/training/dump.h"
 #include "exec/training/parameter_files.h"
+#include "job/build.h"
 
 #include <cmath>
 #include <cstring>

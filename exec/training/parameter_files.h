@@ -1,7 +1,7 @@
 // Parameters between runs: FOLDER/NAME.npy in PyTorch's names and layouts.
 #pragma once
 
-#include "workloads/config.h"
+#include "job/config.h"
 #include "workloads/models/parameters.h"
 
 #include <string>

@@ -1,5 +1,5 @@
 // What every trace promises, whoever made it. The plan itself is not in the file: its edges are those of the transfers.
-#include "schedules/trace/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Writes a trace as Chrome/Perfetto JSON. Events go straight to the file: a run of hours has millions.
-#include "schedules/trace/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 

@@ -1,5 +1,5 @@
 // Reads back what trace_json.cpp writes, trusting nothing: every key is looked up, typed and bounded.
-#include "schedules/trace/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 #include "workloads/text/json_text.h"

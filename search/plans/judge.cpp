@@ -1,5 +1,7 @@
 #include "search/plans/judge.h"
 
+#include "job/build.h"
+#include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/durations.h"
 #include "schedules/versions.h"
@@ -56,7 +58,7 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
 }
 
 Costs Judge::executed(Costs of_stages, const StageSplit& split, const Plan& plan) const {
-    return executed_costs(std::move(of_stages), config_, profile_, problem_.model.layers, split, plan.shape);
+    return complete_costs(std::move(of_stages), config_, profile_, problem_.model.layers, split, plan.shape);
 }
 
 std::optional<Ns> Judge::step_time(const StageSplit& split) {

@@ -1,6 +1,7 @@
 // What splits of a model are worth under one plan choice: the simulator decides, and nothing else.
 #pragma once
 
+#include "job/plan.h"
 #include "schedules/schedule.h"
 #include "search/partition.h"
 #include "search/plans/plan_choice.h"

@@ -1,5 +1,6 @@
 #include "search/plans/longest_time.h"
 
+#include "job/build.h"
 #include "schedules/limits.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/cost_totals.h"

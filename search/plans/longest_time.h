@@ -1,8 +1,8 @@
 // Whether the numbers of a search stay far from where integers overflow, whatever the split.
 #pragma once
 
+#include "job/config.h"
 #include "schedules/plan.h"
-#include "workloads/config.h"
 #include "workloads/costs/costs.h"
 
 namespace pw {

@@ -1,7 +1,7 @@
 #include "search/plans/plan_choice.h"
 
+#include "job/config_blocks.h"
 #include "schedules/schedule.h"
-#include "workloads/config_blocks.h"
 #include "workloads/error.h"
 #include "workloads/stages/stage_split.h"
 

@@ -1,8 +1,8 @@
 // One way to run a model: all that a search chooses but the split.
 #pragma once
 
+#include "job/config.h"
 #include "schedules/plan.h"
-#include "workloads/config.h"
 
 #include <optional>
 #include <string>

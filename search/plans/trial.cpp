@@ -1,5 +1,6 @@
 #include "search/plans/trial.h"
 
+#include "job/build.h"
 #include "schedules/schedule.h"
 #include "search/plans/longest_time.h"
 #include "workloads/bounded.h"

@@ -3,17 +3,18 @@
 
 #include "cli/accuracy.h"
 #include "exec/training/npy.h"
+#include "job/rank_table.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
+#include "schedules/trace/trace_json.h"
 #include "search/piper/piper_instance.h"
 #include "search/placement/placement_instance.h"
 #include "sim/metrics.h"
 #include "tests/temporary_folder.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
-#include "workloads/rank_table.h"
 
 #include <nlohmann/json.hpp>
 
@@ -70,7 +71,7 @@ struct Target {
 };
 
 const Target kTargets[] = {
-    {"config", [](const std::string& bytes) { load_config(file("config.yaml", bytes), {}, defaults_of); }},
+    {"config", [](const std::string& bytes) { load_config(file("config.yaml", bytes), {}); }},
     {"units", read_quantities},
     {"csv", read_plan},
     {"trace", read_whole_trace},

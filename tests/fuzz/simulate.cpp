@@ -1,11 +1,14 @@
 // Configs with extreme numbers: refused, or simulated to a trace that keeps what traces promise.
+#include "job/build.h"
+#include "job/plan.h"
 #include "tests/fuzz/fuzz.h"
 
+#include "job/config.h"
 #include "schedules/schedule.h"
+#include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/temporary_folder.h"
-#include "workloads/config.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -96,7 +99,7 @@ void fuzz_simulate(const std::string& bytes) {
         set.push_back(
             fmt::format("{}={}", key.name, key.values[static_cast<unsigned char>(bytes[i + 1]) % key.values.size()]));
     }
-    const Config config = load_config(path, set, defaults_of);
+    const Config config = load_config(path, set);
     if (!is_small(config))
         return;
     Costs costs = uniform_costs(config);

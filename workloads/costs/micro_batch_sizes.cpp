@@ -27,10 +27,6 @@ std::vector<int> MicroBatchSizes::different() const {
     return is_even() ? std::vector<int>{full} : std::vector<int>{last(), full};
 }
 
-MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
-    return {pipeline.micro_batch_size, pipeline.micro_batches, pipeline.mini_batch};
-}
-
 std::string print(const MicroBatchSizes& sizes) {
     const int count = sizes.per_mini_batch;
     const std::string all = fmt::format("{} micro-batch{} of {}", count, count == 1 ? "" : "es", sizes.full);

@@ -2,7 +2,7 @@
 // sequence of samples without gaps; the last micro-batch of each may be smaller than the others.
 #pragma once
 
-#include "workloads/config.h"
+#include "workloads/costs/costs.h"
 
 #include <cstdint>
 #include <string>
@@ -26,8 +26,6 @@ struct MicroBatchSizes {
     bool is_even() const { return last() == full; }
     std::vector<int> different() const;  // sizes, ascending
 };
-
-MicroBatchSizes sizes_of(const PipelineConfig& pipeline);
 
 std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the last of 1"
 

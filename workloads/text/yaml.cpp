@@ -344,4 +344,14 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
     return best;
 }
 
+Ns read_time(const Yaml& at, Ns fallback, Ns least) {
+    const Ns time = at.time(fallback);
+    if (time >= least && time <= kLongestTime)
+        return time;
+    at.complain(fmt::format("'{}' is {}", at.path(), exact_time(time)),
+                time < least ? fmt::format("it must be at least {}", exact_time(least))
+                             : fmt::format("it must be at most {}", exact_time(kLongestTime)));
+    return fallback;
+}
+
 }  // namespace pw

@@ -119,6 +119,11 @@ private:
     Place parent_;  // where to point when the value is absent
 };
 
+inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
+
+// A time of at least `least` and at most kLongestTime; a mistake otherwise.
+Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
+
 // The candidate with the smallest edit distance (two letters in each other's place are one edit), when it is close
 // enough to be a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);

@@ -1,7 +1,8 @@
-#include "workloads/config.h"
+#include "job/config.h"
 
-#include "workloads/config_blocks.h"
-#include "workloads/rank_table.h"
+#include "job/config_blocks.h"
+#include "job/plan.h"
+#include "job/rank_table.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -260,17 +261,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
     at.complain(fmt::format("{} is not in this version", what), help);
 }
 
-Ns read_time(const Yaml& at, Ns fallback, Ns least) {
-    const Ns time = at.time(fallback);
-    if (time >= least && time <= kLongestTime)
-        return time;
-    at.complain(fmt::format("'{}' is {}", at.path(), exact_time(time)),
-                time < least ? fmt::format("it must be at least {}", exact_time(least))
-                             : fmt::format("it must be at most {}", exact_time(kLongestTime)));
-    return fallback;
-}
-
-Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of) {
+Config load_config(const std::string& path, const std::vector<std::string>& set) {
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
     const Yaml root = Yaml::load(path, set);
     root.allow({"workload", "cluster", "pipeline", "training", "run", "transfer", "search", "sweep"});
@@ -287,7 +278,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
     std::string& schedule = config.pipeline.schedule;
     if (schedule.ends_with(".csv"))
         schedule = absolute_path(folder, schedule);
-    const PlanDefaults defaults = defaults_of == nullptr ? PlanDefaults{} : defaults_of(schedule);
+    const PlanDefaults defaults = defaults_of(schedule);
     apply_file(root, defaults, config, claims);
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
     config.search = read_search(root["search"], config.pipeline.mini_batch);
@@ -323,6 +314,12 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
     report.complain(place, fact.substr(0, own), own == std::string::npos ? help : fact.substr(own + kHelp.size()));
     report.throw_if_mistaken();
     throw Error(ExitCode::BadInput, fact);
+}
+
+bool is_emulated(const Config& config) { return config.run.backend == "emulated"; }
+
+MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
+    return {pipeline.micro_batch_size, pipeline.micro_batches, pipeline.mini_batch};
 }
 
 }  // namespace pw

@@ -2,7 +2,7 @@
 // which one made it, except by its label.
 #pragma once
 
-#include "schedules/task.h"
+#include "schedules/plan.h"
 #include "workloads/units.h"
 
 #include <array>
@@ -61,16 +61,8 @@ struct Trace {
     bool operator==(const Trace&) const = default;
 };
 
-// Chrome/Perfetto JSON: one process per device, tasks, sends, receives and the optimizer on threads
-// of their own, flow arrows from SEND to RECV, memory as counter events.
-void write_trace(const Trace& trace, const std::string& path);
-// Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and place.
-Trace read_trace(const std::string& path);
-// That it is the trace of a plan: every stage on a device, every compute task once in every step on a device that
-// holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
-void check_trace(const Trace& trace, const std::string& path);
-// Whether a file is JSON with the events of a trace: configs are JSON, too.
-bool is_trace(const std::string& path);
+// A trace of the plan without events, label and config.
+Trace trace_of(const Plan& plan);
 
 // The events of one step only, times from its first start.
 // A device whose memory was last sampled in an earlier step starts with that sample.

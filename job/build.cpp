@@ -1,9 +1,12 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
-#include "workloads/config.h"
+#include "job/build.h"
+
+#include "job/rules.h"
+#include "schedules/durations.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/models/gpt.h"
-#include "workloads/rules.h"
+#include "workloads/stages/ties.h"
 
 #include <cassert>
 #include <filesystem>
@@ -197,6 +200,14 @@ Dataset open_dataset(const Config& config, const Model& model) {
     data.change(config.workload.changes);
     assert(data.labels_per_sample() == labels_per_sample(model));
     return data;
+}
+
+Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
+                     const StageSplit& split, const Shape& shape) {
+    Costs costs = std::move(of_stages);
+    add_cluster(costs, config, profile);
+    add_gradient_sums(costs, shape, ties_of(graph, split));
+    return costs;
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-#include "workloads/config_blocks.h"
+#include "job/config_blocks.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <algorithm>

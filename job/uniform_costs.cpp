@@ -1,3 +1,4 @@
+#include "job/build.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/costs/costs.h"
+#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/dataset.h"
 #include "workloads/text/yaml.h"
 
@@ -158,34 +159,16 @@ struct Config {
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
-// What the schedule decides where the config is silent: stages per device, or, when the schedule is a
-// file, everything that stands in it. 0: says nothing.
-struct PlanDefaults {
-    int chunks = 1;
-    int stages = 0, devices = 0, micro_batches = 0;
-};
-using DefaultsOf = PlanDefaults (*)(const std::string& schedule);
-
 // Loads `path`, applies the overrides, checks every key of the contract and reports all mistakes at
 // once. Keys of later parts of the contract that this build does not serve are errors that say so.
-Config load_config(const std::string& path, const std::vector<std::string>& set, DefaultsOf defaults_of = nullptr);
+Config load_config(const std::string& path, const std::vector<std::string>& set);
 
 // The canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 
-// The model that the config names (not for `uniform`, nor for instances that only `search` takes).
-Model build_model(const Config& config);
-// The split it asks for; `profile` serves `auto`.
-StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
-// Of a model from a file its own times, scaled from `search.profile_batch` samples; else the measured profile if
-// given, else analytic.
-Profile profile_of(const Config& config, const Model& model);
-// Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
-// one the profile's. Over the transport `link` tensors are copied.
-void add_cluster(Costs& costs, const Config& config, const Profile& profile);
-// The data set it names; without a path the synthetic one stands in.
-Dataset open_dataset(const Config& config, const Model& model);
-// Stage costs of a `uniform` workload.
-Costs uniform_costs(const Config& config);
+// Whether the devices of the run sleep instead of computing: then costs are enough to run.
+bool is_emulated(const Config& config);
+
+MicroBatchSizes sizes_of(const PipelineConfig& pipeline);
 
 }  // namespace pw

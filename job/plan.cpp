@@ -1,7 +1,8 @@
+#include "job/plan.h"
+
 #include "schedules/csv/csv.h"
 #include "schedules/limits.h"
 #include "schedules/passes.h"
-#include "schedules/schedule.h"
 #include "schedules/sum_groups.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -285,6 +286,13 @@ TransferMode mode_of(const TransferConfig& transfer) {
     mode.early_receive = transfer.receive == "early";
     mode.protocol =
         transfer.protocol == "rendezvous" ? TransferMode::Protocol::Rendezvous : TransferMode::Protocol::Eager;
+    return mode;
+}
+
+TransferMode executed_mode(const Config& config) {
+    TransferMode mode = mode_of(config.transfer);
+    if (!is_emulated(config) && !mode.early_receive)
+        mode.protocol = TransferMode::Protocol::Rendezvous;
     return mode;
 }
 

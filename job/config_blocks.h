@@ -1,7 +1,7 @@
 // The readers behind load_config, one per block of the file. Each notes its mistakes in the source.
 #pragma once
 
-#include "workloads/config.h"
+#include "job/config.h"
 
 #include <optional>
 #include <string>
@@ -10,7 +10,6 @@
 namespace pw {
 
 inline constexpr int kMostStages = 65'536;
-inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;      // of one tensor or one set of weights
 inline constexpr std::int64_t kMostBatches = 1'000'000;
 
@@ -24,7 +23,6 @@ struct StageClaim {
 std::string absolute_path(const std::string& folder, const std::string& path);
 // "X is not in this version".
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
-Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
 
 // Uniform: times that were given as one number have one entry until `spread_uniform`.
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);

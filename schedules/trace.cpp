@@ -1,4 +1,4 @@
-#include "schedules/trace/trace.h"
+#include "schedules/trace.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -34,6 +34,19 @@ void carry_over(const Trace& trace, int step, Ns begin, Trace& only) {
 }
 
 }  // namespace
+
+Trace trace_of(const Plan& plan) {
+    Trace trace;
+    trace.plan_hash = hash_of(plan);
+    trace.schedule = plan.schedule;
+    trace.devices = plan.shape.devices;
+    trace.stages = plan.shape.stages;
+    trace.micro_batches = plan.shape.microbatches;
+    trace.asynchronous = plan.asynchronous;
+    for (int device = 0; device < plan.shape.devices; ++device)
+        trace.stages_of.push_back(plan.shape.stages_of(device));
+    return trace;
+}
 
 std::string_view name_of(MemoryKind kind) { return kMemoryNames[static_cast<int>(kind)]; }
 

@@ -1,4 +1,4 @@
-#include "workloads/rules.h"
+#include "job/rules.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "workloads/config_blocks.h"
+#include "job/config_blocks.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "workloads/rank_table.h"
+#include "job/rank_table.h"
 
 #include "workloads/text/yaml.h"
 

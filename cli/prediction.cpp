@@ -1,0 +1,157 @@
+#include "cli/prediction.h"
+
+#include "cli/streams.h"
+#include "cli/table.h"
+#include "exec/execute.h"
+#include "job/config.h"
+#include "sim/simulate.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/profiled_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
+
+bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
+
+void print_notes(const Notices& notices) {
+    for (const std::string& notice : notices)
+        print_note(notice);
+}
+
+std::string note_on_uniform(const Config& config) {
+    if (!config.cluster.profile.empty())
+        return "model: uniform has its own times: cluster.profile is not used";
+    if (config.pipeline.micro_batch_size != 1)
+        return fmt::format(
+            "the times and sizes of model: uniform are those of a micro-batch, whatever its size: "
+            "pipeline.micro_batch_size {} counts in samples/s only",
+            config.pipeline.micro_batch_size);
+    return {};
+}
+
+// Sizes of micro-batches that every layer has times and bytes of.
+std::vector<int> sizes_in(const Profile& profile) {
+    std::vector<int> sizes;
+    for (const auto& [size, data] : profile.data)
+        if (std::all_of(profile.layers.begin(), profile.layers.end(), [size = size](const LayerProfile& layer) {
+                return layer.times.contains(size) && layer.bytes.contains(size);
+            }))
+            sizes.push_back(size);
+    return sizes;
+}
+
+std::string first_layers(const Job& job) {
+    std::string text;
+    for (const std::vector<int>& layers : job.split.layers)
+        text += (text.empty() ? "" : " | ") + job.model->layers[static_cast<std::size_t>(layers.front())].name;
+    return text;
+}
+
+}  // namespace
+
+Job job_of(Config config) {
+    Notices notices;
+    Job job = make_job(std::move(config), notices);
+    print_notes(notices);
+    return job;
+}
+
+Job job_of(Config config, Profile measured) {
+    Notices notices;
+    Job job = make_job(std::move(config), std::move(measured), notices);
+    print_notes(notices);
+    return job;
+}
+
+Trace predict(const Job& job) {
+    check_precision(job.config, job.profile);
+    Trace trace = at_its_place(job.config, [&] { return simulate(job.plan, job.costs, job.mode); });
+    tell_config(trace, job.config);
+    return trace;
+}
+
+std::string summary_of(const Job& job) {
+    const std::string stages = job.model ? fmt::format("stages from {}", first_layers(job))
+                                              : fmt::format("{} stages", job.plan.shape.stages);
+    return fmt::format("{}, {}, {}, {}", job.model ? job.model->name : "uniform", stages,
+                       job.plan.schedule, print(sizes_of(job.config.pipeline)));
+}
+
+std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
+    const std::vector<int> known = sizes_in(job.profile);
+    std::vector<int> missing;
+    for (const int size : used)
+        if (std::find(known.begin(), known.end(), size) == known.end())
+            missing.push_back(size);
+    if (missing.empty() || job.profile.backend == kAnalytic)
+        return {};
+    if (is_from_file(job.config))
+        return fmt::format("{} has no times for micro-batches of {}: scaled from {}", job.model->name,
+                           fmt::join(missing, ", "),
+                           known.empty() ? "other sizes" : fmt::to_string(fmt::join(known, ", ")));
+    return fmt::format(
+        "the profile has no times for micro-batches of {}: {} from {}; add --sizes {} to "
+        "`pipewright profile`",
+        fmt::join(missing, ", "), known.size() == 1 ? "scaled" : "interpolated", fmt::join(known, ", "),
+        fmt::join(missing, ","));
+}
+
+namespace {
+
+std::string note_on_share(const Profile& profile) {
+    return profile.cpu_share < kQuietShare
+               ? fmt::format(
+                     "the profile was measured with {:.0f} % of its cores, beside other programs: measure it "
+                     "again on a quiet machine",
+                     100 * profile.cpu_share)
+               : "";
+}
+
+std::string note_on_model(const Job& job) {
+    const std::vector<int> sizes = sizes_of(job.config.pipeline).different();
+    if (is_uniform(job.config))
+        return note_on_uniform(job.config);
+    if (is_from_file(job.config))
+        return note_on_sizes(job, sizes);
+    if (job.model && job.source != CostSource::Measured)
+        return "analytic costs: run `pipewright profile` to calibrate";
+    const RunConfig& run = job.config.run;
+    if (job.source == CostSource::Measured && !is_emulated(job.config) &&
+        (job.profile.backend != run.backend || job.profile.threads_per_device != run.threads_per_device))
+        return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
+                           job.profile.backend, job.profile.threads_per_device, run.backend,
+                           run.threads_per_device);
+    if (job.source == CostSource::Measured && run.backend == "cuda" && run.deterministic && !job.profile.convolutions.empty())
+        return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
+    return note_on_sizes(job, sizes);
+}
+
+}  // namespace
+
+std::string note_on_costs(const Job& job) {
+    const std::string share = note_on_share(job.profile), other = note_on_model(job);
+    return share.empty() || other.empty() ? share + other : fmt::format("{}\nnote: {}", share, other);
+}
+
+void require_layers(const Config& config, const std::string& command) {
+    if (is_from_file(config))
+        config.fail_at("workload.model",
+                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, command),
+                       "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
+                       "`pipewright list models`");
+    if (is_uniform(config))
+        config.fail_at(
+            "workload.model", fmt::format("a uniform workload has no layers to {}", command),
+            "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");
+}
+
+}  // namespace pw

@@ -1,0 +1,28 @@
+// Jobs as commands make and tell them.
+#pragma once
+
+#include "job/job.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// What the user should know about the plan goes to stderr.
+Job job_of(Config config);
+Job job_of(Config config, Profile measured);
+
+// The predicted trace.
+Trace predict(const Job& job);
+
+// "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
+std::string summary_of(const Job& job);
+// What the user should know about the costs; empty when they are measured at this size.
+std::string note_on_costs(const Job& job);
+// Which of the used sizes of micro-batches have no times of their own, and what theirs are made from; empty: all have.
+std::string note_on_sizes(const Job& job, const std::vector<int>& used);
+
+// Throws Error (BadInput) for a workload without layers.
+void require_layers(const Config& config, const std::string& command);
+
+}  // namespace pw

@@ -1,0 +1,29 @@
+// What a config names, built: model, data set, profile, split and the costs around them. All throw Error (BadInput) at
+// the key that asked for what cannot be.
+#pragma once
+
+#include "job/config.h"
+#include "schedules/plan.h"
+
+namespace pw {
+
+// The model that the config names (not for `uniform`, nor for instances that only `search` takes).
+Model build_model(const Config& config);
+// The split it asks for; `profile` serves `auto`.
+StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
+// Of a model from a file its own times, scaled from `search.profile_batch` samples; else the measured profile if
+// given, else analytic.
+Profile profile_of(const Config& config, const Model& model);
+// Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
+// one the profile's. Over the transport `link` tensors are copied.
+void add_cluster(Costs& costs, const Config& config, const Profile& profile);
+// The data set it names; without a path the synthetic one stands in.
+Dataset open_dataset(const Config& config, const Model& model);
+// Stage costs of a `uniform` workload.
+Costs uniform_costs(const Config& config);
+// What a plan of this shape costs as it is executed: the stages' costs, and what cluster, transport and sums of
+// gradients add. Whoever predicts or judges a plan of layers takes its costs from here.
+Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
+                     const StageSplit& split, const Shape& shape);
+
+}  // namespace pw

@@ -1,0 +1,134 @@
+#include "job/job.h"
+
+#include "job/build.h"
+#include "job/plan.h"
+#include "job/rules.h"
+#include "schedules/buffers.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/costs/profiled_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
+
+bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
+
+void add_plan(Job& job, const StageLinks& links, Notices& notices) {
+    job.plan = make_plan(job.config, links, job.config.training.steps, &notices);
+    job.versions = versions_of(job.plan);
+}
+
+Job uniform_job(Config config, Notices& notices) {
+    Job job;
+    job.config = std::move(config);
+    job.mode = mode_of(job.config.transfer);
+    check_rules(job.config, nullptr);
+    check_profile_exists(job.config);
+    job.costs = uniform_costs(job.config);
+    add_cluster(job.costs, job.config, {});
+    add_plan(job, {}, notices);
+    return job;
+}
+
+Job layered_job(Config config, Model model, Profile profile, CostSource source, Notices& notices) {
+    Job job;
+    job.config = std::move(config);
+    job.source = source;
+    job.profile = std::move(profile);
+    job.mode = executed_mode(job.config);
+    check_normalise(job.config, model);
+    check_rules(job.config, &model);
+    job.split = make_split(job.config, model, job.profile);
+    add_plan(job, links_of(model.layers, job.split), notices);
+    job.costs = complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
+                               job.profile, model.layers, job.split, job.plan.shape);
+    job.model = std::make_shared<const Model>(std::move(model));
+    return job;
+}
+
+CostSource source_of(const Config& config) {
+    return is_from_file(config)              ? CostSource::File
+           : config.cluster.profile.empty() ? CostSource::Analytic
+                                            : CostSource::Measured;
+}
+
+// Empty: not known.
+std::string precision_of(const Profile& profile) {
+    const bool has_several = profile.backend == "cuda";
+    return profile.precision.empty() && !has_several ? "fp32" : profile.precision;
+}
+
+}  // namespace
+
+std::string_view name_of(CostSource source) {
+    constexpr std::string_view kNames[] = {"uniform", "file", "analytic", "measured"};
+    return kNames[static_cast<int>(source)];
+}
+
+Job make_job(Config config, Notices& notices) {
+    return at_its_place(config, [&] {
+        if (is_uniform(config))
+            return uniform_job(config, notices);
+        Model model = build_model(config);
+        Profile profile = profile_of(config, model);
+        return layered_job(config, std::move(model), std::move(profile), source_of(config), notices);
+    });
+}
+
+Job make_job(Config config, Profile measured, Notices& notices) {
+    return at_its_place(config, [&] {
+        return layered_job(config, build_model(config), std::move(measured), CostSource::Measured, notices);
+    });
+}
+
+int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
+
+bool knows_precision(const Config& config, const Profile& profile) {
+    if (config.workload.model == "uniform" || is_from_file(config) || config.run.backend != "cuda")
+        return true;  // other backends have one; times that the user wrote are those of any
+    return config.run.precision == precision_of(profile);
+}
+
+void check_precision(const Config& config, const Profile& profile) {
+    if (knows_precision(config, profile))
+        return;
+    const std::string known = precision_of(profile);
+    config.fail_at(
+        "run.precision",
+        profile.backend == kAnalytic
+            ? fmt::format("analytic costs are those of fp32; nothing is known of {}", config.run.precision)
+            : fmt::format("the profile {}, the config runs in {}",
+                          known.empty() ? "does not say its precision" : "was measured in " + known,
+                          config.run.precision),
+        "measure one in this precision: `pipewright profile CONFIG -o PROFILE.yaml`, and name it as cluster.profile");
+}
+
+void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config) {
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    for (std::size_t device = 0; device < std::min(devices.size(), reserved.size()); ++device)
+        if (const Bytes needed = reserved[device], has = devices[device].memory; needed > has)
+            fail_with(ExitCode::Infeasible,
+                      "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
+                      "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
+                      device, print_bytes(needed), needed, print_bytes(has), has);
+}
+
+void refuse_over_memory(const Job& job) {
+    const std::vector<Bytes> reserved = at_its_place(
+        job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, mode_of(job.config.transfer)); });
+    refuse_over_memory(reserved, job.config);
+}
+
+void tell_config(Trace& trace, const Config& config) {
+    trace.config = config.yaml;
+    trace.micro_batches = config.pipeline.micro_batches;
+    trace.micro_batch_size = config.pipeline.micro_batch_size;
+    trace.mini_batch = config.pipeline.mini_batch;
+}
+
+}  // namespace pw

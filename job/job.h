@@ -1,0 +1,63 @@
+// A config worked out: everything that a prediction, an execution or a search starts from.
+#pragma once
+
+#include "job/config.h"
+#include "schedules/lanes.h"
+#include "schedules/plan.h"
+#include "schedules/trace.h"
+#include "schedules/versions.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+enum class CostSource {
+    Uniform,   // the config's own times, per stage
+    File,      // of a model from a file: its own, per layer
+    Analytic,  // from FLOPs and bytes
+    Measured,  // a profile
+};
+
+std::string_view name_of(CostSource source);  // "measured"
+
+struct Job {
+    Config config;
+    std::shared_ptr<const Model> model;  // none: workload uniform; then profile and split are empty
+    CostSource source = CostSource::Uniform;
+    Profile profile;
+    StageSplit split;
+    Plan plan;  // of one step, or of all steps when asynchronous
+    VersionTable versions;
+    Costs costs;        // complete: cluster and sums included
+    TransferMode mode;  // as it will be executed
+};
+
+using Notices = std::vector<std::string>;
+
+// Throws Error (BadInput) at the key that asks for what cannot be. `notices` receives what the user should know about
+// the plan.
+Job make_job(Config config, Notices& notices);
+// With a profile that is measured already, whatever `cluster.profile` says.
+Job make_job(Config config, Profile measured, Notices& notices);
+
+// Repeats of the plan: an asynchronous one holds all its steps.
+int steps_of(const Job& job);
+
+// Whether the costs are of run.precision. Where not, a prediction would be one of another run: check_precision throws
+// Error (BadInput).
+bool knows_precision(const Config& config, const Profile& profile);
+void check_precision(const Config& config, const Profile& profile);
+
+// Throws Error (Infeasible) naming the first device that has less memory than is reserved, with the bytes needed and
+// available. `reserved`: by device.
+void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config);
+// The same for what the plan reserves by the job's costs.
+void refuse_over_memory(const Job& job);
+
+// Adds what a trace says of its config.
+void tell_config(Trace& trace, const Config& config);
+
+}  // namespace pw
