@@ -3,7 +3,7 @@
 // are the thread's own: another process on the core does not count.
 //
 //     bench_kernels [samples] [image size] [core] [passes] [details]
-#include "tests/layer_rig.h"
+#include "tests/support/layer_rig.h"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
-#include "exec/engine/disturbance.h"
+#include "exec/disturbance.h"
 #include "exec/kernels.h"
 #include "job/job.h"
 #include "schedules/buffers.h"

@@ -86,6 +86,13 @@ Job make_job(Config config, Profile measured, Notices& notices) {
     });
 }
 
+Job make_job(Config config, Model model, Notices& notices) {
+    return at_its_place(config, [&] {
+        Profile profile = profile_of(config, model);
+        return layered_job(config, std::move(model), std::move(profile), source_of(config), notices);
+    });
+}
+
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
 bool knows_precision(const Config& config, const Profile& profile) {

@@ -42,6 +42,8 @@ using Notices = std::vector<std::string>;
 Job make_job(Config config, Notices& notices);
 // With a profile that is measured already, whatever `cluster.profile` says.
 Job make_job(Config config, Profile measured, Notices& notices);
+// With a model that was built elsewhere, whatever `workload.model` says.
+Job make_job(Config config, Model model, Notices& notices);
 
 // Repeats of the plan: an asynchronous one holds all its steps.
 int steps_of(const Job& job);

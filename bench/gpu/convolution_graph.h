@@ -1,8 +1,8 @@
 // One convolution by cuDNN's graph interface, in the plans that its heuristics propose.
 #pragma once
 
-#include "exec/cuda/check.h"
-#include "exec/cuda/owned.h"
+#include "exec/cuda/device/check.h"
+#include "exec/cuda/device/owned.h"
 #include "workloads/costs/convolution_choice.h"
 #include "workloads/models/layer_graph.h"
 

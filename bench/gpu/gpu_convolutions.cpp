@@ -10,7 +10,7 @@
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/engine/mailbox.h"
 #include "job/config.h"
-#include "tests/layer_rig.h"
+#include "tests/support/layer_rig.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

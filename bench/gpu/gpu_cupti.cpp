@@ -10,7 +10,7 @@
 #include "cli/prediction.h"
 #include "exec/execute.h"
 #include "schedules/schedule.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -4,12 +4,12 @@
 //
 //     gpu_layers [--batch 32] [--precision bf16 | tf32 | fp32] [--share MULTIPROCESSORS] [--by-timing] [--details]
 #include "bench/gpu/measuring.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "schedules/schedule.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <fmt/format.h>
 

@@ -4,12 +4,12 @@
 //     gpu_nccl_smoke --kill   one of them dies: does the other notice, and end?
 //     gpu_nccl_smoke --self   messages of one rank to itself, beside plain copies
 #include "bench/gpu/measuring.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
 #include "exec/engine/mailbox.h"
 #include "job/config.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

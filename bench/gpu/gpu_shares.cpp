@@ -4,7 +4,7 @@
 //     gpu_shares
 #include "bench/gpu/measuring.h"
 #include "bench/gpu/spin.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "job/config.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // What the measuring programs share: arguments, exit codes, and an end to everything.
 #pragma once
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/device/check.h"
 #include "workloads/units.h"
 
 #include <string>

@@ -1,6 +1,6 @@
 // Convolutions, 3 by 3, of ones: every sum is known, and exact in all precisions.
 #include "bench/gpu/probing.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "workloads/error.h"
 

@@ -1,6 +1,6 @@
 #include "bench/gpu/probing.h"
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/engine/mailbox.h"
 #include "workloads/error.h"
 

@@ -1,6 +1,6 @@
 #include "bench/gpu/spin.h"
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/device/check.h"
 
 namespace pw {
 

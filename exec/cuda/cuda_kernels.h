@@ -1,7 +1,7 @@
 // The kernels of one CUDA device: everything is put on its compute stream.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "exec/kernels.h"
 

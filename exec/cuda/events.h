@@ -1,7 +1,7 @@
 // Points in a stream's work, and when they were passed on the run's clock.
 #pragma once
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/device/check.h"
 #include "exec/engine/backend.h"
 
 namespace pw::cuda {

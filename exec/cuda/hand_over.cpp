@@ -1,6 +1,6 @@
 // What a message between two CUDA devices costs: a line through the times of small and large ones.
 #include "exec/cuda/backend.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/transport.h"
 

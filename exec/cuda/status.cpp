@@ -1,6 +1,6 @@
 // Why this machine cannot run CUDA; never throws.
 #include "exec/cuda/backend.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // How a tensor gets from one CUDA device to another: by copy, or by NCCL.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/training/fetch.h"
 
 #include <functional>

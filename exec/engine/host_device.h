@@ -2,8 +2,8 @@
 // by position and hands its transfers to the mailbox.
 #pragma once
 
+#include "exec/disturbance.h"
 #include "exec/engine/arena.h"
-#include "exec/engine/disturbance.h"
 #include "exec/engine/guards.h"
 #include "exec/engine/host_work.h"
 

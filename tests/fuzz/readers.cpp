@@ -12,7 +12,7 @@
 #include "search/piper/piper_instance.h"
 #include "search/placement/placement_instance.h"
 #include "sim/metrics.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
 

@@ -8,7 +8,7 @@
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
-#include "tests/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #include <cstdint>
 #include <cstdlib>

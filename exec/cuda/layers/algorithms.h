@@ -3,7 +3,7 @@
 // profile; a run takes those of its profile.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "workloads/costs/convolution_choice.h"
 
 #include <functional>

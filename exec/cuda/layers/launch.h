@@ -2,7 +2,7 @@
 // last are for nobody.
 #pragma once
 
-#include "exec/cuda/check.h"
+#include "exec/cuda/device/check.h"
 
 #include <cuda_runtime.h>
 

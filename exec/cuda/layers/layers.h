@@ -6,7 +6,7 @@
 // the gradients room for what cuDNN writes.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/kernels.h"
 
 #include <cuda_bf16.h>

@@ -1,7 +1,7 @@
 // U of a stage: a few kernels for all its layers.
 #pragma once
 
-#include "exec/cuda/device.h"
+#include "exec/cuda/device/device.h"
 #include "exec/kernels.h"
 
 #include <vector>

@@ -1,0 +1,325 @@
+#include "exec/cuda/device/device.h"
+
+#include "job/config.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace pw::cuda {
+
+namespace {
+
+constexpr Bytes kCublasWorkspace = Bytes{32} << 20;
+
+template <class Function>
+Function required(const char* name) {
+    const auto function = driver_function<Function>(name);
+    if (function == nullptr)
+        fail_with(ExitCode::RunFailed,
+                  "the NVIDIA driver has no {}: devices cannot share a GPU\n  help: install a driver for CUDA 13.0, or "
+                  "give every device a GPU of its own",
+                  name);
+    return function;
+}
+
+// What green contexts need of the driver.
+struct Driver {
+    decltype(&cuDeviceGet) device = required<decltype(&cuDeviceGet)>("cuDeviceGet");
+    decltype(&cuDeviceGetDevResource) resource = required<decltype(&cuDeviceGetDevResource)>("cuDeviceGetDevResource");
+    decltype(&cuDevSmResourceSplitByCount) split =
+        required<decltype(&cuDevSmResourceSplitByCount)>("cuDevSmResourceSplitByCount");
+    decltype(&cuDevResourceGenerateDesc) describe =
+        required<decltype(&cuDevResourceGenerateDesc)>("cuDevResourceGenerateDesc");
+    decltype(&cuGreenCtxCreate) create = required<decltype(&cuGreenCtxCreate)>("cuGreenCtxCreate");
+    decltype(&cuGreenCtxDestroy) destroy = required<decltype(&cuGreenCtxDestroy)>("cuGreenCtxDestroy");
+    decltype(&cuGreenCtxGetDevResource) got = required<decltype(&cuGreenCtxGetDevResource)>("cuGreenCtxGetDevResource");
+    decltype(&cuGreenCtxStreamCreate) stream = required<decltype(&cuGreenCtxStreamCreate)>("cuGreenCtxStreamCreate");
+    decltype(&cuCtxFromGreenCtx) context = required<decltype(&cuCtxFromGreenCtx)>("cuCtxFromGreenCtx");
+    decltype(&cuCtxSetCurrent) make_current = required<decltype(&cuCtxSetCurrent)>("cuCtxSetCurrent");
+};
+
+const Driver& driver() {
+    static const Driver functions;
+    return functions;
+}
+
+// Of a share whose cuDNN asks for it, on its device's thread; cudaSetDevice makes the GPU's current instead.
+thread_local CUcontext context_of_thread = nullptr;
+
+struct Groups {
+    CUdevice device = 0;
+    unsigned multiprocessors = 0;       // of the GPU
+    std::vector<CUdevResource> groups;  // of kGroup
+};
+
+Groups split(int gpu) {
+    Groups all;
+    CUdevResource whole{}, rest{};
+    check(driver().device(&all.device, gpu), "cuDeviceGet");
+    check(driver().resource(all.device, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+    all.multiprocessors = whole.sm.smCount;
+    unsigned count = 0;
+    check(driver().split(nullptr, &count, &whole, nullptr, 0, kGroup), "cuDevSmResourceSplitByCount");
+    all.groups.resize(count);
+    check(driver().split(all.groups.data(), &count, &whole, &rest, 0, kGroup), "cuDevSmResourceSplitByCount");
+    all.groups.resize(count);
+    return all;
+}
+
+// A share joins groups of one split only: a GPU is split once in a process.
+const Groups& split_of(int gpu) {
+    static std::mutex mutex;
+    static std::map<int, Groups> splits;
+    const std::lock_guard lock(mutex);
+    const auto found = splits.find(gpu);
+    return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
+}
+
+void check_lists(const Config& config, int devices) {
+    const std::vector<int>&shares = config.run.sms, &own = config.run.gpus;
+    if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
+                       "give one share per device, or none: then they are equal");
+    for (std::size_t i = 0; i < shares.size(); ++i)
+        if (shares[i] <= 0 || shares[i] % kGroup != 0)
+            config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
+                           fmt::format("shares are multiples of {}", kGroup));
+    if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
+                       "give the GPU of each device, or none: then they are spread over all");
+}
+
+void check_gpus(const Config& config, int gpus) {
+    const std::vector<int>& own = config.run.gpus;
+    for (std::size_t i = 0; i < own.size(); ++i)
+        if (own[i] < 0 || own[i] >= gpus)
+            config.fail_at(fmt::format("run.gpus[{}]", i),
+                           fmt::format("there is no GPU {}: this machine has {}", own[i], gpus),
+                           fmt::format("use numbers from 0 to {}", gpus - 1));
+}
+
+// Of every device. Neighbours in the pipeline share a GPU; given shares fill one GPU after the other.
+std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
+    if (!config.run.gpus.empty())
+        return config.run.gpus;
+    std::vector<int> all;
+    int gpu = 0, used = 0;
+    for (int device = 0; device < devices; ++device) {
+        if (config.run.sms.empty()) {
+            all.push_back(devices <= gpus ? device : static_cast<int>(std::int64_t{device} * gpus / devices));
+            continue;
+        }
+        const int share = config.run.sms[static_cast<std::size_t>(device)] / kGroup;
+        const bool is_full = used > 0 && used + share > groups_on(gpu);
+        if (is_full && gpu + 1 < gpus) {
+            ++gpu;
+            used = 0;
+        }
+        used += share;
+        all.push_back(gpu);
+    }
+    return all;
+}
+
+// Gives the devices that are on `gpu` their shares of it. One that has it for itself, and asks for no share, keeps it
+// whole.
+void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, std::vector<Seat>& seats) {
+    const std::vector<int>& shares = config.run.sms;
+    if (shares.empty() && devices.size() <= 1)
+        return;
+    const int groups = groups_on(gpu), count = static_cast<int>(devices.size());
+    if (shares.empty() && count > groups)
+        config.fail_at("run.gpus",
+                       fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
+                                   "{} of {} can be shared out",
+                                   count, gpu, kGroup, groups * kGroup, split_of(gpu).multiprocessors),
+                       "use fewer devices, or more GPUs");
+    std::int64_t sum = 0;
+    for (const std::size_t device : devices) {
+        seats[device].first_group = static_cast<int>(sum);
+        seats[device].groups = shares.empty() ? groups / count : shares[device] / kGroup;
+        sum += seats[device].groups;
+    }
+    if (sum > groups)
+        config.fail_at("run.sms",
+                       fmt::format("the shares add up to {} multiprocessors, but GPU {} shares out {} of {}",
+                                   sum * kGroup, gpu, groups * kGroup, split_of(gpu).multiprocessors),
+                       "make the shares smaller, or say in run.gpus who uses which GPU");
+}
+
+}  // namespace
+
+void set_up_process() { [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
+Precision precision_of(const Config& config) {
+    const std::string& asked = config.run.precision;
+    if (asked == "fp32")
+        return Precision::Fp32;
+    if (asked == "tf32")
+        return Precision::Tf32;
+    if (asked == "bf16")
+        return Precision::Bf16;
+    config.fail_at("run.precision", fmt::format("there is no precision '{}'", asked), "use fp32, tf32 or bf16");
+}
+
+DeviceMemory allocate(Bytes bytes) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    return DeviceMemory(static_cast<std::byte*>(memory));
+}
+
+PinnedMemory allocate_pinned(Bytes bytes) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocMapped | cudaHostAllocPortable),
+          "cudaHostAlloc");
+    std::memset(memory, 0, static_cast<std::size_t>(bytes));
+    return PinnedMemory(static_cast<std::byte*>(memory));
+}
+
+int groups_on(int gpu) { return static_cast<int>(split_of(gpu).groups.size()); }
+
+std::vector<Seat> seats_of(const Config& config, int devices) {
+    set_up_process();
+    int gpus = 0;
+    check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    std::vector<Seat> seats(static_cast<std::size_t>(devices));
+    check_gpus(config, gpus);
+    const RunConfig& run = config.run;
+    if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // the oracle of a plan with shares
+        seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();
+        return seats;
+    }
+    check_lists(config, devices);
+    const std::vector<int> own = gpus_of(config, devices, gpus);
+    std::map<int, std::vector<std::size_t>> devices_of;
+    for (std::size_t device = 0; device < seats.size(); ++device) {
+        seats[device].gpu = own[device];
+        devices_of[own[device]].push_back(device);
+    }
+    for (const auto& [gpu, on_it] : devices_of)
+        share_out(gpu, on_it, config, seats);
+    return seats;
+}
+
+void destroy_green_context(CUgreenCtx context) { (void)driver().destroy(context); }
+
+Device::Device(const Seat& seat, Precision precision, bool deterministic)
+    : seat_(seat), precision_(precision), deterministic_(deterministic) {
+    set_up_process();
+    make_current();
+    check(cudaFree(nullptr), "cudaFree");  // green contexts need the GPU's own context
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, seat.gpu), "cudaGetDeviceProperties");
+    product_ = properties.name;
+    multiprocessors_ = multiprocessors_of_gpu_ = properties.multiProcessorCount;
+    if (seat.groups > 0)
+        make_green_context();
+    later_samples_ = allocate_pinned(sizeof(std::int64_t));
+    add_stream();
+    make_libraries();
+}
+
+Device::~Device() {
+    (void)cudaSetDevice(seat_.gpu);
+    if (own_context_ == nullptr)
+        return;
+    (void)driver().make_current(own_context_);
+    cudnn_.reset();
+    (void)cudaSetDevice(seat_.gpu);
+    if (context_of_thread == own_context_)
+        context_of_thread = nullptr;
+}
+
+void Device::make_current() const {
+    check(cudaSetDevice(seat_.gpu), "cudaSetDevice");
+    context_of_thread = own_context_;
+    if (own_context_ != nullptr)
+        check(driver().make_current(own_context_), "cuCtxSetCurrent");
+}
+
+CurrentGpu::CurrentGpu(int gpu) {
+    check(cudaGetDevice(&before_), "cudaGetDevice");
+    check(cudaSetDevice(gpu), "cudaSetDevice");
+}
+
+CurrentGpu::~CurrentGpu() {
+    (void)cudaSetDevice(before_);
+    if (context_of_thread != nullptr)
+        (void)driver().make_current(context_of_thread);
+}
+
+void Device::make_green_context() {
+    const Groups& gpu = split_of(seat_.gpu);
+    const auto first = gpu.groups.begin() + seat_.first_group;
+    std::vector<CUdevResource> own(first, first + seat_.groups);
+    CUdevResourceDesc described{};
+    check(driver().describe(&described, own.data(), static_cast<unsigned>(own.size())), "cuDevResourceGenerateDesc");
+    CUgreenCtx made = nullptr;
+    check(driver().create(&made, described, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
+    context_.reset(made);
+    CUdevResource got{};
+    check(driver().got(made, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
+    multiprocessors_ = static_cast<int>(got.sm.smCount);
+}
+
+cudaStream_t Device::add_stream() {
+    const CurrentGpu current(seat_.gpu);
+    cudaStream_t made = nullptr;
+    if (context_)
+        check(driver().stream(&made, context_.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
+    else
+        check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    streams_.emplace_back(made);
+    return made;
+}
+
+// A share's stream is in a context of its own. Where cuDNN does not take it beside the GPU's context, the handle begins
+// anew in the share's, which then stays the thread's.
+void Device::make_cudnn() {
+    cudnnHandle_t made = nullptr;
+    check(cudnnCreate(&made), "cudnnCreate");
+    cudnn_.reset(made);
+    const cudnnStatus_t status = cudnnSetStream(made, stream());
+    if (status != CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH || !context_ || own_context_ != nullptr)
+        return check(status, "cudnnSetStream");
+    cudnn_.reset();
+    check(driver().context(&own_context_, context_.get()), "cuCtxFromGreenCtx");
+    make_current();
+    make_cudnn();
+}
+
+// Libraries see all multiprocessors of the GPU unless they are told.
+void Device::make_libraries() {
+    make_cudnn();
+    cublasHandle_t cublas = nullptr;
+    check(cublasCreate(&cublas), "cublasCreate");
+    cublas_.reset(cublas);
+    check(cublasSetStream(cublas, stream()), "cublasSetStream");
+    cublas_workspace_ = allocate(kCublasWorkspace);  // after the stream, which brings cuBLAS's own
+    check(cublasSetWorkspace(cublas, cublas_workspace_.get(), kCublasWorkspace), "cublasSetWorkspace");
+    const cublasMath_t math = precision_ == Precision::Fp32   ? CUBLAS_PEDANTIC_MATH
+                              : precision_ == Precision::Tf32 ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                              : CUBLAS_DEFAULT_MATH;
+    check(cublasSetMathMode(cublas, math), "cublasSetMathMode");
+    if (context_ && !deterministic_)  // else a share, its size and the whole GPU would round differently
+        check(cublasSetSmCountTarget(cublas, multiprocessors_), "cublasSetSmCountTarget");
+}
+
+std::string Device::name() const {
+    return context_ ? fmt::format("{}, GPU {}, {} of {} multiprocessors", product_, seat_.gpu, multiprocessors_,
+                                  multiprocessors_of_gpu_)
+                    : fmt::format("{}, GPU {}", product_, seat_.gpu);
+}
+
+GpuMemory memory_of(int gpu) {
+    const CurrentGpu current(gpu);
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return {static_cast<Bytes>(free), static_cast<Bytes>(total)};
+}
+
+}  // namespace pw::cuda

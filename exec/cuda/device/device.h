@@ -1,0 +1,113 @@
+// One CUDA device of a plan: a whole GPU, or a share of its multiprocessors (a green context), with
+// its own streams and library handles.
+#pragma once
+
+#include "exec/cuda/device/check.h"
+#include "exec/cuda/device/owned.h"
+#include "workloads/units.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pw {
+struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
+}
+
+namespace pw::cuda {
+
+// Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
+// weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
+enum class Precision { Fp32, Tf32, Bf16 };
+Precision precision_of(const Config& config);
+
+// Where a device of the plan runs.
+struct Seat {
+    int gpu = 0;
+    int first_group = 0, groups = 0;  // of kGroup multiprocessors; no groups: the whole GPU
+};
+inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of a share on Hopper
+
+int groups_on(int gpu);           // that can be shared out
+
+// The GPUs are those of `run.gpus`; else one per device where there are enough and `run.sms` is silent; else neighbours
+// share one: evenly many, or as many as the shares in `run.sms` fill it. A device has its GPU whole, or a share of it: as
+// `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
+std::vector<Seat> seats_of(const Config& config, int devices);
+
+// Tells the driver how many streams are to run side by side: before the process's first CUDA call.
+void set_up_process();
+
+using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
+DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed
+
+// Of the host, read by devices: what a captured graph is to find anew in every launch.
+using PinnedMemory = std::unique_ptr<std::byte, Destroy<cudaFreeHost>>;
+PinnedMemory allocate_pinned(Bytes bytes);
+
+void destroy_green_context(CUgreenCtx context);
+
+class Device {
+public:
+    Device(const Seat& seat, Precision precision, bool deterministic);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    void make_current() const;  // of the calling thread: its GPU, and its context where cuDNN asks for that
+    // All compute, in order. Every stream of the device runs on its share.
+    cudaStream_t stream() const { return streams_.front().get(); }
+    cudaStream_t add_stream();  // for transfers; lives as long as the device
+    cudnnHandle_t cudnn() const { return cudnn_.get(); }
+    cublasHandle_t cublas() const { return cublas_.get(); }
+
+    const Seat& seat() const { return seat_; }
+    int gpu() const { return seat_.gpu; }
+    int multiprocessors() const { return multiprocessors_; }  // of the share
+    Precision precision() const { return precision_; }
+    bool deterministic() const { return deterministic_; }
+    // Pinned: how many samples of the endless sequence lie between the step whose calls are repeated and this one.
+    // 0 but where a graph repeats them. Written between steps.
+    std::int64_t* later_samples() const { return reinterpret_cast<std::int64_t*>(later_samples_.get()); }
+    std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
+
+private:
+    void make_green_context();
+    void make_cudnn();
+    void make_libraries();
+
+    const Seat seat_;
+    const Precision precision_;
+    const bool deterministic_;
+    std::string product_;
+    int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
+    // Destroyed from the last to the first.
+    Owned<CUgreenCtx, destroy_green_context> context_;  // none: the whole GPU
+    CUcontext own_context_ = nullptr;                   // of the share; null: cuDNN is content with the GPU's
+    std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
+    DeviceMemory cublas_workspace_;
+    Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
+    Owned<cublasHandle_t, cublasDestroy> cublas_;
+    PinnedMemory later_samples_;
+};
+
+// Makes a GPU the calling thread's current one for a while.
+class CurrentGpu {
+public:
+    explicit CurrentGpu(int gpu);
+    ~CurrentGpu();
+    CurrentGpu(const CurrentGpu&) = delete;
+    CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+private:
+    int before_ = 0;
+};
+
+// Of a GPU's bytes, what cudaMemGetInfo says.
+struct GpuMemory {
+    Bytes free = 0, total = 0;
+};
+GpuMemory memory_of(int gpu);
+
+}  // namespace pw::cuda

@@ -1,0 +1,142 @@
+// Well-formed input that asks for more than numbers or memory hold is refused with exit code 2, its place and a way
+// out, before anything is allocated.
+#include "tests/support/cli_rig.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace pw::test {
+namespace {
+
+struct Beyond {
+    const char* name;
+    const char* command;
+    const char* config;
+    std::vector<std::string> said;
+};
+void PrintTo(const Beyond& beyond, std::ostream* out) { *out << beyond.name; }
+
+constexpr const char* kLayers = R"(
+samples: 8
+layers:
+  - {name: a, inputs: [], forward: 1 ms, backward: 2 ms, output: 1 GB, weights: 1 GB}
+  - {name: b, forward: 1 ms, backward: 2 ms, output: 1 GB, weights: 1 GB}
+  - {name: c, forward: 1 ms, backward: 2 ms, output: 1 GB, weights: 1 GB}
+)";
+
+class Limits : public Cli, public testing::WithParamInterface<Beyond> {};
+TEST_P(Limits, AreToldWithPlaceAndWayOut) {
+    write("layers.yaml", kLayers);
+    write("cfg.yaml", GetParam().config);
+    const std::string error = error_of(std::string(GetParam().command) + " cfg.yaml", 2);
+    for (const std::string& part : GetParam().said)
+        EXPECT_NE(error.find(part), std::string::npos) << "'" << part << "' is not in: " << error;
+    EXPECT_NE(error.find("\n  help: "), std::string::npos) << error;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Grid, Limits,
+    testing::Values(
+        Beyond{"micro-batches of all steps",
+               "simulate",
+               "workload: {model: uniform, stages: 1}\npipeline: {schedule: pipedream, micro_batches: 65536}\n"
+               "training: {steps: 65536}\n",
+               {"cfg.yaml:3:19", "4294967296", "fewer training.steps"}},
+        Beyond{"tasks",
+               "plan",
+               "workload: {model: uniform, stages: 60}\npipeline: {micro_batches: 1000000}\n",
+               {"cfg.yaml:2:27", "100000000", "fewer stages or micro-batches"}},
+        Beyond{"memory of a plan",
+               "validate",
+               "workload: {model: uniform}\npipeline: {micro_batches: 100, stages: 65536}\n",
+               {"cfg.yaml:2:40", "TiB of memory", "fewer stages"}},
+        Beyond{"micro-batches of a search",
+               "search",
+               "workload: {model: mlp}\ncluster: {devices: 2}\nsearch: {mini_batch: 4294967296}\n",
+               {"cfg.yaml:3:22", "4294967296 samples", "smaller search.mini_batch"}},
+        Beyond{"samples of a profile",
+               "search",
+               "workload: {model: mlp}\nsearch: {objective: pipedream, profile_batch: 4294967296}\n",
+               {"cfg.yaml:2:47", "4294967296 samples", "search.profile_batch"}},
+        Beyond{"times",
+               "simulate",
+               "workload: {model: uniform, stages: 1, forward: 1000000 s, output: 0 B}\n"
+               "pipeline: {micro_batches: 4000}\n",
+               {"cfg.yaml:1:48", "years", "forward passes", "0F0", "fewer micro-batches"}},
+        Beyond{"bandwidth",
+               "simulate",
+               "workload: {model: uniform, stages: 2, output: 10 GB}\ncluster: {link: {bandwidth: 1 B/s}}\n",
+               {"cfg.yaml:2:29", "transfers", "10 GB/s"}},
+        Beyond{"latency",
+               "simulate",
+               "workload: {model: uniform, stages: 2}\ncluster: {link: {latency: 1000000 s}}\n"
+               "pipeline: {micro_batches: 2000}\n",
+               {"cfg.yaml:2:27", "latencies", "lower cluster.link.latency"}},
+        Beyond{"speed",
+               "simulate",
+               "workload: {model: uniform, stages: 2, forward: 1000000 s}\n"
+               "cluster: {devices: [{speed: 0.000001}, {}]}\n",
+               {"cfg.yaml:2:29", "speed of the device"}},
+        Beyond{"compute",
+               "simulate",
+               "workload: {model: resnet50}\ncluster: {devices: 2, compute: 1 FLOP/s}\n"
+               "pipeline: {micro_batches: 4, micro_batch_size: 1000}\n",
+               {"cfg.yaml:2:32", "conv1", "raise cluster.compute"}},
+        Beyond{"sizes",
+               "simulate",
+               "workload: {model: uniform, stages: 1, activation: 1000 TiB}\n"
+               "pipeline: {schedule: gpipe, micro_batches: 10000}\n",
+               {"cfg.yaml:1:51", "activations of stage 0", "1000 TiB", "units"}},
+        Beyond{"times of a search",
+               "search",
+               "workload: {model: layers.yaml}\ncluster: {devices: 2, link: {bandwidth: 1 B/s}}\n"
+               "pipeline: {micro_batches: 16, micro_batch_size: 8}\nsearch: {schedules: [gpipe, 1f1b]}\n",
+               {"cfg.yaml:2:41", "years", "10 GB/s"}},
+        Beyond{"times of a planner",
+               "search",
+               "workload: {model: layers.yaml}\ncluster: {devices: 2, link: {bandwidth: 1e-20 B/s}}\n"
+               "search: {objective: pipedream, straight: true}\n",
+               {"cfg.yaml:2:41", "per mini-batch", "raise the bandwidth"}},
+        Beyond{"levels",
+               "search",
+               "workload: {model: layers.yaml}\nsearch: {objective: pipedream, levels: [{devices: 65536, bandwidth: 1 "
+               "GB/s}, {devices: 65536, bandwidth: 1 GB/s}]}\n",
+               {"cfg.yaml:2:40", "65536 devices", "one group of the level below"}},
+        Beyond{"steps of a trace",
+               "run --trace x.json",
+               "workload: {model: uniform, stages: 1}\nrun: {backend: emulated}\ntraining: {steps: 1000000000}\n",
+               {"cfg.yaml:3:19", "1000000000 steps", "fewer training.steps"}}),
+    [](const auto& test) { return fmt::format("Nr{}", test.index); });
+
+// 350 kB that ask for a table of 40 GB and more.
+class Files : public Cli {};
+TEST_F(Files, OfLargePlansAreRefused) {
+    std::string text;
+    for (int stage = 0; stage < 200'000; ++stage)
+        text += fmt::format("{}F0,", stage);
+    write("plan.csv", text + "\n");
+    write("cfg.yaml", "workload: {model: uniform}\npipeline: {schedule: plan.csv}\n");
+    for (const char* command : {"validate plan.csv", "plan cfg.yaml", "validate cfg.yaml"}) {
+        const std::string error = error_of(command, 2);
+        for (const char* part : {"200000 stages", "TiB of memory", "plan.csv", "help: "})
+            EXPECT_NE(error.find(part), std::string::npos) << error;
+    }
+}
+
+// Layers that exchange nothing make stages that do not wait for each other.
+TEST_F(Files, OfLayersApartMakeStagesApart) {
+    write("layers.yaml",
+          "layers:\n  - {name: a, inputs: [], forward: 1 ms, backward: 2 ms}\n"
+          "  - {name: b, inputs: [], forward: 1 ms, backward: 2 ms}\n");
+    write("cfg.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\npipeline: {split: [b]}\n");
+    EXPECT_EQ(run_well("simulate cfg.yaml --json").json()["step_time_ns"], 3'000'000);
+    write("plan.csv", "0F0,0B0\n1F0,1B0\n");
+    const std::string error = error_of("simulate cfg.yaml --set pipeline.schedule=plan.csv", 2);
+    EXPECT_NE(error.find("waits for the one before"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace pw::test

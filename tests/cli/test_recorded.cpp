@@ -1,0 +1,165 @@
+// What pipewright says about some hundred configs, beside what it said when tests/cli/recorded/ was written: whoever changes
+// the house and not its behaviour changes none of it. PIPEWRIGHT_RECORD=1 writes the files anew.
+#include "tests/support/cli_rig.h"
+#include "tests/support/recorded_configs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace pw::test {
+namespace {
+
+const std::filesystem::path kFolder = PIPEWRIGHT_SOURCE_DIR "/tests/cli/recorded";
+
+std::string text_of(const std::filesystem::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
+
+// The line of /proc/cpuinfo that starts with `key`, without it.
+std::string of_processor(const std::string& key) {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with(key))
+            return line.substr(line.find(':') + 2);
+    return "unknown";
+}
+
+std::string instruction_set() {
+    const std::string flags = of_processor("flags") + " ";
+    return flags.find(" avx512bw ") != std::string::npos ? "avx512" : flags.find(" avx2 ") != std::string::npos ? "avx2" : "sse";
+}
+
+class Recorded : public Cli {
+protected:
+    // One line per config, in their order, made by all cores.
+    template <class Line>
+    std::string lines_of(const std::vector<RecordedConfig>& configs, Line line) const {
+        std::vector<std::string> lines(configs.size());
+        std::atomic<std::size_t> next = 0;
+        const auto work = [&] {
+            for (std::size_t at = next++; at < configs.size(); at = next++) {
+                const std::string own = std::to_string(at);
+                std::filesystem::create_directory(file(own));
+                for (const auto& [name, content] : recorded_files())
+                    write(own + "/" + name, content);
+                lines[at] = fmt::format("{}: {}\n", configs[at].name(), line(configs[at], own));
+                std::filesystem::remove_all(file(own));
+            }
+        };
+        std::vector<std::thread> threads;
+        for (unsigned k = 0; k < std::max(1U, std::thread::hardware_concurrency()); ++k)
+            threads.emplace_back(work);
+        for (std::thread& thread : threads)
+            thread.join();
+        return fmt::format("{}", fmt::join(lines, ""));
+    }
+
+    // The output of a command in the folder `own`; of one that is refused the code and the first line.
+    Json answer(const std::string& own, const std::string& arguments) const {
+        const std::string command = fmt::format("cd '{}' && '{}' {} --json >out 2>err </dev/null", file(own).string(),
+                                                PIPEWRIGHT_BINARY, arguments);
+        const int status = std::system(command.c_str());
+        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        if (code == 0)
+            return Json::parse(read(own + "/out"));
+        const std::string said = read(own + "/err"), error = said.substr(std::min(said.find("error: "), said.size()));
+        return {{"refused", fmt::format("refused ({}) {}", code, error.substr(0, error.find('\n')))}};
+    }
+
+    static std::string or_refusal(const Json& answer, const std::string& text) {
+        return answer.contains("refused") ? answer["refused"].get<std::string>() : text;
+    }
+
+    static std::string prediction_in(const Json& json) {
+        if (json.contains("refused"))
+            return json["refused"];
+        if (json.contains("points")) {
+            std::vector<std::string> points;
+            for (const Json& point : json["points"])
+                points.push_back(point.contains("plan_hash") ? prediction_in(point) : point.dump());
+            return fmt::format("{}", fmt::join(points, " | "));
+        }
+        std::vector<std::int64_t> peaks;
+        if (!json.contains("devices"))  // a point of a sweep has the largest
+            peaks.push_back(json["peak_memory_bytes"]);
+        else
+            for (const Json& device : json["devices"])
+                peaks.push_back(device["peak_memory_bytes"]);
+        return fmt::format("{} {} ns, {} B", json["plan_hash"].get<std::string>(), json["step_time_ns"].dump(),
+                           fmt::join(peaks, " "));
+    }
+
+    std::string weights_of(const std::string& own, const RecordedConfig& config, const std::string& backend) const {
+        const Json json = answer(own, config.arguments("run") + " --set run.backend=" + backend);
+        return json.contains("refused") ? json["refused"].get<std::string>() : json["weights_hash"].get<std::string>();
+    }
+
+    static void compare(const std::string& name, const std::string& now) {
+        const std::filesystem::path path = kFolder / name;
+        if (std::getenv("PIPEWRIGHT_RECORD") != nullptr) {
+            std::filesystem::create_directories(kFolder);
+            std::ofstream(path) << now;
+        }
+        std::istringstream recorded(text_of(path)), said(now);
+        std::string a, b;
+        while (std::getline(recorded, a) && std::getline(said, b))
+            EXPECT_EQ(b, a);
+        EXPECT_EQ(std::count(now.begin(), now.end(), '\n'), [&] {
+            const std::string text = text_of(path);
+            return std::count(text.begin(), text.end(), '\n');
+        }());
+    }
+};
+
+TEST_F(Recorded, Predictions) {
+    std::vector<RecordedConfig> configs = recorded_plans();
+    for (const auto& entry : std::filesystem::directory_iterator(PIPEWRIGHT_SOURCE_DIR "/workloads/configs"))
+        configs.push_back({entry.path().string(), {}});
+    std::sort(configs.begin(), configs.end(), [](const auto& a, const auto& b) { return a.name() < b.name(); });
+    compare("predictions.txt", lines_of(configs, [&](const RecordedConfig& config, const std::string& own) {
+                return prediction_in(answer(own, config.arguments("simulate")));
+            }));
+}
+
+TEST_F(Recorded, WeightsOfEmulatedDevices) {
+    compare("emulated.txt", lines_of(recorded_plans(), [&](const RecordedConfig& config, const std::string& own) {
+                return weights_of(own, config, "emulated");
+            }));
+}
+
+TEST_F(Recorded, WeightsOfTheReference) {
+    compare("reference.txt", lines_of(recorded_runs(), [&](const RecordedConfig& config, const std::string& own) {
+                return weights_of(own, config, "reference");
+            }));
+}
+
+// oneDNN chooses its loops by the instruction set and by the sizes of the caches: other processors of the same set may
+// add up in another order.
+TEST_F(Recorded, WeightsOfTheCpu) {
+    const std::string file = fmt::format("cpu-{}.txt", instruction_set()), processor = of_processor("model name");
+    if (std::getenv("PIPEWRIGHT_RECORD") == nullptr && !text_of(kFolder / file).starts_with(processor + '\n'))
+        GTEST_SKIP() << file << " was recorded on another processor than " << processor;
+    compare(file, processor + '\n' + lines_of(recorded_runs(), [&](const RecordedConfig& config, const std::string& own) {
+                      return weights_of(own, config, "cpu");
+                  }));
+}
+
+TEST_F(Recorded, Searches) {
+    compare("searches.txt", lines_of(recorded_searches(), [&](const RecordedConfig& config, const std::string& own) {
+                Json json = answer(own, config.arguments("search"));
+                if (json.contains("refused"))
+                    return json["refused"].get<std::string>();
+                for (const char* measured : {"seconds", "candidates"})
+                    json.erase(measured);
+                return json.dump();
+            }));
+}
+
+}  // namespace
+}  // namespace pw::test

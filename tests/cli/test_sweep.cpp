@@ -1,0 +1,130 @@
+// simulate with a block `sweep`.
+#include "tests/support/cli_rig.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace pw::test {
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* kSweep = R"(
+workload: {model: uniform, stages: 4, forward: 1 us, backward_input: 1 us, backward_weight: 1 us, activation: 1 MB}
+cluster: {devices: 4, memory: 10 MB}
+pipeline: {schedule: gpipe, micro_batches: 3}
+sweep:
+  pipeline.micro_batches: [2, 8, 16]
+  pipeline.schedule: [gpipe, 1f1b]
+)";
+
+class Sweep : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("sweep.yaml", kSweep);
+    }
+};
+
+}  // namespace
+
+// gpipe and 1f1b take m + p - 1 slots of 3 us; gpipe holds m activations, 1f1b p.
+TEST_F(Sweep, EveryCombinationIsSimulatedInTheOrderOfTheFile) {
+    const Json json = run_well("simulate sweep.yaml --json").json();
+    EXPECT_EQ(json["schema_version"], 1);
+    ASSERT_EQ(json["points"].size(), 6u);
+    std::size_t i = 0;
+    for (const int micro_batches : {2, 8, 16})
+        for (const char* schedule : {"gpipe", "1f1b"}) {
+            const Json& point = json["points"][i++];
+            EXPECT_EQ(point["set"], (Json{{"pipeline.micro_batches", micro_batches}, {"pipeline.schedule", schedule}}));
+            const int held = schedule == std::string("gpipe") ? micro_batches : std::min(4, micro_batches);
+            EXPECT_EQ(point["step_time_ns"], (micro_batches + 3) * 3000);
+            EXPECT_NEAR(point["bubble_rate"].get<double>(), 3.0 / (micro_batches + 3), 1e-12);
+            EXPECT_EQ(point["peak_memory_bytes"], held * 1'000'000);
+            EXPECT_EQ(point["fits"], held <= 10);
+            EXPECT_EQ(point["schedule"], schedule);
+        }
+    EXPECT_EQ(json["best"]["set"]["pipeline.schedule"], "1f1b");
+    EXPECT_EQ(json["best"], json["points"][5]);
+    // A point is what its overrides alone give, and the sweep goes before the user's own ones.
+    const Json alone = run_well("simulate sweep.yaml --json --set sweep= --set pipeline.micro_batches=8").json();
+    const Json other = run_well("simulate sweep.yaml --json --set pipeline.micro_batches=5").json();
+    EXPECT_EQ(other, json);
+    EXPECT_EQ(alone["plan_hash"], json["points"][2]["plan_hash"]);
+}
+
+TEST_F(Sweep, ATableAndItsBestLine) {
+    const Said said = run_well("simulate sweep.yaml");
+    EXPECT_TRUE(
+        said.out.starts_with("micro_batches  schedule  step time  samples/s  bubble  peak memory   reserved  fits\n"
+                             "2                 gpipe   15.00 us"))
+        << said.out;
+    EXPECT_TRUE(
+        contains(said.out, "16                gpipe   57.00 us  2.807e+05  15.8 %    15.26 MiB  15.26 MiB   no\n"));
+    EXPECT_TRUE(contains(said.out, "\nbest: micro_batches 16, schedule 1f1b: 2.807e+05 samples/s, step time 57.00 us"));
+    EXPECT_EQ(said.err, "");
+    EXPECT_TRUE(contains(run_well("simulate sweep.yaml --set 'cluster.memory=1 kB'").out, "\nbest: none fits\n"));
+}
+
+// zb-v takes two stages per device.
+TEST_F(Sweep, APointThatCannotBeIsARow) {
+    const std::string mixed = " --set 'sweep={pipeline.schedule: [zb-v, 1f1b]}'";
+    const Json json = run_well("simulate sweep.yaml --json" + mixed).json();
+    EXPECT_TRUE(json["points"][0].contains("error"));
+    EXPECT_FALSE(json["points"][0].contains("step_time_ns"));
+    EXPECT_EQ(json["best"]["set"]["pipeline.schedule"], "1f1b");
+    const std::string row = json["points"][0]["error"];
+    EXPECT_TRUE(contains(run_well("simulate sweep.yaml" + mixed).out, row));
+    const std::string all = error_of("simulate sweep.yaml --set 'sweep={pipeline.schedule: [zb-v]}'", 2);
+    EXPECT_TRUE(contains(all, row)) << all;
+    EXPECT_TRUE(contains(all, "no point of 'sweep' can be simulated; this is the first, schedule zb-v")) << all;
+}
+
+TEST_F(Sweep, MistakesAreToldWithTheirPlace) {
+    const std::string unknown = error_of("simulate sweep.yaml --set 'sweep={pipeline.micro_batchs: [2, 4]}'", 2);
+    EXPECT_TRUE(contains(unknown, "unknown key 'micro_batchs' in 'pipeline'")) << unknown;
+    EXPECT_TRUE(contains(unknown, "did you mean 'micro_batches'?")) << unknown;
+    EXPECT_TRUE(contains(error_of("simulate sweep.yaml --trace a.json", 2), "sweep.yaml:6:3"));
+    EXPECT_TRUE(contains(error_of("simulate sweep.yaml --plot a.gif", 2), ".svg .png"));
+    EXPECT_TRUE(contains(error_of("simulate sweep.yaml --plot a.txt --set 'sweep={pipeline.schedule: [1f1b]}'", 2),
+                         "no key of 'sweep' has numbers"));
+    std::string values = "0";
+    for (int i = 1; i < 101; ++i)
+        values += fmt::format(", {}", i);
+    const std::string many = fmt::format(
+        "simulate sweep.yaml --set 'sweep={{training.seed: [{0}], "
+        "training.momentum: [{0}]}}'",
+        values);
+    EXPECT_TRUE(contains(error_of(many, 2), "'sweep' has more than 10000 points"));
+    EXPECT_EQ(run("validate sweep.yaml").code, 0);  // others leave it alone
+}
+
+TEST_F(Sweep, ThePictureHasALineForEachOfTheOthers) {
+    run_well("simulate sweep.yaml --plot sweep.json");
+    const Json json = Json::parse(read("sweep.json"));
+    EXPECT_EQ(json["x"], "micro_batches");
+    ASSERT_EQ(json["curves"].size(), 3u);
+    EXPECT_EQ(json["curves"][0]["title"], "schedule gpipe");
+    EXPECT_EQ(json["curves"][1]["x"], (Json{2, 8, 16}));
+    EXPECT_EQ(json["curves"][1]["values"], (Json{15000, 33000, 57000}));
+    EXPECT_EQ(json["curves"][2]["x"], Json{16});  // over the memory
+    const std::string links =
+        " --set 'sweep={pipeline.schedule: [1f1b], cluster.link.bandwidth: [10 GB/s, 1 GB/s, "
+        "inf, 100 GB/s]}' --plot ";
+    EXPECT_TRUE(contains(run_well("simulate sweep.yaml" + links + "links.json").err, "inf has no place along x"));
+    EXPECT_EQ(Json::parse(read("links.json"))["curves"][0]["x"], (Json{1e9, 1e10, 1e11}));
+    run_well("simulate sweep.yaml" + links + "links.html");
+    EXPECT_TRUE(contains(read("links.html"), ">bandwidth in GB/s<"));
+}
+
+TEST_F(Sweep, TheExampleOfTheDocumentationWorks) {
+    const std::string example = PIPEWRIGHT_SOURCE_DIR "/workloads/configs/sweep.yaml";
+    const Json json = run_well("simulate '" + example + "' --json").json();
+    EXPECT_EQ(json["points"].size(), 15u);
+    EXPECT_TRUE(json["best"].is_object());
+}
+
+}  // namespace pw::test

@@ -1,0 +1,501 @@
+// Convolutions by plain loops in double, one number of the result after the other.
+#include "tests/cuda/host_cuda/products.h"
+#include "tests/cuda/host_cuda/streams.h"
+
+#include <cuda_bf16.h>
+#include <cudnn.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace host_cuda {
+static std::atomic<bool> contexts_matter{false};
+void set_cudnn_contexts(bool matter) { contexts_matter = matter; }
+}  // namespace host_cuda
+
+struct cudnnContext {
+    bool works_here() const {
+        return device == host_cuda::current_device() &&
+               (!host_cuda::contexts_matter || context == host_cuda::current_context());
+    }
+
+    int device;
+    const void* context = host_cuda::current_context();
+    cudaStream_t stream = nullptr;
+};
+
+// Tensor: n c h w; filter: k c h w in the same places.
+struct cudnnTensorStruct {
+    cudnnDataType_t type;
+    cudnnTensorFormat_t format;
+    int n, c, h, w;
+    std::size_t count() const { return std::size_t(n) * c * h * w; }
+    std::size_t bytes() const { return count() * (type == CUDNN_DATA_FLOAT ? 4 : 2); }
+};
+struct cudnnFilterStruct : cudnnTensorStruct {};
+
+struct cudnnConvolutionStruct {
+    int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+    cudnnConvolutionMode_t mode;
+    cudnnDataType_t compute;
+    cudnnMathType_t math;
+};
+
+namespace {
+
+using namespace host_cuda;
+
+enum class Pass { Forward, Data, Filter };
+
+// The descriptors as they are at the call.
+struct Convolution {
+    Pass pass;
+    cudnnTensorStruct x, w, y;
+    cudnnConvolutionStruct how;
+    int algorithm;
+};
+
+const cudnnTensorStruct& output_of(const Convolution& c) {
+    return c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w;
+}
+
+bool fits(const Convolution& c) {
+    const auto out = [](int in, int pad, int filter, int stride, int dilation) {
+        return (in + 2 * pad - (filter - 1) * dilation - 1) / stride + 1;
+    };
+    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c &&
+           c.y.h == out(c.x.h, c.how.pad_h, c.w.h, c.how.stride_h, c.how.dilation_h) &&
+           c.y.w == out(c.x.w, c.how.pad_w, c.w.w, c.how.stride_w, c.how.dilation_w);
+}
+
+struct Convolutions {
+    std::mutex mutex;
+    ConvolutionLimits limits;
+    std::vector<RanConvolution> ran;
+    int timings = 0;
+};
+
+Convolutions& convolutions() {
+    static Convolutions all;
+    return all;
+}
+
+bool is_narrow(const Convolution& c) { return c.x.type == CUDNN_DATA_BFLOAT16 && (c.x.c % 8 != 0 || c.y.c % 8 != 0); }
+
+bool is_within_limits(const Convolution& c) {
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    const bool is_tensor_op = c.how.math == CUDNN_TENSOR_OP_MATH, is_default = c.how.math == CUDNN_DEFAULT_MATH;
+    const bool refused = (all.limits.narrow_tensor_ops && is_tensor_op) || (all.limits.narrow_default && is_default);
+    return !refused || !is_narrow(c);
+}
+
+bool has_algorithm(const Convolution& c) {
+    if (c.x.type == CUDNN_DATA_FLOAT)
+        return c.algorithm == 0 || c.algorithm == 1;
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    const bool is_odd = all.limits.narrow_algorithms && is_narrow(c);
+    return c.x.format == CUDNN_TENSOR_NHWC && (is_odd ? c.algorithm == 0 || c.algorithm == 5 : c.algorithm == 1);
+}
+
+// Algorithm 1 of every pass, which is deterministic, and algorithm 0 for floats, which is not said to be.
+cudnnStatus_t check(const Convolution& c) {
+    if (!fits(c))
+        return CUDNN_STATUS_BAD_PARAM;
+    const bool same = c.x.type == c.w.type && c.x.type == c.y.type && c.x.format == c.w.format &&
+                      c.x.format == c.y.format && c.how.mode == CUDNN_CROSS_CORRELATION &&
+                      c.how.compute == CUDNN_DATA_FLOAT;
+    return same && has_algorithm(c) && is_within_limits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+std::size_t workspace_of(const Convolution& c) { return c.algorithm == 1 ? 1024 + 256 * std::size_t(c.w.n) : 0; }
+
+// Calls act(place in memory, place in NHWC) for every element.
+template <class Act>
+void for_each_element(const cudnnTensorStruct& t, Act act) {
+    std::size_t plain = 0;
+    for (int n = 0; n < t.n; ++n)
+        for (int h = 0; h < t.h; ++h)
+            for (int w = 0; w < t.w; ++w)
+                for (int c = 0; c < t.c; ++c, ++plain)
+                    act(t.format == CUDNN_TENSOR_NHWC ? plain : ((std::size_t(n) * t.c + c) * t.h + h) * t.w + w,
+                        plain);
+}
+
+std::vector<double> load(const cudnnTensorStruct& t, const void* memory) {
+    std::vector<double> values(t.count());
+    for_each_element(t, [&](std::size_t at, std::size_t plain) {
+        values[plain] = t.type == CUDNN_DATA_FLOAT ? static_cast<const float*>(memory)[at]
+                                                   : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[at]);
+    });
+    return values;
+}
+
+void store(const cudnnTensorStruct& t, const std::vector<double>& values, void* memory) {
+    for_each_element(t, [&](std::size_t at, std::size_t plain) {
+        const auto value = static_cast<float>(values[plain]);
+        if (t.type == CUDNN_DATA_FLOAT)
+            static_cast<float*>(memory)[at] = value;
+        else
+            static_cast<__nv_bfloat16*>(memory)[at] = __float2bfloat16_rn(value);
+    });
+}
+
+// Calls act(x, w, y) with the places of the first channel of x and w that meet in an element of y.
+template <class Act>
+void for_each_meeting(const Convolution& c, Act act) {
+    std::size_t y = 0;
+    for (int n = 0; n < c.y.n; ++n)
+        for (int p = 0; p < c.y.h; ++p)
+            for (int q = 0; q < c.y.w; ++q)
+                for (int k = 0; k < c.y.c; ++k, ++y)
+                    for (int r = 0; r < c.w.h; ++r)
+                        for (int s = 0; s < c.w.w; ++s) {
+                            const int h = p * c.how.stride_h - c.how.pad_h + r * c.how.dilation_h;
+                            const int w = q * c.how.stride_w - c.how.pad_w + s * c.how.dilation_w;
+                            if (h >= 0 && h < c.x.h && w >= 0 && w < c.x.w)
+                                act(((std::size_t(n) * c.x.h + h) * c.x.w + w) * c.x.c,
+                                    ((std::size_t(k) * c.w.h + r) * c.w.w + s) * c.x.c, y);
+                        }
+}
+
+std::vector<double> compute(const Convolution& c, const void* first, const void* second) {
+    const std::vector<double> a = load(c.pass == Pass::Data ? c.w : c.x, first);
+    const std::vector<double> b = load(c.pass == Pass::Forward ? c.w : c.y, second);
+    const std::size_t channels = c.x.c;
+    std::vector<double> out(output_of(c).count());
+    for_each_meeting(c, [=, pass = c.pass, a = a.data(), b = b.data(), out = out.data()](auto x, auto w, auto y) {
+        if (pass == Pass::Forward)
+            out[y] += dot(a + x, b + w, channels);
+        else if (pass == Pass::Data)
+            add_multiple(out + x, b[y], a + w, channels);
+        else
+            add_multiple(out + w, b[y], a + x, channels);
+    });
+    return out;
+}
+
+struct Workspace {
+    void* memory;
+    std::size_t bytes;
+};
+
+cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha, const void* first, const void* second,
+                  Workspace workspace, const float* beta, void* output) {
+    if (const cudnnStatus_t status = check(c); status != CUDNN_STATUS_SUCCESS)
+        return status;
+    const std::size_t needs = workspace_of(c);
+    if (!alpha || !beta || !first || !second || !output || (needs > 0 && !workspace.memory))
+        return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    if (workspace.bytes < needs)
+        return CUDNN_STATUS_BAD_PARAM;
+    for (const void* memory :
+         {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
+        if (!handle->works_here() || !reaches(handle->device, memory))
+            return CUDNN_STATUS_EXECUTION_FAILED;
+    if (only_shown({{first, false}, {second, false}, {*beta == 0 ? nullptr : output, false}, {output, true}}))
+        return CUDNN_STATUS_SUCCESS;
+    {
+        const std::lock_guard lock(convolutions().mutex);
+        convolutions().ran.push_back({static_cast<int>(c.pass), c.algorithm, c.how.math});
+    }
+    const auto work = [=, a = *alpha, b = *beta] {
+        // The workspace holds NaNs before and after, which show in whatever overlaps it.
+        if (needs > 0)
+            std::memset(workspace.memory, 0xff, needs);
+        std::vector<double> values = compute(c, first, second);
+        const cudnnTensorStruct& to = output_of(c);
+        const std::vector<double> old = b == 0 ? std::vector<double>(values.size()) : load(to, output);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = a * values[i] + b * old[i];
+        store(to, values, output);
+        if (needs > 0)
+            std::memset(workspace.memory, 0xff, needs);
+    };
+    return enqueue(handle->stream, work) == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+cudnnStatus_t workspace_size(const Convolution& c, std::size_t* bytes) {
+    *bytes = workspace_of(c);
+    return check(c);
+}
+
+// First what runs, with algorithm 0 first and not deterministic; then the rest as not supported.
+template <class Perf>
+cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, Perf* results) {
+    if (requested < 1)
+        return CUDNN_STATUS_BAD_PARAM;
+    *returned = 0;
+    for (const bool wanted : {true, false})
+        for (c.algorithm = 0; c.algorithm < algorithms && *returned < requested; ++c.algorithm) {
+            const cudnnStatus_t status = check(c);
+            if (status == CUDNN_STATUS_BAD_PARAM)
+                return status;
+            if ((status == CUDNN_STATUS_SUCCESS) != wanted)
+                continue;
+            const bool deterministic = c.algorithm != 0 || c.pass == Pass::Forward;
+            results[(*returned)++] = {static_cast<decltype(results->algo)>(c.algorithm),
+                                      status,
+                                      wanted ? 1.f + c.algorithm : -1.f,
+                                      wanted ? workspace_of(c) : 0,
+                                      deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
+                                      c.how.math,
+                                      {}};
+        }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+bool is_timed(const Convolution& c) {
+    Convolutions& all = convolutions();
+    const std::lock_guard lock(all.mutex);
+    ++all.timings;
+    return !(all.limits.find_narrow && is_narrow(c));
+}
+
+// Like list; and the output is overwritten.
+template <class Perf>
+cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
+                   int* returned, Perf* results) {
+    if (!handle->works_here() || !is_timed(c))
+        return CUDNN_STATUS_EXECUTION_FAILED;
+    cudaMemsetAsync(output, 0xff, output_of(c).bytes(), handle->stream);
+    cudaStreamSynchronize(handle->stream);
+    return list(c, algorithms, requested, returned, results);
+}
+
+cudnnStatus_t status_if(bool good) { return good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }
+
+template <class T>
+cudnnStatus_t create(T** descriptor) {
+    *descriptor = new T{};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+template <class T>
+cudnnStatus_t destroy(T* descriptor) {
+    delete descriptor;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+namespace host_cuda {
+
+void set_convolution_limits(const ConvolutionLimits& limits) {
+    const std::lock_guard lock(convolutions().mutex);
+    convolutions().limits = limits;
+}
+
+std::vector<RanConvolution> take_convolutions() {
+    const std::lock_guard lock(convolutions().mutex);
+    return std::exchange(convolutions().ran, {});
+}
+
+int take_timings() {
+    const std::lock_guard lock(convolutions().mutex);
+    return std::exchange(convolutions().timings, 0);
+}
+
+}  // namespace host_cuda
+
+extern "C" {
+
+size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
+
+const char* cudnnGetErrorString(cudnnStatus_t status) {
+    switch (status) {
+        case CUDNN_STATUS_SUCCESS:
+            return "CUDNN_STATUS_SUCCESS";
+        case CUDNN_STATUS_NOT_INITIALIZED:
+            return "CUDNN_STATUS_NOT_INITIALIZED";
+        case CUDNN_STATUS_BAD_PARAM:
+            return "CUDNN_STATUS_BAD_PARAM";
+        case CUDNN_STATUS_BAD_PARAM_NULL_POINTER:
+            return "CUDNN_STATUS_BAD_PARAM_NULL_POINTER";
+        case CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH:
+            return "CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH";
+        case CUDNN_STATUS_NOT_SUPPORTED:
+            return "CUDNN_STATUS_NOT_SUPPORTED";
+        case CUDNN_STATUS_INTERNAL_ERROR:
+            return "CUDNN_STATUS_INTERNAL_ERROR";
+        case CUDNN_STATUS_EXECUTION_FAILED:
+            return "CUDNN_STATUS_EXECUTION_FAILED";
+    }
+    return "CUDNN_UNKNOWN_STATUS";
+}
+
+// There is nothing to add.
+void cudnnGetLastErrorString(char* message, size_t max_size) {
+    if (max_size > 0)
+        message[0] = '\0';
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+    if (current_device() < 0)
+        return CUDNN_STATUS_NOT_INITIALIZED;
+    *handle = new cudnnContext{current_device()};
+    return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    wait_for_streams(handle->device);
+    return destroy(handle);
+}
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
+    if (streamId != nullptr && (streamId->device != handle->device || !handle->works_here() ||
+                                (contexts_matter && streamId->context != handle->context)))
+        return CUDNN_STATUS_BAD_PARAM_STREAM_MISMATCH;
+    handle->stream = streamId;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensorDesc) { return create(tensorDesc); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensorDesc) { return destroy(tensorDesc); }
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc, cudnnTensorFormat_t format,
+                                         cudnnDataType_t dataType, int n, int c, int h, int w) {
+    *tensorDesc = {dataType, format, n, c, h, w};
+    return status_if(n > 0 && c > 0 && h > 0 && w > 0);
+}
+
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filterDesc) { return create(filterDesc); }
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filterDesc) { return destroy(filterDesc); }
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filterDesc, cudnnDataType_t dataType,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
+    return cudnnSetTensor4dDescriptor(filterDesc, format, dataType, k, c, h, w);
+}
+
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convDesc) { return create(convDesc); }
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc) { return destroy(convDesc); }
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convDesc, int pad_h, int pad_w, int u, int v,
+                                              int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t computeType) {
+    *convDesc = {pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType, CUDNN_DEFAULT_MATH};
+    return status_if(pad_h >= 0 && pad_w >= 0 && u > 0 && v > 0 && dilation_h > 0 && dilation_w > 0);
+}
+// The arithmetic is the same for all.
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc, cudnnMathType_t mathType) {
+    convDesc->math = mathType;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t xDesc,
+                                      const void* x, const cudnnFilterDescriptor_t wDesc, const void* w,
+                                      const cudnnConvolutionDescriptor_t convDesc, cudnnConvolutionFwdAlgo_t algo,
+                                      void* workSpace, size_t workSpaceSizeInBytes, const void* beta,
+                                      const cudnnTensorDescriptor_t yDesc, void* y) {
+    return run(handle, {Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, algo}, static_cast<const float*>(alpha), x, w,
+               {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), y);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t wDesc,
+                                           const void* w, const cudnnTensorDescriptor_t dyDesc, const void* dy,
+                                           const cudnnConvolutionDescriptor_t convDesc,
+                                           cudnnConvolutionBwdDataAlgo_t algo, void* workSpace,
+                                           size_t workSpaceSizeInBytes, const void* beta,
+                                           const cudnnTensorDescriptor_t dxDesc, void* dx) {
+    return run(handle, {Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, algo}, static_cast<const float*>(alpha), w, dy,
+               {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), dx);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                             const cudnnTensorDescriptor_t xDesc, const void* x,
+                                             const cudnnTensorDescriptor_t dyDesc, const void* dy,
+                                             const cudnnConvolutionDescriptor_t convDesc,
+                                             cudnnConvolutionBwdFilterAlgo_t algo, void* workSpace,
+                                             size_t workSpaceSizeInBytes, const void* beta,
+                                             const cudnnFilterDescriptor_t dwDesc, void* dw) {
+    return run(handle, {Pass::Filter, *xDesc, *dwDesc, *dyDesc, *convDesc, algo}, static_cast<const float*>(alpha), x,
+               dy, {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), dw);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t xDesc,
+                                                      const cudnnFilterDescriptor_t wDesc,
+                                                      const cudnnConvolutionDescriptor_t convDesc,
+                                                      const cudnnTensorDescriptor_t yDesc,
+                                                      cudnnConvolutionFwdAlgo_t algo, size_t* sizeInBytes) {
+    return workspace_size({Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, algo}, sizeInBytes);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t wDesc,
+                                                           const cudnnTensorDescriptor_t dyDesc,
+                                                           const cudnnConvolutionDescriptor_t convDesc,
+                                                           const cudnnTensorDescriptor_t dxDesc,
+                                                           cudnnConvolutionBwdDataAlgo_t algo, size_t* sizeInBytes) {
+    return workspace_size({Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, algo}, sizeInBytes);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t xDesc,
+                                                             const cudnnTensorDescriptor_t dyDesc,
+                                                             const cudnnConvolutionDescriptor_t convDesc,
+                                                             const cudnnFilterDescriptor_t gradDesc,
+                                                             cudnnConvolutionBwdFilterAlgo_t algo,
+                                                             size_t* sizeInBytes) {
+    return workspace_size({Pass::Filter, *xDesc, *gradDesc, *dyDesc, *convDesc, algo}, sizeInBytes);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t srcDesc,
+                                                     const cudnnFilterDescriptor_t filterDesc,
+                                                     const cudnnConvolutionDescriptor_t convDesc,
+                                                     const cudnnTensorDescriptor_t destDesc,
+                                                     const int requestedAlgoCount, int* returnedAlgoCount,
+                                                     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
+    return list({Pass::Forward, *srcDesc, *filterDesc, *destDesc, *convDesc, 0}, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+                requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t filterDesc,
+                                                          const cudnnTensorDescriptor_t diffDesc,
+                                                          const cudnnConvolutionDescriptor_t convDesc,
+                                                          const cudnnTensorDescriptor_t gradDesc,
+                                                          const int requestedAlgoCount, int* returnedAlgoCount,
+                                                          cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
+    return list({Pass::Data, *gradDesc, *filterDesc, *diffDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+                requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t srcDesc,
+                                                            const cudnnTensorDescriptor_t diffDesc,
+                                                            const cudnnConvolutionDescriptor_t convDesc,
+                                                            const cudnnFilterDescriptor_t gradDesc,
+                                                            const int requestedAlgoCount, int* returnedAlgoCount,
+                                                            cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
+    return list({Pass::Filter, *srcDesc, *gradDesc, *diffDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
+                requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
+                                                     const void*, const cudnnFilterDescriptor_t wDesc, const void*,
+                                                     const cudnnConvolutionDescriptor_t convDesc,
+                                                     const cudnnTensorDescriptor_t yDesc, void* y,
+                                                     const int requestedAlgoCount, int* returnedAlgoCount,
+                                                     cudnnConvolutionFwdAlgoPerf_t* perfResults, void*, size_t) {
+    return find(handle, {Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, 0}, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, y,
+                requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
+                                                          const void*, const cudnnTensorDescriptor_t dyDesc,
+                                                          const void*, const cudnnConvolutionDescriptor_t convDesc,
+                                                          const cudnnTensorDescriptor_t dxDesc, void* dx,
+                                                          const int requestedAlgoCount, int* returnedAlgoCount,
+                                                          cudnnConvolutionBwdDataAlgoPerf_t* perfResults, void*,
+                                                          size_t) {
+    return find(handle, {Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, dx,
+                requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
+                                                            const void*, const cudnnTensorDescriptor_t dyDesc,
+                                                            const void*, const cudnnConvolutionDescriptor_t convDesc,
+                                                            const cudnnFilterDescriptor_t dwDesc, void* dw,
+                                                            const int requestedAlgoCount, int* returnedAlgoCount,
+                                                            cudnnConvolutionBwdFilterAlgoPerf_t* perfResults, void*,
+                                                            size_t) {
+    return find(handle, {Pass::Filter, *xDesc, *dwDesc, *dyDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
+                dw, requestedAlgoCount, returnedAlgoCount, perfResults);
+}
+
+}  // extern "C"

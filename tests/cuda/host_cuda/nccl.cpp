@@ -1,0 +1,549 @@
+// Communicators within the process. What one thread issues in a group for one communicator is one launch: it waits for
+// all streams that it names, and holds them until each of its sends and receives has met its other end. Two groups must
+// not be launched on one device at a time, nor may two threads use one communicator at a time.
+#include "tests/cuda/host_cuda/streams.h"
+
+#include <nccl.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <string>
+
+using namespace host_cuda;
+
+namespace {
+
+// The n-th message of a pair, numbered when it is issued: sent -> taken -> copied, or withdrawn by its sender.
+struct Message {
+    enum State { kNone, kSent, kTaken, kCopied, kWithdrawn };
+    std::atomic<State> state{kNone};
+    const void* from = nullptr;
+    std::size_t bytes = 0;
+};
+
+// From one rank to another. Only the threads of streams at its two ends meet at its lock.
+struct Pair {
+    std::mutex mutex;
+    std::deque<Message> messages;
+
+    Message& message(std::size_t number) {
+        std::lock_guard lock(mutex);
+        while (messages.size() <= number)
+            messages.emplace_back();
+        return messages[number];
+    }
+};
+
+// What the ranks with one id share.
+struct World {
+    explicit World(int count) : ranks(count), pairs(count * count), device_of(count, -1) {}
+    Pair& pair(int from, int to) { return pairs[from * ranks + to]; }
+    void ring() {  // something may have changed for someone; orders nothing
+        bell.fetch_add(1, std::memory_order_relaxed);
+        wake_sleepers(bell);
+    }
+
+    const int ranks;
+    std::vector<Pair> pairs;
+    std::atomic<int> bell{0};
+
+    std::mutex mutex;
+    std::condition_variable all_joined;
+    std::vector<int> device_of;  // -1: not yet
+    std::atomic<int> joined{0};  // written under the lock
+};
+
+struct Transfer {
+    bool sends;
+    int peer;
+    std::size_t number;  // among those of its pair
+    void* memory;
+    std::size_t bytes;
+    CUstream_st* stream;
+    Message* message = nullptr;  // once its stream has come to it
+    std::function<void()> then{};  // when all of its launch have ended
+};
+
+struct Launch {
+    std::vector<Transfer> transfers;
+    std::vector<std::function<void()>> ends{};
+    std::vector<CUstream_st*> streams;
+    std::unique_ptr<Signal[]> arrived;  // by stream
+    Signal done;
+};
+
+// A group that is being launched. It ends with ncclGroupEnd, or when its thread has asked every communicator that does
+// not block until it was no longer in progress. Nothing here orders threads.
+struct Job {
+    const std::thread::id thread = std::this_thread::get_id();
+    std::vector<int> devices{};
+    std::atomic<int> open{0};  // communicators that have not been asked
+    bool in_progress = true;   // as the first question hears
+};
+std::atomic<const Job*> launching[kMaxDevices]{};
+
+void end(const Job& job) {
+    for (const int device : job.devices)
+        launching[device].store(nullptr, std::memory_order_relaxed);
+}
+
+void end_one(Job* job) {
+    if (job != nullptr && job->open.fetch_sub(1, std::memory_order_relaxed) == 1)
+        end(*job);
+}
+
+}  // namespace
+
+struct ncclComm {
+    std::shared_ptr<World> world;
+    int rank;
+    int device;
+    bool blocking;
+    std::vector<std::size_t> issued[2]{};  // [sends][peer]
+    std::deque<Launch> launches{};
+    std::deque<Job> jobs{};
+    std::atomic<Job*> job{nullptr};     // under way
+    std::atomic<bool> is_used{false};   // by a thread, right now
+    bool usable = true;
+    std::atomic<bool> aborted{false};
+    std::atomic<ncclResult_t> error{ncclSuccess};
+};
+
+namespace {
+
+// Everything here lives as long as the process: work of an aborted communicator may still be queued.
+struct Registry {
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<World>> open;  // by id, until all have joined
+    std::deque<ncclComm> communicators;
+};
+
+Registry& registry() {
+    static auto* all = new Registry;
+    return *all;
+}
+
+// Of the thread.
+struct Group {
+    int depth = 0;
+    ncclResult_t failed = ncclSuccess;
+    std::vector<ncclComm*> joining{};
+    std::vector<std::pair<ncclComm*, Transfer>> transfers{};
+};
+thread_local Group group;
+thread_local std::string last_error;
+
+ncclResult_t fail(ncclResult_t code, std::string text) {
+    last_error = std::move(text);
+    if (group.depth > 0)
+        group.failed = code;
+    return code;
+}
+
+// A call that uses a communicator.
+class Use {
+public:
+    explicit Use(ncclComm& comm) : comm_(comm), alone_(!comm.is_used.exchange(true, std::memory_order_relaxed)) {
+        std::this_thread::yield();
+    }
+    ~Use() {
+        if (alone_)
+            comm_.is_used.store(false, std::memory_order_relaxed);
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    bool is_alone() const { return alone_; }
+
+private:
+    ncclComm& comm_;
+    const bool alone_;
+};
+
+ncclResult_t state_of(const ncclComm& comm) {
+    return comm.world->joined < comm.world->ranks ? ncclInProgress : comm.error.load();
+}
+
+// True when the transfer has ended.
+bool advance(ncclComm& comm, Transfer& transfer) {
+    World& world = *comm.world;
+    if (transfer.message == nullptr) {
+        const int from = transfer.sends ? comm.rank : transfer.peer, to = transfer.sends ? transfer.peer : comm.rank;
+        transfer.message = &world.pair(from, to).message(transfer.number);
+        if (transfer.sends) {
+            transfer.message->from = transfer.memory;
+            transfer.message->bytes = transfer.bytes;
+            transfer.message->state.store(Message::kSent, std::memory_order_release);
+            world.ring();
+        }
+    }
+    Message& message = *transfer.message;
+    auto sent = Message::kSent;
+    if (transfer.sends)
+        return message.state.load(std::memory_order_acquire) == Message::kCopied ||
+               (comm.aborted && message.state.compare_exchange_strong(sent, Message::kWithdrawn));
+    if (!message.state.compare_exchange_strong(sent, Message::kTaken, std::memory_order_acquire))
+        return comm.aborted;
+    if (message.bytes != transfer.bytes)
+        comm.error = ncclInvalidUsage;
+    else if (transfer.memory != message.from)
+        std::memcpy(transfer.memory, message.from, transfer.bytes);
+    message.state.store(Message::kCopied, std::memory_order_release);
+    world.ring();
+    return true;
+}
+
+void progress(ncclComm& comm, std::vector<Transfer>& transfers) {
+    while (!transfers.empty()) {
+        const int heard = comm.world->bell.load(std::memory_order_relaxed);
+        std::erase_if(transfers, [&](Transfer& transfer) { return advance(comm, transfer); });
+        if (!transfers.empty())
+            sleep_while(comm.world->bell, heard);
+    }
+}
+
+ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
+    Launch& launch = comm.launches.emplace_back();
+    for (Transfer& transfer : transfers) {
+        transfer.number = comm.issued[transfer.sends][transfer.peer]++;
+        if (std::find(launch.streams.begin(), launch.streams.end(), transfer.stream) == launch.streams.end())
+            launch.streams.push_back(transfer.stream);
+        if (transfer.then)
+            launch.ends.push_back(std::move(transfer.then));
+    }
+    launch.transfers = std::move(transfers);
+    launch.arrived = std::make_unique<Signal[]>(launch.streams.size());
+    bool all = true;
+    for (std::size_t i = 1; i < launch.streams.size(); ++i)
+        all &= launch.streams[i]->push([&launch, i] {
+            launch.arrived[i].set();
+            launch.done.wait();
+        });
+    all &= launch.streams[0]->push([&comm, &launch] {
+        for (std::size_t i = 1; i < launch.streams.size(); ++i)
+            launch.arrived[i].wait();
+        progress(comm, launch.transfers);
+        for (const auto& end : launch.ends)
+            end();
+        launch.done.set();
+    });
+    return all ? ncclSuccess : fail(ncclUnhandledCudaError, "a stream is closed");
+}
+
+// Whether the communicator takes a call for memory and a stream.
+ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, cudaStream_t stream) {
+    if (comm == nullptr || !comm->usable || comm->aborted)
+        return fail(ncclInvalidArgument, "no such communicator");
+    const Use use(*comm);
+    if (!use.is_alone())
+        return fail(ncclInvalidUsage, "two threads use one communicator");
+    CUstream_st* found = find_stream(stream);
+    if (state_of(*comm) != ncclSuccess || comm->job != nullptr)
+        return fail(ncclInvalidArgument, "the communicator is not ready");
+    if (found == nullptr || found->device != comm->device)
+        return fail(ncclInvalidUsage, "the stream is of another device than the communicator");
+    if (found->capture_status() != cudaStreamCaptureStatusNone)
+        return fail(ncclInvalidUsage, "transfers are not captured here");
+    for (const void* each : memory)
+        if (!reaches(comm->device, each))
+            return fail(ncclInvalidArgument, "the device cannot reach the buffer");
+    return ncclSuccess;
+}
+
+ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                   cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {memory}, stream); checked != ncclSuccess)
+        return checked;
+    if (peer < 0 || peer >= comm->world->ranks || (type != ncclInt8 && type != ncclUint8))
+        return fail(ncclInvalidArgument, "no such peer or type");
+    ncclGroupStart();
+    group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, find_stream(stream)});
+    return ncclGroupEnd();
+}
+
+// As in a ring: each rank begins with another part, whose sum goes from rank to rank. Equal on all ranks, but in no
+// order that a caller may count on.
+void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
+    const std::size_t ranks = of_ranks.size(), count = of_ranks.front().size();
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t first = i * ranks / count;
+        float sum = of_ranks[first][i];
+        for (std::size_t k = 1; k < ranks; ++k)
+            sum += of_ranks[(first + k) % ranks][i];
+        to[i] = sum;
+    }
+}
+
+ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
+    const std::string id(unique_id.internal, sizeof unique_id.internal);
+    std::lock_guard lock(registry().mutex);
+    std::shared_ptr<World>& open = registry().open[id];
+    if (!open)
+        open = std::make_shared<World>(ranks);
+    const std::shared_ptr<World> world = open;
+    std::lock_guard world_lock(world->mutex);
+    if (world->ranks != ranks || world->device_of[rank] >= 0)
+        return fail(ncclInvalidArgument, "another number of ranks, or the rank has joined already");
+    ncclComm& made = registry().communicators.emplace_back();
+    made.world = world;
+    made.rank = rank;
+    made.device = world->device_of[rank] = current_device();
+    made.blocking = blocking;
+    for (auto& numbers : made.issued)
+        numbers.resize(ranks);
+    *comm = &made;
+    group.joining.push_back(&made);
+    if (world->joined + 1 == ranks) {
+        std::vector<int> devices = world->device_of;
+        std::sort(devices.begin(), devices.end());
+        if (std::adjacent_find(devices.begin(), devices.end()) != devices.end())
+            for (ncclComm& each : registry().communicators)
+                if (each.world == world)
+                    each.error = ncclInvalidUsage;
+        registry().open.erase(id);
+        world->all_joined.notify_all();
+    }
+    ++world->joined;
+    return ncclSuccess;
+}
+
+ncclResult_t wait_for_all(ncclComm& comm) {
+    std::unique_lock lock(comm.world->mutex);
+    comm.world->all_joined.wait(lock, [&] { return comm.world->joined == comm.world->ranks; });
+    return comm.error == ncclSuccess ? ncclSuccess : fail(comm.error, "two ranks have the same device");
+}
+
+// By communicator, in the order of issue.
+using Launches = std::vector<std::pair<ncclComm*, std::vector<Transfer>>>;
+Launches launches_of(const Group& ended) {
+    Launches launches;
+    for (const auto& [comm, transfer] : ended.transfers) {
+        const auto known = std::find_if(launches.begin(), launches.end(), [c = comm](auto& l) { return l.first == c; });
+        (known == launches.end() ? launches.emplace_back(comm, std::vector<Transfer>{}) : *known)
+            .second.push_back(transfer);
+    }
+    return launches;
+}
+
+bool meets_itself(const ncclComm& comm, const std::vector<Transfer>& transfers) {
+    int open = 0;
+    for (const Transfer& transfer : transfers)
+        open += transfer.peer != comm.rank ? 0 : transfer.sends ? 1 : -1;
+    return open == 0;
+}
+
+// False where another group is being launched on one of the devices.
+bool begin(Job& job, const Launches& launches) {
+    for (const auto& [comm, transfers] : launches) {
+        if (std::find(job.devices.begin(), job.devices.end(), comm->device) != job.devices.end())
+            continue;
+        const Job* none = nullptr;
+        if (!launching[comm->device].compare_exchange_strong(none, &job, std::memory_order_relaxed))
+            return false;
+        job.devices.push_back(comm->device);
+    }
+    return true;
+}
+
+ncclResult_t launch(const Launches& launches) {
+    if (launches.empty())
+        return ncclSuccess;
+    Job& job = launches.front().first->jobs.emplace_back();
+    if (!begin(job, launches)) {
+        end(job);
+        return fail(ncclInvalidUsage, "host threads are racing to launch on one device");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // so that others come in between
+    ncclResult_t result = ncclSuccess;
+    for (const auto& [comm, transfers] : launches) {
+        if (!comm->blocking) {
+            job.open.fetch_add(1, std::memory_order_relaxed);
+            comm->job.store(&job, std::memory_order_relaxed);
+        }
+        if (const ncclResult_t started = start(*comm, transfers); started != ncclSuccess || !comm->blocking)
+            result = started != ncclSuccess ? started : ncclInProgress;
+    }
+    if (job.open.load(std::memory_order_relaxed) == 0)
+        end(job);
+    return result;
+}
+
+bool finish(ncclComm_t comm) {
+    if (comm == nullptr || !comm->usable)
+        return false;
+    for (const Launch& launch : comm->launches)
+        launch.done.wait();
+    return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t result) {
+    switch (result) {
+        case ncclSuccess:
+            return "no error";
+        case ncclUnhandledCudaError:
+            return "unhandled cuda error";
+        case ncclSystemError:
+            return "unhandled system error";
+        case ncclInternalError:
+            return "internal error";
+        case ncclInvalidArgument:
+            return "invalid argument";
+        case ncclInvalidUsage:
+            return "invalid usage";
+        case ncclRemoteError:
+            return "remote process exited or there was a network error";
+        case ncclInProgress:
+            return "NCCL operation in progress";
+    }
+    return "unknown result code";
+}
+
+const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
+
+ncclResult_t ncclGetVersion(int* version) {
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+    static std::atomic<int> ids{0};
+    *uniqueId = {};
+    const std::string name = "host_cuda " + std::to_string(++ids);
+    std::copy(name.begin(), name.end(), uniqueId->internal);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
+    if (config != nullptr && config->magic != 0xcafebeef)
+        return fail(ncclInvalidArgument, "the configuration is not initialised");
+    if (current_device() < 0 || rank < 0 || rank >= nranks)
+        return fail(ncclInvalidArgument, "no such rank, or no device");
+    ncclGroupStart();
+    join(comm, nranks, commId, rank, config == nullptr || config->blocking != 0);
+    return ncclGroupEnd();
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+    int before = 0;
+    ncclUniqueId id;
+    ncclGetUniqueId(&id);
+    cudaGetDevice(&before);
+    ncclGroupStart();
+    for (int rank = 0; rank < ndev; ++rank)
+        if (cudaSetDevice(devlist == nullptr ? rank : devlist[rank]) != cudaSuccess)
+            fail(ncclInvalidArgument, "no such device");
+        else
+            join(&comm[rank], ndev, id, rank, true);
+    cudaSetDevice(before);
+    return ncclGroupEnd();
+}
+
+// It also ends what its thread has begun.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+    const Use use(*comm);
+    Job* job = comm->job.load(std::memory_order_relaxed);
+    if (!use.is_alone() || (job != nullptr && job->thread != std::this_thread::get_id()))
+        return fail(ncclInvalidUsage, "two threads use one communicator");
+    *asyncError = state_of(*comm);
+    if (job == nullptr)
+        return ncclSuccess;
+    if (std::exchange(job->in_progress, false)) {
+        *asyncError = ncclInProgress;
+        return ncclSuccess;
+    }
+    end_one(comm->job.exchange(nullptr, std::memory_order_relaxed));
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+    *count = comm->world->ranks;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    return finish(comm) ? ncclSuccess : fail(ncclInvalidArgument, "no such communicator");
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    if (!finish(comm))
+        return fail(ncclInvalidArgument, "no such communicator");
+    comm->usable = false;
+    return ncclSuccess;
+}
+
+// Its streams go on without the data. The other ends wait until they are aborted, too. Any thread may call this.
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    comm->aborted = true;
+    end_one(comm->job.exchange(nullptr, std::memory_order_relaxed));
+    comm->world->ring();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return issue(true, const_cast<void*>(sendbuff), count, datatype, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return issue(false, recvbuff, count, datatype, peer, comm, stream);
+}
+
+// Every rank gets what all have.
+ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (const ncclResult_t checked = check(comm, {sendbuff, recvbuff}, stream); checked != ncclSuccess)
+        return checked;
+    if (datatype != ncclFloat32 || op != ncclSum || count == 0)
+        return fail(ncclInvalidArgument, "sums of floats only");
+    const auto ranks = static_cast<std::size_t>(comm->world->ranks);
+    const auto parts = std::make_shared<std::vector<std::vector<float>>>(ranks, std::vector<float>(count));
+    const std::size_t bytes = count * sizeof(float);
+    ncclGroupStart();
+    for (int peer = 0; peer < comm->world->ranks; ++peer)
+        for (const bool sends : {true, false})
+            group.transfers.emplace_back(
+                comm, Transfer{sends, peer, 0, sends ? const_cast<void*>(sendbuff) : (*parts)[peer].data(), bytes,
+                               find_stream(stream)});
+    group.transfers.back().second.then = [parts, to = static_cast<float*>(recvbuff)] { add_in_ring(*parts, to); };
+    return ncclGroupEnd();
+}
+
+ncclResult_t ncclGroupStart() {
+    ++group.depth;
+    return ncclSuccess;
+}
+
+// A communicator that does not block answers ncclInProgress, as the real one may, though its work is queued here.
+ncclResult_t ncclGroupEnd() {
+    if (group.depth == 0)
+        return fail(ncclInvalidUsage, "no group has been started");
+    if (--group.depth > 0)
+        return group.failed;
+    const Group ended = std::exchange(group, {});
+    if (ended.failed != ncclSuccess)
+        return ended.failed;
+    ncclResult_t result = ncclSuccess;
+    for (ncclComm* comm : ended.joining)
+        if (const ncclResult_t joined = comm->blocking ? wait_for_all(*comm) : ncclInProgress; joined != ncclSuccess)
+            result = joined;
+    const Launches launches = launches_of(ended);
+    for (const auto& [comm, transfers] : launches)
+        if (!meets_itself(*comm, transfers))
+            return fail(ncclInvalidUsage, "a rank sends to itself in one group and receives in another");
+    const ncclResult_t launched = launch(launches);
+    return launched == ncclSuccess ? result : launched;
+}
+
+}  // extern "C"

@@ -1,0 +1,139 @@
+// Streams, events and memory of the stand-in, for its libraries.
+#pragma once
+
+#include "tests/cuda/host_cuda/host_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <forward_list>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace host_cuda {
+
+inline constexpr int kMaxDevices = 16;
+
+// Sleeps until `word` may have changed from `seen`, at most a millisecond. Orders nothing.
+void sleep_while(const std::atomic<int>& word, int seen);
+void wake_sleepers(const std::atomic<int>& word);
+
+// Set once, waited for by many. Orders what came before set() before what comes after wait() and nothing else: a
+// mutex would also order one waiter before the next, and so hide races from the thread sanitizer.
+class Signal {
+public:
+    void set() {
+        word_.store(1, std::memory_order_release);
+        wake_sleepers(word_);  // a waiter may have freed the word by now: then this wakes nobody
+    }
+    bool is_set() const { return word_.load(std::memory_order_acquire) == 1; }
+    void wait() const {
+        while (!is_set())
+            sleep_while(word_, 0);
+    }
+
+private:
+    std::atomic<int> word_{0};
+};
+
+// Null stands for the stream of the current device that cudaMemcpy uses.
+CUstream_st* find_stream(cudaStream_t stream);
+cudaError_t make_stream(int device, cudaStream_t* stream);
+void destroy_streams(int device);
+void wait_for_streams(int device);
+
+// Whether only_show_calls() wants to see what would be queued; shows it then.
+bool only_shown(std::span<const Argument> arguments);
+inline bool only_shown(std::initializer_list<Argument> arguments) {
+    return only_shown(std::span(arguments.begin(), arguments.size()));
+}
+bool shows_only();
+
+// Appends work to a stream, or to what it captures; `then` is set when the stream counts it as finished.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, Signal* then = nullptr);
+
+// Recordings are kept as long as the process: who waits for one need not own it, and counting its users would order
+// them. Nor does a lock guard the newest: CUDA leaves it to the caller to record on one thread before waiting on
+// another, and without an order the sanitizer reports just that.
+struct Recording {
+    Signal done;
+    std::chrono::steady_clock::time_point time;
+};
+
+// Captures. What is not permitted in one ends it: only cudaStreamEndCapture is left, and fails.
+struct Node;
+struct Lane;
+cudaError_t refuse_capture_on(int device);             // where all its streams are waited for
+cudaError_t refuse_captured(const CUevent_st& event);  // where it is asked whether it has happened
+cudaError_t check_unsafe_call();                       // forbidden while a capture is not relaxed
+
+int current_device();  // -1 without devices
+// Of the thread: a green context, or null for the current device's own.
+const void* current_context();
+void set_context(int device, const void* green);
+bool is_device(int device);
+
+// The device that owns the memory, or one of these.
+inline constexpr int kPinned = -1, kUnknown = -2;
+int home_of(const void* pointer);
+bool reaches(int device, const void* pointer);  // also for null
+
+cudaError_t result(cudaError_t error);  // what the thread's last error becomes
+
+}  // namespace host_cuda
+
+struct CUstream_st {
+    explicit CUstream_st(int device_number);
+
+    bool push(std::function<void()> work, host_cuda::Signal* then = nullptr);  // false: it has been closed
+    void synchronize();
+    bool is_idle();
+    void close();   // when its work is done
+    void retire();  // the same without waiting; the stream must outlive its work
+
+    cudaError_t push_or_capture(std::function<void()> work, host_cuda::Signal* then);
+    cudaError_t wait_for(const CUevent_st& event);  // recorded before
+    cudaError_t begin_capture(cudaStreamCaptureMode mode);
+    cudaError_t end_capture(cudaGraph_t* graph);
+    cudaError_t capture_record(CUevent_st& event, bool external);
+    cudaStreamCaptureStatus capture_status();
+    cudaError_t refuse_capture();
+    void leave_capture();  // as a stream does that is destroyed
+
+    const int device;
+    const void* context = nullptr;  // green, or the device's own
+
+private:
+    // The queue: one thread reads it, those who push take turns. The last item stays until there is a next one.
+    struct Item {
+        std::function<void()> work;  // none: the end
+        host_cuda::Signal* then = nullptr;
+        host_cuda::Signal finished, has_next;
+        Item* next = nullptr;
+    };
+    void run(Item* item);
+    void append(Item* item);
+    void finish();
+    static void release(CUgraph_st& graph);  // its streams
+
+    const int number_;
+    std::mutex pushing_;
+    bool closed_ = false;
+    host_cuda::Lane* lane_ = nullptr;  // while it captures
+    Item* last_;
+    std::thread thread_;
+};
+
+struct CUevent_st {
+    const int device;
+    const unsigned flags;
+    std::forward_list<host_cuda::Recording> recordings{};  // newest first
+    CUgraph_st* graph = nullptr;                           // where it was captured, if that came last
+    std::vector<const host_cuda::Node*> after{};           // what it stands for there
+};

@@ -1,0 +1,495 @@
+// Machines that only the host stand-in can be: without a GPU, with several, with little memory, with a cuDNN that lacks
+// algorithms.
+#include "exec/cuda/backend.h"
+#include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/layers/layers.h"
+#include "exec/cuda/transport.h"
+#include "exec/engine/mailbox.h"
+#include "job/build.h"
+#include "job/config.h"
+#include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/cuda_precisions.h"
+#include "tests/support/execution.h"
+#include "tests/support/layer_laws.h"
+#include "tests/support/predicted_memory.h"
+#include "tests/support/refusal.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+namespace pw::cuda {
+namespace {
+
+class CudaMachines : public testing::Test {
+protected:
+    void SetUp() override { host_cuda::set_devices(3); }
+    void TearDown() override {
+        host_cuda::set_memory(std::size_t{1} << 30);
+        host_cuda::set_devices(1);
+        host_cuda::set_cudnn_contexts(false);
+        host_cuda::set_clock_rate(1);
+        host_cuda::break_device(-1);
+        (void)cudaSetDevice(0);
+        (void)cudaGetLastError();
+    }
+};
+
+TEST_F(CudaMachines, WithoutAGpuSaySo) {
+    host_cuda::set_devices(0);
+    EXPECT_EQ(cuda_status(), "no GPU");
+    EXPECT_EQ(nccl_status(), "no GPU");
+    host_cuda::set_devices(1);
+    EXPECT_EQ(cuda_status(), "ready");
+}
+
+TEST_F(CudaMachines, AllowStreamsSideBySide) {
+    (void)cuda_status();
+    EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+}
+
+// Layers and streams of a device are on its GPU whatever GPU the calling thread has had.
+TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
+    Config config;
+    const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
+    std::vector<std::vector<float>> outputs;
+    for (int device = 0; device < 3; ++device)
+        std::thread([&] {
+            const auto opened = open_cuda_kernels(config, device, 3);
+            const auto& kernels = dynamic_cast<const CudaKernels&>(*opened);
+            EXPECT_EQ(kernels.device().gpu(), device);
+            LayerRig rig(kernels, layer, 2);
+            rig.fill(1);
+            rig.forward();
+            rig.backward();
+            std::thread([&] { outputs.push_back(rig.plain_output()); }).join();  // as when a run ends
+            const auto to = kernels.reserve(rig.output.size(), "test");
+            cudaStream_t stream = nullptr;
+            std::thread([&] { stream = kernels.device().add_stream(); }).join();
+            EXPECT_EQ(cudaMemcpyAsync(to->data(), rig.output.get(), static_cast<std::size_t>(to->size()),
+                                      cudaMemcpyDeviceToDevice, stream),
+                      cudaSuccess);
+            EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+            const Event event(Event::Kind::Timed);
+            EXPECT_NO_THROW(event.record(stream));  // refused when the stream is another GPU's
+        }).join();
+    EXPECT_EQ(outputs[0], outputs[1]);
+    EXPECT_EQ(outputs[0], outputs[2]);
+}
+
+// Over the bus an access takes a microsecond; what is read for every pixel or class is copied before.
+TEST_F(CudaMachines, ReadSamplesAndLabelsFromTheirOwnMemory) {
+    const CudaKernels kernels({}, Precision::Bf16, true);
+    const auto notes = kernels.shared(2 * sizeof(Sample));
+    const std::span<const Sample> samples(reinterpret_cast<const Sample*>(notes->data()), 2);
+    const std::size_t before = host_cuda::launches_on_pinned();
+    for (const Dataset& data : {Dataset::synthetic({3, 32, 32}, 10, 1), Dataset::synthetic_text(12, 1000, 3)}) {
+        const auto out = kernels.reserve(kernels.data_bytes(data.input(), 2), "test");
+        kernels.take_data(data);
+        kernels.load_data(data, samples, out->data());
+    }
+    EXPECT_EQ(host_cuda::launches_on_pinned() - before, 0);
+    for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError}) {
+        const std::size_t loaded = host_cuda::launches_on_pinned();
+        LayerRig rig(kernels, make_layer(kind, {10, 6, 5}, 10), 2);
+        rig.fill(1);
+        rig.forward();
+        rig.backward();
+        EXPECT_EQ(host_cuda::launches_on_pinned() - loaded, 1);  // it leaves the loss there
+    }
+}
+
+TEST_F(CudaMachines, GetAllMemoryBack) {
+    const auto before = host_cuda::allocated(0);
+    for (const bool deterministic : {true, false}) {
+        const CudaKernels kernels({.groups = 2}, Precision::Bf16, deterministic);
+        LayerRig rig(kernels, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+        kernels.take_data(Dataset::synthetic({3, 32, 32}, 10, 1));
+        EXPECT_GT(host_cuda::allocated(0), before);
+    }
+    EXPECT_EQ(host_cuda::allocated(0), before);
+}
+
+TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
+    constexpr Bytes kMiB = 1 << 20;
+    const CudaKernels kernels({.gpu = 1}, Precision::Fp32, true);
+    host_cuda::set_memory(static_cast<std::size_t>(64 * kMiB));
+    const Bytes free = memory_of(1).free;
+    try {
+        (void)kernels.reserve(48 * kMiB, "device 1 (stage 1)");
+        FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  fmt::format("device 1 (stage 1): cannot reserve 48.00 MiB on GPU 1: {} of 64.00 MiB are free",
+                              print_bytes(free)));
+    }
+}
+
+// On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
+TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
+    constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
+pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
+training: {steps: 3, seed: 3}
+run: {backend: cuda, sms: [16, 16]}
+)";
+    const std::vector<std::string> set = {"cluster.devices=2"};
+    const RunResult whole = Execution(kUNet, set).oracle();
+    host_cuda::set_cudnn_contexts(true);
+    for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=true", "run.deterministic=false"})
+        expect_equal(Execution(kUNet, with(set, {way})).run(), whole, way);
+    const CudaKernels alone({}, Precision::Fp32, true);
+    LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+    rig.forward();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// Of a kernel: it shows when the host puts more work there, or when it waits.
+TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
+    const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=2", "pipeline.schedule=gpipe"});
+    for (const auto& [launches, said] :
+         {std::pair{true, "device 1 queues 1F2: cuda"}, {false, "device 1 waits for 1"}}) {
+        RunOptions options;
+        options.before_task = [launches = launches](int device, const Task& task) {
+            if (device == 1 && task.op == Op::Forward && task.microbatch == 2)
+                host_cuda::break_device(1, launches);
+        };
+        try {
+            (void)execution.run(options);
+            ADD_FAILURE() << "nothing was thrown";
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::RunFailed);
+            EXPECT_TRUE(std::string(error.what()).starts_with(said)) << error.what();
+            EXPECT_NE(std::string(error.what()).find(": an illegal memory access"), std::string::npos) << error.what();
+        }
+        host_cuda::break_device(-1);
+    }
+}
+
+TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
+    const Device device({}, Precision::Fp32, true);
+    for (const double rate : {0.5, 1.0, 1.5}) {
+        host_cuda::set_clock_rate(rate);
+        EventClock clock;
+        clock.read_before(device.stream());
+        struct Passed {
+            Event event;
+            Ns before, after;
+        };
+        std::vector<Passed> all;
+        for (int k = 0; k < 3; ++k) {
+            for (const Ns start = clock_now(); clock_now() < start + 10'000'000;)
+                continue;
+            all.push_back({Event(Event::Kind::Timed), clock_now(), 0});
+            all.back().event.record(device.stream());
+            EXPECT_EQ(cudaEventSynchronize(all.back().event.get()), cudaSuccess);
+            all.back().after = clock_now();
+        }
+        clock.read_after(device.stream());
+        for (const Passed& passed : all) {
+            EXPECT_GE(clock.time_of(passed.event), passed.before - 2'000'000) << rate;
+            EXPECT_LE(clock.time_of(passed.event), passed.after + 2'000'000) << rate;
+        }
+    }
+}
+
+// Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.
+TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
+    constexpr int kDevices = 3;
+    constexpr Bytes kBytes = 4096;
+    std::vector<std::unique_ptr<Device>> own;
+    Network network;
+    std::vector<cudaStream_t> lanes;
+    for (int number = 0; number < kDevices; ++number) {
+        own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
+        network.devices.push_back(own.back().get());
+        lanes.push_back(own.back()->add_stream());
+        network.routes.push_back({number, (number + 1) % kDevices, true});
+    }
+    const std::unique_ptr<Transport> transport = make_nccl(network, true, 10'000'000'000);
+    const DeviceMemory from = allocate(kBytes), to = allocate(kDevices * kBytes);
+    std::vector<std::thread> threads;
+    for (const Route& route : network.routes)
+        threads.emplace_back([&, route] {
+            const CurrentGpu current(0);
+            const cudaStream_t out = network.devices[route.from_device]->stream();
+            const cudaStream_t in = lanes[route.to_device];
+            for (int k = 0; k < 30; ++k) {
+                EXPECT_NO_THROW(transport->move({route.from_device, route.to_device, true, from.get(),
+                                                 to.get() + route.to_device * kBytes, kBytes, out, in}));
+                EXPECT_NO_THROW(transport->check_connections());
+            }
+        });
+    for (std::thread& thread : threads)
+        thread.join();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+// A layer that does not fit throws what it could not do, and keeps nothing.
+TEST_F(CudaMachines, CannotTimeAlgorithmsWithoutMemory) {
+    const CudaKernels kernels({}, Precision::Fp32, false);
+    const auto before = host_cuda::allocated(0);
+    host_cuda::set_memory(static_cast<std::size_t>(128 << 20));
+    EXPECT_THROW((void)kernels.make(make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2, false), Error);
+    EXPECT_EQ(host_cuda::allocated(0), before);
+}
+
+Config on_gpus(std::vector<int> gpus, std::vector<int> sms = {}) {
+    Config config;
+    config.run.gpus = std::move(gpus);
+    config.run.sms = std::move(sms);
+    return config;
+}
+
+std::string print(const std::vector<Seat>& seats) {
+    std::string text;
+    for (const Seat& seat : seats)
+        text += fmt::format("{}:{}+{} ", seat.gpu, seat.first_group, seat.groups);
+    return text;
+}
+
+TEST_F(CudaMachines, SpreadDevicesOverTheirGpus) {
+    EXPECT_EQ(print(seats_of({}, 2)), "0:0+0 1:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 3)), "0:0+0 1:0+0 2:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 4)), "0:0+8 0:8+8 1:0+0 2:0+0 ");
+    EXPECT_EQ(print(seats_of({}, 6)), "0:0+8 0:8+8 1:0+8 1:8+8 2:0+8 2:8+8 ");
+    EXPECT_EQ(print(seats_of({}, 7)), "0:0+5 0:5+5 0:10+5 1:0+8 1:8+8 2:0+8 2:8+8 ");
+    host_cuda::set_devices(8);
+    EXPECT_EQ(print(seats_of({}, 9)), "0:0+8 0:8+8 1:0+0 2:0+0 3:0+0 4:0+0 5:0+0 6:0+0 7:0+0 ");
+}
+
+TEST_F(CudaMachines, FillGpusWithTheSharesThatAreGiven) {
+    EXPECT_EQ(print(seats_of(on_gpus({}, {32, 32}), 2)), "0:0+4 0:4+4 ");
+    EXPECT_EQ(print(seats_of(on_gpus({}, {64, 64, 8, 128}), 4)), "0:0+8 0:8+8 1:0+1 2:0+16 ");
+    expect_says(refusal([] { (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4); }),
+                {"add up to 136 multiprocessors, but GPU 2 shares out 128 of 132", "run.gpus"});
+}
+
+TEST_F(CudaMachines, TakeTheGpusThatAreGiven) {
+    EXPECT_EQ(print(seats_of(on_gpus({2, 0}), 2)), "2:0+0 0:0+0 ");
+    EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}), 3)), "1:0+8 2:0+0 1:8+8 ");
+    EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}, {8, 16, 120}), 3)), "1:0+1 2:0+2 1:1+15 ");
+    EXPECT_EQ(print(seats_of(on_gpus({2, 1, 1}), 1)), "2:0+0 ");  // the oracle
+    expect_says(refusal([] { (void)seats_of(on_gpus({0, 1}), 3); }), {"2 GPUs for 3 devices"});
+    expect_says(refusal([] { (void)seats_of(on_gpus({0, 3}), 2); }), {"there is no GPU 3", "from 0 to 2"});
+    expect_says(refusal([] { (void)seats_of(on_gpus({1, 1}, {128, 8}), 2); }), {"add up to 136", "GPU 1"});
+    expect_says(refusal([] { (void)seats_of(on_gpus(std::vector<int>(17, 1)), 17); }),
+                {"17 devices do not fit on GPU 1"});
+}
+
+TEST_F(CudaMachines, TellWhereTheirGpusAre) {
+    EXPECT_EQ(cuda_addresses(on_gpus({2, 0, 0}), 3),
+              (std::vector<std::string>{"FFFE:0C:00.0", "FFFE:0A:00.0", "FFFE:0A:00.0"}));
+    Config config = on_gpus({2, 0, 0});
+    config.run.backend = "cuda";
+    EXPECT_EQ(numa_nodes(config, 3), (std::vector<int>{-1, -1, -1}));  // nothing is on that bus
+    config.run.backend = "cpu";
+    EXPECT_TRUE(numa_nodes(config, 3).empty());
+}
+
+TEST_F(CudaMachines, RunFourDevicesOnThreeGpusAsOne) {
+    for (const char* gpus : {"[]", "[1, 0, 2, 0]"})
+        for (const char* transport : {"threads", "nccl"}) {
+            const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=4", "pipeline.schedule=1f1b",
+                                             "pipeline.split=even", std::string("run.gpus=") + gpus,
+                                             std::string("run.transport=") + transport});
+            expect_equal(execution.run(), execution.oracle(), std::string(gpus) + " " + transport);
+        }
+}
+
+// A cuDNN that has not every algorithm in every math for every shape.
+class CudaConvolutions : public testing::Test {
+protected:
+    void SetUp() override { forget(); }
+    void TearDown() override {
+        host_cuda::set_convolution_limits({});
+        forget();
+    }
+    static void forget() {
+        forget_ways();
+        (void)host_cuda::take_convolutions();
+        (void)host_cuda::take_timings();
+    }
+
+    // Of channels that are no multiple of 8, on both sides or on one.
+    static std::vector<Layer> narrow_layers() {
+        return {make_layer(LayerKind::Convolution, {3, 12, 10}, 16, 7, 2, 3),
+                make_layer(LayerKind::Convolution, {5, 7, 9}, 3, 3, 1, 1),
+                make_layer(LayerKind::Convolution, {8, 6, 5}, 12, 1, 1, 0)};
+    }
+
+    static void expect_as_reference(const host_cuda::ConvolutionLimits& limits, bool deterministic) {
+        forget();
+        host_cuda::set_convolution_limits(limits);
+        const CudaKernels kernels({}, Precision::Bf16, deterministic);
+        for (const Layer& layer : narrow_layers()) {
+            LayerRig tested(kernels, layer, 2), expected(reference_kernels(), layer, 2);
+            for (LayerRig* each : {&tested, &expected}) {
+                fill(*each, Precision::Bf16, 7);
+                each->forward();
+                each->backward();
+            }
+            expect_close(tested.plain_output(), expected.plain_output(), 1e-2, "output");
+            expect_close(tested.plain_input_gradient(0), expected.plain_input_gradient(0), 1e-2, "input gradient");
+            expect_close(tested.parameter_gradients(), expected.parameter_gradients(), 1e-2, "parameter gradient");
+        }
+    }
+
+    static std::set<int> ran(int host_cuda::RanConvolution::* what) {
+        std::set<int> all;
+        for (const host_cuda::RanConvolution& run : ran_)
+            all.insert(run.*what);
+        return all;
+    }
+    static void take() { ran_ = host_cuda::take_convolutions(); }
+
+    static inline std::vector<host_cuda::RanConvolution> ran_;
+};
+
+TEST_F(CudaConvolutions, TakeAnotherMathWhereOneIsMissing) {
+    for (const bool deterministic : {true, false}) {
+        expect_as_reference({}, deterministic);
+        take();
+        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_DEFAULT_MATH});
+        expect_as_reference({.narrow_tensor_ops = true}, deterministic);
+        take();
+        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_DEFAULT_MATH});
+        expect_as_reference({.narrow_default = true}, deterministic);
+        take();
+        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_TENSOR_OP_MATH});
+    }
+}
+
+TEST_F(CudaConvolutions, TakeOtherAlgorithmsThatRepeatTheirBitsIfTheyMust) {
+    expect_as_reference({.narrow_algorithms = true}, true);
+    take();
+    for (const host_cuda::RanConvolution& run : ran_)
+        EXPECT_TRUE(run.algorithm == 5 || (run.pass == 0 && run.algorithm == 0)) << run.pass << " " << run.algorithm;
+    expect_as_reference({.narrow_algorithms = true}, false);
+    take();
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // said to be the fastest
+}
+
+TEST_F(CudaConvolutions, DoWithoutTimingsThatFail) {
+    expect_as_reference({.find_narrow = true}, false);
+    take();
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
+    EXPECT_GT(host_cuda::take_timings(), 0);
+    expect_as_reference({.narrow_algorithms = true, .find_narrow = true}, false);
+    take();
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // of the heuristics
+}
+
+TEST_F(CudaConvolutions, SayWhenThereIsNone) {
+    host_cuda::set_convolution_limits({.narrow_tensor_ops = true, .narrow_default = true});
+    const CudaKernels kernels({}, Precision::Bf16, true);
+    Layer layer = narrow_layers().front();
+    layer.name = "conv1";
+    expect_says(refusal([&] { (void)kernels.make(layer, 2, false); }, ExitCode::RunFailed),
+                {"layer 'conv1': cuDNN has no algorithm for its forward pass: CUDNN_STATUS_NOT_SUPPORTED"});
+}
+
+TEST_F(CudaConvolutions, TimeEachShapeOnce) {
+    const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
+    const CudaKernels one({.groups = 2}, Precision::Bf16, false);
+    const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false);
+    for (const CudaKernels* kernels : {&one, &one, &other})
+        EXPECT_TRUE(kernels->make(layer, 2, false));
+    EXPECT_EQ(host_cuda::take_timings(), 3);  // a pass each
+    EXPECT_TRUE(one.make(layer, 3, false));
+    EXPECT_EQ(host_cuda::take_timings(), 3);
+    const CudaKernels larger({.groups = 4}, Precision::Bf16, false);
+    EXPECT_TRUE(larger.make(layer, 2, false));
+    EXPECT_EQ(host_cuda::take_timings(), 3);
+    const CudaKernels fp32({.groups = 2}, Precision::Fp32, false);
+    EXPECT_TRUE(fp32.make(layer, 2, true));
+    EXPECT_EQ(host_cuda::take_timings(), 2);
+    EXPECT_EQ(one.convolutions().size(), 9u);
+    EXPECT_EQ(fp32.convolutions().size(), 2u);
+}
+
+constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
+pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
+cluster: {devices: 2}
+training: {steps: 2, learning_rate: 0.01, seed: 3}
+run: {backend: cuda, deterministic: false}
+)";
+
+std::vector<ConvolutionChoice> profiled_convolutions() {
+    static const std::vector<ConvolutionChoice> choices = [] {
+        const TemporaryFolder folder;
+        const Config config = load_config(folder.write("config.yaml", kUNet), {});
+        return measure_profile(config, build_model(config), {1}, {}).convolutions;
+    }();
+    return choices;
+}
+
+// What is predicted is what runs, whatever a second timing would say.
+TEST_F(CudaConvolutions, RunAsTheyWereProfiled) {
+    const Execution execution(kUNet, {});
+    Job job = execution.job();
+    job.profile.convolutions = profiled_convolutions();
+    ASSERT_FALSE(job.profile.convolutions.empty());
+    for (ConvolutionChoice& choice : job.profile.convolutions) {
+        EXPECT_EQ(choice.shape.multiprocessors, 64);
+        EXPECT_EQ(choice.way, (ConvolutionWay{0, ConvolutionMath::Fma}));
+        choice.way.algorithm = 1;
+    }
+    forget();
+    const RunResult run = pw::run(job, {});
+    take();
+    EXPECT_EQ(host_cuda::take_timings(), 0);
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
+    forget();
+    expect_equal(run, execution.run(), "timed");
+    EXPECT_GT(host_cuda::take_timings(), 0);
+}
+
+TEST_F(CudaConvolutions, FollowFromTheShapeWhereBitsMustRepeat) {
+    const Execution execution(kUNet, {"run.deterministic=true"});
+    Job job = execution.job();
+    job.profile.convolutions = profiled_convolutions();
+    forget();
+    (void)pw::run(job, {});
+    EXPECT_TRUE(CudaKernels({}, Precision::Fp32, true).convolutions().empty());  // a profile says nothing of them
+    take();
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
+    EXPECT_EQ(host_cuda::take_timings(), 0);
+}
+
+TEST_F(CudaConvolutions, NoteWhatAProfileSaysInVain) {
+    const Execution execution(kUNet, {});
+    const auto notes_of = [](const RunResult& run) { return fmt::format("{}", fmt::join(run.notes, "\n")); };
+    Job job = execution.job();
+    job.profile.convolutions = profiled_convolutions();
+    forget();
+    EXPECT_FALSE(contains(notes_of(pw::run(job, {})), "profile"));
+    for (const ConvolutionWay nonsense : {ConvolutionWay{99, ConvolutionMath::Fma}, {1, ConvolutionMath::TensorOp}}) {
+        job.profile.convolutions.front().way = job.profile.convolutions.back().way = nonsense;
+        forget();
+        const RunResult run = pw::run(job, {});
+        expect_says(notes_of(run), {"cuDNN cannot run 2 of the profile's convolutions"});
+        expect_equal(run, execution.run(), "timed");
+    }
+}
+
+// The gradient of the data, which nobody wants, takes nothing but two marks.
+TEST_F(CudaMachines, ProfileLayersWithoutTheMarksAroundThem) {
+    const TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda"});
+    host_cuda::slow_events(300);
+    const Profile profile = measure_profile(config, build_model(config), {3}, {});
+    host_cuda::slow_events(0);
+    EXPECT_GE(profile.dispatch.median, 300'000);
+    EXPECT_LT(profile.layers.front().times.at(3).backward_input.median, 150'000);
+    EXPECT_GT(profile.layers.front().times.at(3).forward.median, 0);
+    EXPECT_EQ(measured(kMlp, 3).dispatch, Measured{});  // on the host a mark only reads the clock
+}
+
+}  // namespace
+}  // namespace pw::cuda

@@ -1,0 +1,146 @@
+// Batch norms and the adds that they are run with give the bits of those that a cut keeps apart, and the numbers of the
+// reference kernels; memory is what is predicted. Small networks with every way to reach an add.
+#include "exec/cuda/backend.h"
+#include "tests/support/predicted_memory.h"
+#include "workloads/models/model_builder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+namespace {
+
+constexpr const char* kTraining = R"(
+workload: {model: mlp, image_size: 8}
+cluster: {devices: 1}
+pipeline: {schedule: naive, micro_batches: 2, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.01, seed: 3}
+)";
+
+int norm_of_convolution(Builder& build, const std::string& name, int input, int channels, int kernel = 1,
+                        int stride = 1, bool relu = false) {
+    return build.batch_norm(name + ".bn", build.convolution(name + ".conv", input, channels, kernel, stride), relu);
+}
+
+int finished(Builder& build, int last) {
+    return build.loss(LayerKind::CrossEntropy, build.linear("fc", build.average_pool("avgpool", last), 10));
+}
+
+// As ResNet-50 is: a projected block and one that is not, twice.
+Model residual(int channels) {
+    Model model{"residual", {3, 8, 8}, 10, {}};
+    Builder build(model);
+    int last = build.max_pool("maxpool", norm_of_convolution(build, "stem", kData, channels, 3, 1, true), 3, 2);
+    for (int block = 0; block < 4; ++block) {
+        const bool projects = block % 2 == 0;
+        const std::string name = fmt::format("block{}", block);
+        const int stride = block == 2 ? 2 : 1, width = block < 2 ? channels : 2 * channels;
+        int main = norm_of_convolution(build, name + ".first", last, channels, 3, stride, true);
+        main = norm_of_convolution(build, name + ".second", main, width);
+        const int shortcut =
+            projects ? norm_of_convolution(build, name + ".shortcut", last, width, 1, stride) : last;
+        last = build.add_relu(name + ".add", main, shortcut);
+    }
+    finished(build, last);
+    return model;
+}
+
+// No ReLU; a tensor that three read, or one twice; convolutions and norms beside each other, in both orders.
+Model odd() {
+    Model model{"odd", {3, 8, 8}, 10, {}};
+    Builder build(model);
+    const auto add = [&](const std::string& name, int first, int second) {
+        const Dims in = build.made_by(first);
+        return build.add({.name = name, .kind = LayerKind::Add, .input = in, .output = in}, {first, second});
+    };
+    const int x = norm_of_convolution(build, "stem", kData, 8, 3, 1, true);
+    const int one = add("add1", norm_of_convolution(build, "a", x, 8), x);
+    const int two = build.add_relu("add2", one, x);
+    const int left = build.convolution("left", two, 8, 3, 1), right = build.convolution("right", two, 8, 1, 1);
+    const int three = add("add3", left, right);
+    const int four = build.add_relu("add4", build.batch_norm("again", three, false), three);
+    const int five = add("add5", four, four);
+    const int b = norm_of_convolution(build, "b", five, 16), c = norm_of_convolution(build, "c", five, 16, 3);
+    const int six = build.add_relu("add6", c, b);
+    const int seven = build.add_relu("add7", six, norm_of_convolution(build, "d", six, 16));
+    const int eight = add("add8", norm_of_convolution(build, "e", seven, 16, 1, 1, true), seven);
+    finished(build, add("add9", eight, norm_of_convolution(build, "f", seven, 16)));
+    return model;
+}
+
+class CudaResiduals : public testing::TestWithParam<std::tuple<std::string, std::string>> {
+protected:
+    void SetUp() override {
+        if (cuda_status() != "ready")
+            GTEST_SKIP() << cuda_status();
+    }
+    static std::string precision() { return std::get<1>(GetParam()); }
+    static Model model() {
+        const std::string name = std::get<0>(GetParam());
+        return name == "Odd" ? odd() : residual(name == "Residual8" ? 8 : 12);
+    }
+    static Execution execution(const std::vector<std::string>& set) {
+        return {kTraining, with({"run.backend=cuda", "run.precision=" + precision()}, set), model()};
+    }
+    static Execution reference(const std::vector<std::string>& set) {
+        return {kTraining, with({"run.backend=reference"}, set), model()};
+    }
+};
+
+TEST_P(CudaResiduals, EveryCutGivesTheSameBits) {
+    const RunResult whole = execution({}).run();
+    const Model cut = model();
+    const auto layers = static_cast<int>(boost::num_vertices(cut.layers));
+    for (int layer = 1; layer < layers; ++layer) {
+        const std::string first = cut.layers[layer].name, second = cut.layers[std::min(layer + 3, layers - 1)].name;
+        const std::string schedule = layer % 2 == 0 ? "pipeline.schedule=1f1b" : "pipeline.schedule=zb-h1";
+        expect_equal(execution({schedule, "cluster.devices=2", fmt::format("pipeline.split=[{}]", first)}).run(), whole,
+                     first);
+        if (layer % 3 == 1 && first != second)
+            expect_equal(execution({schedule, "cluster.devices=3", "pipeline.recompute=[0]",
+                                    fmt::format("pipeline.split=[{}, {}]", first, second)})
+                             .run(),
+                         whole, first + " " + second);
+    }
+}
+
+TEST_P(CudaResiduals, NumbersAreTheReferences) {
+    const RunResult made = execution({}).run(), expected = reference({}).run();
+    const double tolerance = precision() == "bf16" ? 0.1 : 1e-4;
+    ASSERT_EQ(made.losses.size(), expected.losses.size());
+    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(made.losses[step], expected.losses[step], tolerance * expected.losses[step]) << step;
+        EXPECT_NEAR(made.gradient_norms[step], expected.gradient_norms[step],
+                    tolerance * expected.gradient_norms[step])
+            << step;
+    }
+}
+
+TEST_P(CudaResiduals, EvaluationIsThatOfTheReference) {
+    const std::vector<std::string> evaluation = {"pipeline.schedule=forward-only", "training.steps=1"};
+    const double made = execution(evaluation).run().losses.at(0), expected = reference(evaluation).run().losses.at(0);
+    EXPECT_NEAR(made, expected, (precision() == "bf16" ? 0.1 : 1e-4) * expected);
+}
+
+TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
+    const TemporaryFolder folder;
+    const Config config =
+        load_config(folder.write("config.yaml", kTraining), {"run.backend=cuda", "run.precision=" + precision()});
+    const Profile profile = measure_profile(config, model(), {2}, {});
+    EXPECT_TRUE(std::ranges::any_of(profile.layers, [](const LayerProfile& layer) { return layer.bytes.at(2).joins; }));
+    for (const char* way : {"1f1b", "zb-h1", "pipedream"}) {
+        const std::vector<std::string> set = {"cluster.devices=2", std::string("pipeline.schedule=") + way,
+                                              "pipeline.split=even"};
+        expect_predicted_memory(execution(set), way, profile);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, CudaResiduals,
+                         testing::Combine(testing::Values("Residual8", "Residual12", "Odd"),
+                                          testing::Values("fp32", "bf16")),
+                         [](const auto& tested) {
+                             return std::get<0>(tested.param) + (std::get<1>(tested.param) == "fp32" ? "Fp32" : "Bf16");
+                         });
+
+}  // namespace
+}  // namespace pw

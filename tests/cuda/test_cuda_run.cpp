@@ -1,0 +1,310 @@
+// What an execution on CUDA devices guarantees: every schedule, transport and lane mode equals its oracle
+// bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
+// stand-in of the toolkit.
+#include "exec/cuda/nccl.h"
+#include "job/build.h"
+#include "tests/support/execution.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+namespace pw {
+namespace {
+
+// Batch norm, and skips: what ResNet-50 has, in a tenth of the time.
+constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
+pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
+training: {steps: 2, learning_rate: 0.01, seed: 3}
+)";
+
+const std::vector<std::string> kOnCuda = {"run.backend=cuda", "cluster.devices=2"};
+
+std::string said_by(const Execution& execution, ExitCode code) {
+    try {
+        (void)execution.run();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code) << error.what();
+        return error.what();
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return "";
+}
+
+class Precisions : public testing::TestWithParam<const char*> {
+protected:
+    std::vector<std::string> set(const std::vector<std::string>& more) const {
+        return with(with(kOnCuda, {std::string("run.precision=") + GetParam()}), more);
+    }
+};
+
+TEST_P(Precisions, EverySchedule) {
+    for (const Schedule& schedule : schedules()) {
+        const std::vector<std::string> way =
+            set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even"});
+        const RunResult oracle = Execution(kMlp, way).oracle();
+        expect_equal(Execution(kMlp, way).run(), oracle, std::string(schedule.name));
+        expect_equal(Execution(kMlp, with(way, {"run.graph=false"})).run(), oracle, std::string(schedule.name));
+    }
+}
+
+TEST_P(Precisions, ResNet50CutInTheMiddleOfABlock) {
+    const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1"};
+    const RunResult whole = Execution(kResNet, with(set(small), {"cluster.devices=1"})).run();
+    const std::vector<std::string> cut = with(set(small), {"pipeline.split=[layer2.1.conv2]"});
+    for (const std::vector<std::string>& way :
+         {std::vector<std::string>{"pipeline.schedule=gpipe"},
+          {"pipeline.schedule=zb-h1"},
+          {"pipeline.schedule=1f1b", "pipeline.recompute=all"}})
+        expect_equal(Execution(kResNet, with(cut, way)).run(), whole, fmt::format("{}", fmt::join(way, " ")));
+}
+
+TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-v", "pipedream"}) {
+        const std::vector<std::string> plain =
+            set({std::string("pipeline.schedule=") + schedule, "pipeline.split=even"});
+        const RunResult kept = Execution(kMlp, plain).run();
+        for (const char* stages : {"all", "[1]"})
+            expect_equal(Execution(kMlp, with(plain, {std::string("pipeline.recompute=") + stages})).run(), kept,
+                         std::string(schedule) + " " + stages);
+    }
+}
+
+// It has kernels and a layout of its own, in the buffers of the others; skips of its size cross a cut.
+TEST_P(Precisions, ASmallerLastMicroBatch) {
+    for (const char* schedule : {"gpipe", "zb-h1", "interleaved", "pipedream-2bw"}) {
+        const Execution execution(kMlp, set({"pipeline.mini_batch=10", "pipeline.split=even",
+                                             std::string("pipeline.schedule=") + schedule}));
+        expect_equal(execution.run(), execution.oracle(), schedule);
+    }
+    const std::vector<std::string> skips = set({"pipeline.micro_batch_size=2", "pipeline.mini_batch=3"});
+    expect_equal(Execution(kUNet, skips).run(), Execution(kUNet, with(skips, {"cluster.devices=1"})).run(), "unet");
+}
+
+// U takes in what F left, and evaluation reads it; one graph does the same every step.
+TEST_P(Precisions, RunningAveragesOfBatchNorm) {
+    const std::vector<std::string> deferred = set({"training.batch_norm=deferred"});
+    const TemporaryFolder folder;
+    const Execution trained(kUNet, deferred);
+    const RunResult run = trained.run({.dump = "", .save = folder.path().string(), .progress = {}});
+    expect_equal(run, trained.oracle(), "gpipe");
+    expect_equal(Execution(kUNet, with(deferred, {"run.graph=true"})).run(), run, "a graph");
+    const Execution evaluation(kUNet, with(deferred, {"pipeline.schedule=forward-only", "training.steps=1",
+                                                      "training.initial=" + folder.path().string()}));
+    const RunResult evaluated = evaluation.run();
+    expect_equal(evaluated, evaluation.oracle(), "evaluation");
+    EXPECT_EQ(evaluated.weights_hash, run.weights_hash);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Precisions, testing::Values("fp32", "tf32", "bf16"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST(CudaRun, EveryTransportAndLaneMode) {
+    const RunResult whole = Execution(kMlp, with(kOnCuda, {"cluster.devices=1"})).run();
+    for (const char* transport : {"threads", "nccl"})
+        for (const char* communicator : {"edge", "direction", "one"})
+            for (const char* receive : {"early", "deferred"})
+                for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-v"}) {
+                    const std::vector<std::string> more = {
+                        "cluster.devices=3", std::string("run.transport=") + transport,
+                        std::string("transfer.communicator=") + communicator,
+                        std::string("transfer.receive=") + receive, std::string("pipeline.schedule=") + schedule,
+                        "pipeline.split=even"};
+                    const bool chunks = schedule_named(schedule).chunks > 1;  // 6 stages would be more than layers
+                    const Execution execution(kMlp, with(kOnCuda, chunks ? with(more, {"cluster.devices=2"}) : more));
+                    expect_equal(execution.run(), whole,
+                                 fmt::format("{} {} {} {}", transport, communicator, receive, schedule));
+                }
+}
+
+TEST(CudaRun, EveryWeightPolicy) {
+    for (const char* policy : {"stash", "vertical_sync", "latest"}) {
+        const Execution execution(kMlp, with(kOnCuda, {"pipeline.schedule=pipedream", "cluster.devices=3",
+                                                       std::string("pipeline.weights=") + policy}));
+        expect_equal(execution.run(), execution.oracle(), policy);
+    }
+}
+
+TEST(CudaRun, StepsAsGraphs) {
+    const RunResult whole = Execution(kMlp, with(kOnCuda, {"cluster.devices=1", "training.steps=4"})).run();
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
+        for (const char* communicator : {"edge", "one"}) {
+            const Execution execution(
+                kMlp, with(kOnCuda, {"run.graph=true", "training.steps=4", "pipeline.split=even",
+                                     "pipeline.recompute=[0]", std::string("pipeline.schedule=") + schedule,
+                                     std::string("transfer.communicator=") + communicator}));
+            const RunResult run = execution.run();
+            expect_equal(run, whole, fmt::format("{} {}", schedule, communicator));
+            std::map<int, Ns> first;  // by step
+            for (const TraceEvent& event : run.trace.events) {
+                EXPECT_LE(event.start, event.end) << print(event.task);
+                const auto [found, fresh] = first.try_emplace(event.step, event.start);
+                found->second = std::min(found->second, event.start);
+            }
+            for (int step = 1; step < 4; ++step)
+                EXPECT_GT(first.at(step), first.at(step - 1)) << schedule;
+        }
+}
+
+TEST(CudaRun, ASmallerLastMicroBatchOnEveryWay) {
+    const std::vector<std::string> uneven = with(kOnCuda, {"pipeline.mini_batch=11"});
+    const RunResult whole = Execution(kMlp, with(uneven, {"cluster.devices=1"})).run();
+    for (const char* way : {"run.graph=true", "run.transport=nccl", "transfer.receive=deferred"})
+        expect_equal(Execution(kMlp, with(uneven, {"pipeline.split=even", "pipeline.schedule=1f1b", way})).run(), whole,
+                     way);
+}
+
+// Holders meet on the GPU; with a norm of all gradients every device does.
+TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
+    for (const char* replicas : {"[2]", "[2, 1]", "[1, 2]"})
+        for (const char* clip : {"0", "0.5"})
+            for (const char* graph : {"false", "true"}) {
+                const int devices = std::string(replicas) == "[2]" ? 2 : 3;
+                const Execution execution(
+                    kMlp, set({"pipeline.schedule=1f1b", "pipeline.split=even", "pipeline.micro_batches=5",
+                               fmt::format("cluster.devices={}", devices), std::string("pipeline.replicas=") + replicas,
+                               std::string("training.clip_norm=") + clip, std::string("run.graph=") + graph}));
+                expect_equal(execution.run(), execution.oracle(), fmt::format("{} {} {}", replicas, clip, graph));
+            }
+}
+
+TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {
+    const std::vector<std::string> dropping = with(kOnCuda, {"workload.dropout=0.25", "training.steps=4"});
+    const RunResult whole = Execution(kMlp, with(dropping, {"cluster.devices=1"})).run();
+    expect_equal(Execution(kMlp, with(dropping, {"run.graph=true", "pipeline.split=even", "pipeline.schedule=1f1b"})).run(),
+                 whole, "graph");
+    expect_equal(Execution(kMlp, with(dropping, {"pipeline.split=even", "pipeline.recompute=all"})).run(), whole,
+                 "recomputed");
+}
+
+TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
+    EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})),
+                      ExitCode::BadInput)
+                  .find("run.graph"),
+              std::string::npos);
+    EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "run.transport=nccl"})), ExitCode::BadInput)
+                  .find("transport nccl"),
+              std::string::npos);
+}
+
+// Another backend's numbers, up to rounding.
+TEST(CudaRun, LossesAreTheReferences) {
+    const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
+    for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
+        const std::vector<double> losses =
+            Execution(kMlp, with(kOnCuda, {"run.precision=" + precision})).run().losses;
+        ASSERT_EQ(losses.size(), expected.size());
+        for (std::size_t step = 0; step < losses.size(); ++step)
+            EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;
+    }
+}
+
+TEST(CudaRun, TasksFollowTheListAndTheirInputs) {
+    const Execution execution(kMlp, with(kOnCuda, {"cluster.devices=3", "pipeline.schedule=1f1b"}));
+    const Job job = execution.job();
+    const PlanGraph graph(job.plan);
+    const RunResult run = execution.run();
+    std::map<int, std::vector<TraceEvent>> by_step;
+    for (const TraceEvent& event : run.trace.events)
+        by_step[event.step].push_back(event);
+    for (const auto& [step, events] : by_step) {
+        ASSERT_EQ(static_cast<int>(events.size()), graph.size());
+        for (int node = 0; node < graph.size(); ++node) {
+            const TraceEvent& event = events[static_cast<std::size_t>(node)];  // by device, then in list order
+            EXPECT_EQ(event.task, graph.task(node));
+            EXPECT_LE(event.start, event.end);
+            if (is_recv(event.task.op))  // it starts with its SEND
+                continue;
+            for (const int input : graph.inputs(node))
+                EXPECT_LE(events[static_cast<std::size_t>(input)].end, event.start)
+                    << print(event.task) << " after " << print(graph.task(input));
+        }
+    }
+}
+
+TEST(CudaRun, CountedPeakIsThePredictedOne) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda", "cluster.devices=1"});
+    const Profile profile = measure_profile(config, build_model(config), {3}, {});
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
+        for (const auto& [receive, recompute] : std::vector<std::pair<std::string, std::string>>{
+                 {"early", "none"}, {"deferred", "none"}, {"early", "all"}, {"deferred", "[1]"}}) {
+            const Execution execution(
+                kMlp, with(kOnCuda, {std::string("pipeline.schedule=") + schedule, "transfer.receive=" + receive,
+                                     "pipeline.recompute=" + recompute}));
+            const Job job = execution.job();
+            const Costs costs = costs_of(*job.model, job.split, profile, 3);
+            const auto memory = memory_of(
+                job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.receive == "early"));
+            const RunResult run = pw::run(job, {});
+            for (int device = 0; device < 2; ++device)
+                EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive << " " << recompute;
+        }
+}
+
+TEST(CudaRun, ProfileHasATimeForEveryLayer) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", kMlp), kOnCuda);
+    const Model model = build_model(config);
+    const Profile profile = measure_profile(config, model, {2, 3}, {});
+    EXPECT_EQ(profile.backend, "cuda");
+    EXPECT_TRUE(profile.sent_copies);
+    EXPECT_GT(profile.link.bandwidth, 0);
+    for (const LayerProfile& layer : profile.layers)
+        for (const int samples : {2, 3})
+            EXPECT_GT(layer.times.at(samples).forward.median, 0) << layer.name;
+    const bool shared = Execution(kMlp, kOnCuda).run().notes.front().find(" of ") != std::string::npos;
+    for (const LayerProfile& layer : profile.layers)  // beside each other on one GPU they were measured busy too
+        EXPECT_EQ(layer.busy.size(), shared ? 2u : 0u) << layer.name;
+}
+
+TEST(CudaRun, MemoryThatIsNotThereIsNamed) {
+    const Execution execution(
+        kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=64",
+                                "pipeline.micro_batch_size=256", "pipeline.split=[layer3.0]", "training.steps=1"}));
+    const std::string said = said_by(execution, ExitCode::RunFailed);
+    EXPECT_NE(said.find("(stage "), std::string::npos) << said;
+    EXPECT_NE(said.find("cannot reserve"), std::string::npos) << said;
+    EXPECT_NE(said.find("are free"), std::string::npos) << said;
+}
+
+TEST(CudaRun, SharesThatDoNotFitAreRefused) {
+    const std::string said =
+        said_by(Execution(kMlp, with(kOnCuda, {"run.sms=[1024, 64]"})), ExitCode::BadInput);
+    EXPECT_NE(said.find("run.sms"), std::string::npos) << said;
+    EXPECT_NE(said.find("1024"), std::string::npos) << said;
+}
+
+TEST(CudaRun, APeerThatNeverComesIsMissedInTime) {
+    const cuda::CurrentGpu first(0);
+    const cuda::Communicator lonely(cuda::new_id(), 2, 0, "lonely");
+    try {
+        lonely.wait(300'000'000);
+        FAIL() << "connected to nobody";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::PeerSilent) << error.what();
+    }
+}
+
+TEST(CudaRun, UnequalSharesEqualTheirOracle) {
+    const Execution execution(kMlp, with(kOnCuda, {"run.sms=[16, 64]", "pipeline.schedule=1f1b"}));
+    expect_equal(execution.run(), execution.oracle(), "shares");
+}
+
+TEST(CudaRun, NotesNameTheDevices) {
+    const RunResult run = Execution(kMlp, kOnCuda).run();
+    ASSERT_GE(run.notes.size(), 3u);  // two devices, a GPU or two
+    EXPECT_NE(run.notes.front().find("device 0: "), std::string::npos) << run.notes.front();
+    const auto tells_of_a_graph = [](const RunResult& of) {
+        return of.notes.back().find("graph") != std::string::npos;
+    };
+    EXPECT_EQ(tells_of_a_graph(run), run.notes.size() == 4);  // on one GPU
+    EXPECT_FALSE(tells_of_a_graph(Execution(kMlp, with(kOnCuda, {"run.graph=false"})).run()));
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,99 @@
+// When other programs disturb a measurement, and when nobody does.
+#include "exec/disturbance.h"
+#include "tests/support/execution.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+#include <thread>
+
+namespace pw {
+namespace {
+
+void compute() {
+    timespec until{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &until);
+    until.tv_nsec += 2'000'000;
+    for (timespec now{}; now.tv_sec * 1'000'000'000 + now.tv_nsec < until.tv_sec * 1'000'000'000 + until.tv_nsec;)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+}
+
+// Of the time between start and stop; what lies between a stop and the next start is waiting.
+TEST(CoreClock, CountsOnlyWhatAThreadHadOfItsCore) {
+    CoreClock clock;
+    EXPECT_EQ(clock.share(), 1);
+    clock.start();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    clock.stop();
+    EXPECT_LT(clock.share(), 0.5);
+
+    CoreClock busy;
+    busy.start();
+    compute();
+    busy.stop();
+    const double share = busy.share();
+    EXPECT_GT(share, 0);
+    EXPECT_LE(share, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(busy.share(), share);
+}
+
+TEST(StolenTime, IsAShare) {
+    const StolenTime stolen;
+    compute();
+    EXPECT_GE(stolen.share(), 0);
+    EXPECT_LE(stolen.share(), 1);
+}
+
+TEST(Disturbance, IsSaidWithItsSize) {
+    EXPECT_TRUE(warnings_of({}).empty());
+    EXPECT_TRUE(warnings_of({.cpu_share = {0.99, 0.97}, .stolen = 0.01}).empty());
+    const auto disturbed = warnings_of({.cpu_share = {0.98, 0.39}});
+    ASSERT_EQ(disturbed.size(), 1u);
+    EXPECT_EQ(disturbed[0],
+              "the devices got 39 % of their cores: other programs are running; times are not comparable");
+    const auto stolen = warnings_of({.cpu_share = {1}, .stolen = 0.2});
+    ASSERT_EQ(stolen.size(), 1u);
+    EXPECT_NE(stolen[0].find("took 20 % of its time"), std::string::npos);
+    const auto shared = warnings_of({.cpu_share = {0.5, 0.5}, .shared_cores = true});
+    ASSERT_EQ(shared.size(), 1u);
+    EXPECT_NE(shared[0].find("fewer cores than the devices ask for"), std::string::npos);
+}
+
+TEST(Disturbance, IsSeenInTheSpreadOfAProfile) {
+    EXPECT_TRUE(warnings_of_spread(0, 0).empty());
+    EXPECT_TRUE(warnings_of_spread(1000, 300).empty());
+    ASSERT_EQ(warnings_of_spread(155, 334).size(), 1u);
+    EXPECT_NE(warnings_of_spread(155, 334)[0].find("215 %"), std::string::npos);
+}
+
+// Devices that compute on cores tell their share, emulated ones have none.
+TEST(Disturbance, IsMeasuredByRunsThatCompute) {
+    const RunResult result = Execution(kMlp, {"cluster.devices=2"}).run();
+    ASSERT_EQ(result.disturbance.cpu_share.size(), 2u);
+    for (const double share : result.disturbance.cpu_share) {
+        EXPECT_GT(share, 0);
+        EXPECT_LE(share, 1);
+    }
+    const RunResult slept = Execution(kMlp, {"cluster.devices=2", "run.backend=emulated"}).run();
+    EXPECT_TRUE(slept.disturbance.cpu_share.empty());
+    EXPECT_TRUE(slept.warnings.empty());
+}
+
+TEST(Disturbance, IsKeptInTheProfile) {
+    const Execution execution(kMlp, {"cluster.devices=1"});
+    const Job job = execution.job();
+    Profile profile = measure_profile(job.config, *job.model, {1}, {});
+    EXPECT_GT(profile.cpu_share, 0);
+    EXPECT_LE(profile.cpu_share, 1);
+    EXPECT_EQ(profile.precision, "fp32");
+    TemporaryFolder folder;
+    const std::string path = folder.write("profile.yaml", "");
+    profile.cpu_share = 0.25;
+    write_profile(profile, path);
+    EXPECT_EQ(read_profile(path), profile);
+}
+
+}  // namespace
+}  // namespace pw

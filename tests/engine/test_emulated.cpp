@@ -1,0 +1,232 @@
+// What the emulated backend shows without a model: every plan runs in its order, in the lanes of the
+// config, within the predicted memory, and does what its oracle does.
+#include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
+#include "schedules/schedule.h"
+#include "tests/support/execution.h"
+#include "tests/support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace pw {
+namespace {
+
+constexpr const char* kUniform = R"(
+workload: {model: uniform, forward: 200 us, backward_input: 200 us, backward_weight: 200 us,
+           activation: 4 kB, activation_until_weight: 1 kB, output: 1 kB, weights: 2 kB}
+cluster: {devices: 4, link: {bandwidth: 20 MB/s, latency: 20 us}}
+pipeline: {schedule: 1f1b, micro_batches: 8}
+training: {steps: 1, seed: 5}
+run: {backend: emulated, timeout: 10 s}
+)";
+
+using Settings = std::vector<std::string>;
+
+class Emulation : public Execution {
+public:
+    explicit Emulation(const Settings& set) : Execution(kUniform, set) {}
+};
+
+Settings settings(std::string_view schedule, const Settings& more = {}) {
+    Settings set{"pipeline.schedule=" + std::string(schedule)};
+    set.insert(set.end(), more.begin(), more.end());
+    return set;
+}
+
+void expect_equal(const RunResult& a, const RunResult& b) {
+    EXPECT_EQ(a.weights_hash, b.weights_hash);
+    EXPECT_EQ(a.losses, b.losses);
+    EXPECT_EQ(a.gradient_norms, b.gradient_norms);
+}
+
+void expect_predicted_memory(const Job& job, const RunResult& run) {
+    const bool early = job.config.transfer.receive == "early";
+    const auto memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions, early));
+    for (std::size_t device = 0; device < memory.size(); ++device)
+        EXPECT_EQ(run.peak[device], peak_of(memory[device])) << "device " << device;
+    EXPECT_EQ(run.arena, reserved_of(job.plan, job.costs, job.versions, mode_of(job.config.transfer)));
+}
+
+// Compute tasks one after the other as listed, no reader before its RECV.
+void expect_order_of_list(const Job& job, const Trace& trace) {
+    const PlanGraph graph(job.plan);
+    ASSERT_EQ(trace.events.size() % static_cast<std::size_t>(graph.size()), 0u);
+    std::size_t event = 0;
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        for (int step = 0; step < steps_of(job); ++step) {
+            const std::size_t first = event;
+            Ns free = 0;
+            for (std::size_t position = 0; position < job.plan.order[device].size(); ++position, ++event) {
+                const TraceEvent& at = trace.events[event];
+                EXPECT_EQ(at.task, job.plan.order[device][position]);
+                EXPECT_LE(at.start, at.end);
+                if (is_transfer(at.task.op))
+                    continue;
+                EXPECT_GE(at.start, free) << print(at.task);
+                free = at.end;
+                for (const int input : graph.inputs(graph.node(device, static_cast<int>(position)))) {
+                    const auto made = first + static_cast<std::size_t>(graph.position_of(input));
+                    ASSERT_EQ(graph.device_of(input), device);
+                    EXPECT_LE(trace.events[made].end, at.start) << print(at.task);
+                }
+            }
+        }
+}
+
+struct Mode {
+    const char *communicator, *receive;
+};
+
+class EverySchedule : public testing::TestWithParam<std::tuple<const Schedule*, Mode, const char*>> {};
+
+TEST_P(EverySchedule, DoesWhatItsOracleDoes) {
+    const auto [schedule, mode, protocol] = GetParam();
+    const Emulation emulation(settings(
+        schedule->name, {std::string("transfer.communicator=") + mode.communicator,
+                         std::string("transfer.receive=") + mode.receive, std::string("transfer.protocol=") + protocol,
+                         schedule->asynchronous() ? "training.steps=2" : "training.steps=1"}));
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    Job oracle = oracle_of(job);
+    for (StageCost& cost : oracle.costs.stage)
+        cost = {};  // what it does, not how long
+    expect_equal(result, run(oracle, {}));
+    expect_predicted_memory(job, result);
+    expect_order_of_list(job, result.trace);
+}
+
+std::vector<const Schedule*> every_row() {
+    std::vector<const Schedule*> rows;
+    for (const Schedule& schedule : schedules())
+        rows.push_back(&schedule);
+    return rows;
+}
+
+std::string name_of_case(const testing::TestParamInfo<EverySchedule::ParamType>& info) {
+    const auto& [schedule, mode, protocol] = info.param;
+    std::string name = fmt::format("{}_{}_{}_{}", schedule->name, mode.communicator, mode.receive, protocol);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
+                         testing::Combine(testing::ValuesIn(every_row()),
+                                          testing::Values(Mode{"edge", "early"}, Mode{"edge", "deferred"},
+                                                          Mode{"direction", "early"}, Mode{"one", "deferred"}),
+                                          testing::Values("eager", "rendezvous")),
+                         name_of_case);
+
+// R reads the inputs of its F and the weights that F used.
+TEST(Emulated, RecomputedStagesDoTheSame) {
+    const Settings quick{"workload.forward=20 us", "workload.backward_input=20 us", "workload.backward_weight=20 us",
+                         "training.steps=2"};
+    for (const Schedule& schedule : schedules())
+        for (const char* receive : {"early", "deferred"}) {
+            Settings set = settings(schedule.name, quick);
+            set.push_back(std::string("transfer.receive=") + receive);
+            const RunResult kept = Emulation(set).run();
+            for (const char* stages : {"all", "[0, 2]"}) {
+                set.push_back(std::string("pipeline.recompute=") + stages);
+                const Emulation emulation(set);
+                const Job job = emulation.job();
+                const RunResult result = run(job, {});
+                SCOPED_TRACE(fmt::format("{} {} {}", schedule.name, receive, stages));
+                expect_equal(result, kept);
+                expect_predicted_memory(job, result);
+                expect_order_of_list(job, result.trace);
+            }
+        }
+}
+
+// One grouping of the sums: stages take their backwards in micro-batch order.
+TEST(Emulated, OneHashForOneGrouping) {
+    std::map<int, std::string> hash;  // by number of stages
+    for (const char* schedule :
+         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb1p", "zb-v"}) {
+        const RunResult result = Emulation(settings(schedule, {"training.steps=2"})).run();
+        const auto [known, first] = hash.try_emplace(result.trace.stages, result.weights_hash);
+        EXPECT_EQ(result.weights_hash, known->second) << schedule;
+    }
+    EXPECT_EQ(hash.size(), 2u);
+    const Emulation lifo(settings("gpipe", {"training.steps=2", "pipeline.drain=lifo"}));
+    EXPECT_NE(lifo.run().weights_hash, hash[4]);
+}
+
+// PyTorch's lowering of interleaved 1F1B: with one lane for sends and receives, the messages of a
+// device complete in the order of its list, so a SEND waits for the RECV that is listed before it.
+TEST(Emulated, HeadOfLineStallsHappen) {
+    const Emulation emulation(
+        settings("interleaved", {"cluster.devices=2", "pipeline.micro_batches=4", "transfer.communicator=one"}));
+    const Trace trace = emulation.run().trace;
+    int sends_after_receives = 0;
+    std::map<int, Ns> lane;  // device -> when its last transfer was complete
+    std::map<int, bool> last_was_recv;
+    for (const TraceEvent& event : trace.events) {
+        if (!is_transfer(event.task.op))
+            continue;
+        EXPECT_GE(event.end, lane[event.device]) << print(event.task);
+        if (is_send(event.task.op)) {
+            EXPECT_GE(event.start, lane[event.device]) << print(event.task);
+            sends_after_receives += last_was_recv[event.device];
+        }
+        last_was_recv[event.device] = is_recv(event.task.op);
+        lane[event.device] = event.end;
+    }
+    EXPECT_GT(sends_after_receives, 0);
+}
+
+// A link carries one message at a time, each for bytes / bandwidth, and delivers it a latency later.
+TEST(Emulated, MessagesTakeTheirTime) {
+    const Trace trace = Emulation(settings("gpipe", {"cluster.devices=2", "workload.output=20 kB"})).run().trace;
+    Ns free = 0;
+    for (const TraceEvent& event : trace.events) {
+        if (event.task.op == Op::SendForward) {
+            EXPECT_GE(event.end - event.start, 1'000'000);
+            EXPECT_GE(event.start, free);
+            free = event.end;
+        }
+        if (event.task.op == Op::RecvForward) {
+            EXPECT_GE(event.end - event.start, 1'020'000);
+        }
+    }
+}
+
+TEST(Emulated, TasksTakeAsLongAsTheirCosts) {
+    const Trace trace = Emulation(settings("naive", {"cluster.devices=2", "pipeline.micro_batches=2"})).run().trace;
+    for (const TraceEvent& event : trace.events)
+        if (is_compute(event.task.op)) {
+            EXPECT_GE(event.end - event.start, event.task.op == Op::Backward ? 400'000 : 200'000);
+        }
+}
+
+TEST(Emulated, TensorsOfAnySizeArrive) {
+    for (const int bytes : {1, 7, 8, 9, 63, 65, 71, 100, 127, 129}) {
+        SCOPED_TRACE(bytes);
+        const Emulation emulation(settings("1f1b", {fmt::format("workload.output={} B", bytes)}));
+        EXPECT_NO_THROW((void)emulation.run());
+    }
+}
+
+TEST(Emulated, EvaluationChangesNothing) {
+    const RunResult once = Emulation(settings("forward-only")).run();
+    const RunResult result = Emulation(settings("forward-only", {"training.steps=3"})).run();
+    EXPECT_EQ(result.losses.size(), 3u);
+    EXPECT_TRUE(result.gradient_norms.empty());
+    EXPECT_EQ(result.weights_hash, once.weights_hash);
+}
+
+TEST(Emulated, HugeMemoryIsReservedNotTouched) {
+    const Emulation emulation(settings(
+        "gpipe", {"workload.activation=20 GB", "workload.activation_until_weight=1 GB", "workload.weights=100 GB"}));
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    expect_predicted_memory(job, result);
+    EXPECT_GT(total(result.peak[0]), Bytes{400'000'000'000});
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,104 @@
+// No task writes outside of its buffers or reads memory that is no longer its own, whatever the schedule.
+#include "exec/engine/guards.h"
+#include "tests/support/execution.h"
+#include "tests/support/refusal.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace pw {
+namespace {
+
+constexpr const char* kSmallResNet = R"(
+workload: {model: resnet50, image_size: 32, classes: 10}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 1}
+training: {steps: 1, learning_rate: 0.001, seed: 3}
+)";
+
+constexpr const char* kUNet = R"(
+workload: {model: unet, image_size: 8, classes: 3, base_channels: 8, levels: 2}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.01, seed: 3}
+)";
+
+constexpr const char* kGpt = R"(
+workload: {model: gpt, sequence_length: 6, vocabulary: 11, embedding: 8, blocks: 4, heads: 2, dropout: 0.1}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.1, seed: 3}
+)";
+
+// Freed memory is NaN, so that what reads it does not do as without guards.
+void expect_same(const char* yaml, const std::vector<std::string>& set) {
+    const Execution execution(yaml, set);
+    expect_equal(execution.run(guarded()), execution.run(), fmt::format("{}", fmt::join(set, " ")));
+}
+
+TEST(Guarded, EveryScheduleOfAnMlpDoesTheSame) {
+    for (const Schedule& schedule : schedules())
+        for (const char* backend : {"reference", "cpu"})
+            for (const char* receive : {"early", "deferred"})
+                for (const char* recompute : {"none", "[0]"})
+                    expect_same(
+                        kMlp,
+                        {"cluster.devices=2", "pipeline.split=even", "training.steps=2",
+                         fmt::format("pipeline.schedule={}", schedule.name), fmt::format("run.backend={}", backend),
+                         fmt::format("transfer.receive={}", receive), fmt::format("pipeline.recompute={}", recompute)});
+}
+
+TEST(Guarded, SchedulesOfAGptDoTheSame) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "interleaved"})
+        for (const char* backend : {"reference", "cpu"})
+            for (const char* recompute : {"none", "all"})
+                expect_same(kGpt,
+                            {"cluster.devices=2", fmt::format("pipeline.schedule={}", schedule),
+                             fmt::format("run.backend={}", backend), fmt::format("pipeline.recompute={}", recompute)});
+}
+
+TEST(Guarded, SchedulesOfAUNetDoTheSame) {
+    for (const char* schedule : {"1f1b", "zb-h1", "pipedream"})
+        for (const char* backend : {"reference", "cpu"})
+            for (const char* receive : {"early", "deferred"})
+                expect_same(kUNet,
+                            {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
+                             fmt::format("pipeline.schedule={}", schedule), fmt::format("run.backend={}", backend),
+                             fmt::format("transfer.receive={}", receive)});
+}
+
+TEST(Guarded, SchedulesOfAResNetDoTheSame) {
+    for (const char* schedule : {"1f1b", "zb-h1"})
+        expect_same(kSmallResNet, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]",
+                                   fmt::format("pipeline.schedule={}", schedule)});
+}
+
+TEST(Guarded, ReplicasDoTheSame) {
+    for (const char* backend : {"reference", "cpu"})
+        expect_same(kMlp, {"cluster.devices=3", "pipeline.stages=2", "pipeline.replicas=[2, 1]",
+                           "pipeline.schedule=1f1b", fmt::format("run.backend={}", backend)});
+}
+
+// Two buffers that live one after the other, and one for the whole list.
+TEST(Guards, SayWhoWroteBesideABuffer) {
+    Plan plan;
+    plan.order = {{{Op::Forward, 0, 0}, {Op::Backward, 0, 0}, {Op::Update, 0, 0}}};
+    const std::vector<Buffer> buffers{{BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 0, 0},
+                                      {BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 1, 1},
+                                      {BufferUse::Weights, MemoryKind::Weights, 64, 0, 0, -1, -1, 0, 0, 2}};
+    const Packing packing = Guards::pack(buffers, 1);
+    EXPECT_EQ(packing.arena[0], 128 + 64 + 4 * Guards::kBytes);
+    const Arena arena(host_memory(packing.arena[0], "test", true));
+    const Guards guards(buffers, packing, arena, plan, 0);
+    const auto bytes = [&](int buffer) { return arena.address(packing.offset[buffer]); };
+    EXPECT_EQ(*bytes(2), std::byte{0});
+    std::memset(bytes(0), 1, 128);
+    guards.after(0);
+    EXPECT_EQ(*bytes(1), std::byte{Guards::kFree});  // what the first has left is not read by the second
+    bytes(1)[128] = std::byte{1};
+    expect_says(refusal([&] { guards.after(1); }, ExitCode::RunFailed), {"0B0 wrote behind a buffer of 128"});
+    bytes(1)[128] = std::byte{Guards::kFree};
+    bytes(2)[-1] = std::byte{1};
+    expect_says(refusal([&] { guards.after(2); }, ExitCode::RunFailed), {"0U0 wrote before a buffer of 64"});
+}
+
+}  // namespace
+}  // namespace pw

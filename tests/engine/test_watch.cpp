@@ -1,0 +1,137 @@
+// A device that works is not silent, one that does not come back is, and a process that slept does not count it.
+#include "exec/engine/watch.h"
+#include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
+#include "schedules/schedule.h"
+#include "tests/support/execution.h"
+#include "tests/support/refusal.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace pw {
+namespace {
+
+constexpr Ns kSecond = 1'000'000'000;
+
+class Watched : public testing::Test {
+protected:
+    Watched() {
+        Shape shape;
+        shape.devices = shape.stages = 3;
+        shape.microbatches = 2;
+        plan = make_plan(schedule_named("1f1b"), shape);
+        graph.emplace(plan);
+        watch.emplace(*graph, 3);
+        limits.task.assign(static_cast<std::size_t>(graph->size()), 30 * kSecond);
+        limits.rest = 10 * kSecond;
+        limits.standstill = 60 * kSecond;
+        watch->look(limits, 0);
+    }
+    void look_for(Ns time) {
+        for (Ns passed = 0; passed < time; passed += kSecond / 4)
+            watch->look(limits, kSecond / 4);
+    }
+    int forward(int device) const { return graph->find({Op::Forward, device, 0}); }
+    std::string silence(Ns time) {
+        return refusal([&] { look_for(time); }, ExitCode::PeerSilent);
+    }
+
+    Plan plan;
+    std::optional<PlanGraph> graph;
+    std::optional<Watch> watch;
+    Watch::Limits limits;
+};
+
+TEST_F(Watched, ALongTaskIsNoSilence) {
+    watch->works(0, forward(0));
+    watch->waits(1, forward(1));
+    watch->waits(2, forward(2));
+    look_for(29 * kSecond);
+}
+
+TEST_F(Watched, TheOneThatDoesNotComeBackIsNamedAndWhoWaits) {
+    watch->waits(0, forward(0));
+    watch->waits(1, forward(1));
+    watch->works(2, forward(2));
+    const std::string said = silence(31 * kSecond);
+    expect_says(said, {"device 2 is silent: 2F0 does not end since 30", "device 0 waits at 0F0", "device 1 waits at"});
+}
+
+TEST_F(Watched, TheWayBetweenTwoTasksIsShort) {
+    watch->waits(0, forward(0));
+    watch->rests(1);
+    expect_says(silence(11 * kSecond), {"device 1 is silent: it begins nothing since 10"});
+}
+
+TEST_F(Watched, AllWaitingForEachOtherIsSaid) {
+    for (const int device : {0, 1, 2})
+        watch->waits(device, forward(device));
+    look_for(59 * kSecond);
+    expect_says(silence(2 * kSecond), {"no device has worked since"});
+}
+
+// SIGSTOP, a suspended laptop, a machine without time: the clock of the watcher jumps.
+TEST_F(Watched, TimeInWhichTheWholeProcessSleptDoesNotCount) {
+    watch->works(0, forward(0));
+    watch->rests(1);
+    for (int jump = 0; jump < 10; ++jump)
+        watch->look(limits, 3600 * kSecond);
+}
+
+constexpr const char* kUniform = R"(
+workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, output: 1 kB, weights: 2 kB}
+cluster: {devices: 3}
+pipeline: {schedule: gpipe, micro_batches: 2}
+training: {steps: 2}
+run: {backend: emulated}
+)";
+
+class Emulation : public Execution {
+public:
+    explicit Emulation(const std::vector<std::string>& set) : Execution(kUniform, set) {}
+};
+
+// Its tasks are predicted to last fifteen times the timeout.
+TEST(Silence, AHealthySlowPeerIsWaitedFor) {
+    EXPECT_EQ(Emulation({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
+}
+
+// Nobody knows how long the tasks of this run last.
+TEST(Silence, WithoutAPredictionTheLimitIsGenerous) {
+    RunOptions options;
+    options.before_task = [](int device, const Task& task) {
+        if (device == 1 && task == Task{Op::Forward, 1, 0})
+            std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    };
+    EXPECT_EQ(Execution(kMlp, {"cluster.devices=2", "run.timeout=40 ms"}).run(options).losses.size(), 3u);
+}
+
+// The thread never comes back; the run ends without it, and names it although device 0 waits for device 1 only.
+TEST(Silence, ASilentPeerEndsTheRunAndIsNamed) {
+    auto released = std::make_shared<std::promise<void>>();
+    const std::shared_future<void> release = released->get_future().share();
+    auto alive = std::make_shared<int>();
+    const std::weak_ptr<int> run_alive = alive;
+    RunOptions options;
+    options.before_task = [release, alive](int device, const Task& task) {
+        if (device == 2 && task == Task{Op::Forward, 2, 1})
+            release.wait();
+    };
+    alive.reset();
+    const Emulation emulation({"run.timeout=50 ms"});  // outlives the thread
+    const std::string said = refusal([&] { emulation.run(options); }, ExitCode::PeerSilent);
+    expect_says(said, {"device 2 is silent: 2F1 does not end", "device 1 waits at"});
+    options.before_task = {};
+    released->set_value();
+    while (!run_alive.expired())  // until its thread has ended
+        std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,233 @@
+// scripts/gpu-report, all its calls, on a machine whose GPU, PyTorch and binaries are stubs that print what the real
+// ones do. A second of its budgets lasts 50 ms here.
+#include "tests/support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <sys/wait.h>
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+// Under the name of each program. STUBS/NAME.does, where it is, comes first.
+constexpr const char* kStub = R"sh(#!/bin/sh
+name=$(basename "$0")
+[ ! -e "$STUBS/$name.does" ] || . "$STUBS/$name.does"
+after() {  # OPTION ARGUMENTS...: what follows it
+  wanted=$1
+  while [ "$1" != "${2-}" ] && shift && [ $# -gt 0 ]; do [ "$1" != "$wanted" ] || { echo "$2"; return; }; done
+}
+case "$name $*" in
+  "nvidia-smi --query"*) echo "NVIDIA H100 80GB HBM3" ;;
+  "python "*resnet50_pytorch.py*)
+    echo '{"optimizers": {"foreach": {"images_per_second": 2500}, "fused": {"images_per_second": 2525}}}' ;;
+  "python "*) exec python3 "$@" ;;
+  "pipewright run "*)
+    trace=$(after --trace "$@")
+    [ -z "$trace" ] || echo '{"traceEvents": [{"ph": "X", "args": {"step": 0, "start_ns": 0}},
+      {"ph": "X", "args": {"step": 1, "start_ns": 90000000}}, {"ph": "X", "args": {"step": 1, "start_ns": 99000000}},
+      {"ph": "X", "args": {"step": 2, "start_ns": 154000000}}]}' >"$trace"
+    echo '{"schedule": "1f1b", "step_time_ns": 1500000, "samples_per_second": 4500, "losses": [2.5, 2.25, 2.125],
+      "weights_hash": "0123456789abcdef"}' ;;
+  "pipewright compare "*)
+    folder=$(after -o "$@")
+    mkdir -p "$folder"
+    echo 'layers: []' >"$folder/profile.yaml"
+    echo '{"points": [{"schedule": "1f1b", "micro_batches": 8, "step_time_error": -0.04, "peak_memory_error": 0,
+      "predicted": {"step_time_ns": 96000000, "bubble_rate": 0.25},
+      "measured": {"step_time_ns": 100000000, "bubble_rate": 0.27, "samples_per_second": 2560}}]}' \
+      >"$folder/accuracy.json" ;;
+  gpu_layers*)
+    echo "floor: the larger of bytes at 2900 GB/s (a copy of 1 GiB) and FLOPs at 1070 TFLOP/s"
+    echo "shown: 4100 images/s by the sum of the passes; the floor allows 8000" ;;
+  gpu_*) echo "shown: what $name shows" ;;
+  test_cuda_*)
+    echo "[ RUN      ] Suite.Passes"
+    echo "[       OK ] Suite.Passes (1 ms)" ;;
+  compute-sanitizer*) echo "========= ERROR SUMMARY: 0 errors" ;;
+  *) echo "$name $*" ;;
+esac
+)sh";
+
+class GpuReport : public testing::Test {
+protected:
+    void SetUp() override {
+        for (const char* name : {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
+                                 "bin/gpu_convolutions", "bin/gpu_identity", "bin/gpu_nccl_smoke",
+                                 "bin/test_cuda_kernels", "bin/test_cuda_layers", "bin/test_cuda_models",
+                                 "bin/test_cuda_residuals", "bin/test_cuda_run", "path/nvidia-smi", "path/python",
+                                 "path/compute-sanitizer", "path/ncu"}) {
+            fs::create_directories(fs::path(path(name)).parent_path());
+            fs::permissions(folder_.write(name, kStub), fs::perms::owner_all);
+        }
+    }
+
+    // What a stub does first.
+    void make(const std::string& stub, const std::string& commands) const { folder_.write(stub + ".does", commands); }
+
+    int report(const std::string& arguments) const {
+        const std::string here = folder_.path().string();
+        const std::string command = "cd '" + here + "' && STUBS='" + here + "' PATH='" + here +
+                                    "/path':\"$PATH\" PYTHON=python GPU_REPORT_SECOND=50 "
+                                    "'" PIPEWRIGHT_SOURCE_DIR "/scripts/gpu-report' --build . " + arguments +
+                                    " >said.out 2>said.err </dev/null";
+        const int status = std::system(command.c_str());
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+
+    std::string read(const std::string& name) const {
+        std::ostringstream text;
+        text << std::ifstream(path(name)).rdbuf();
+        return text.str();
+    }
+
+    std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+    bool exists(const std::string& name) const { return fs::exists(path(name)); }
+
+    // A column of a call's commands: 0 their files, 1 how they ended, 3 how many seconds they had.
+    Names column(const std::string& call, int number) const {
+        std::istringstream lines(read("out/steps-" + call + ".tsv"));
+        Names cells;
+        for (std::string line; std::getline(lines, line);) {
+            std::istringstream cell(line);
+            std::string text;
+            for (int k = 0; k <= number; ++k)
+                std::getline(cell, text, '\t');
+            cells.push_back(text);
+        }
+        return cells;
+    }
+
+    std::string status_of(const std::string& call, const std::string& file) const {
+        const Names files = column(call, 0), all = column(call, 1);
+        for (std::size_t k = 0; k < files.size(); ++k)
+            if (files[k] == file)
+                return all[k];
+        return "not there";
+    }
+
+    void expect_on_page(const Names& texts) const {
+        const std::string page = read("out/README.md");
+        for (const std::string& text : texts)
+            EXPECT_NE(page.find(text), std::string::npos) << text << "\nis not on the page:\n" << page;
+    }
+
+private:
+    TemporaryFolder folder_;
+};
+
+TEST_F(GpuReport, RunsAllInThreeCallsTheClaimsFirst) {
+    for (const char* call : {"1", "2", "3"})
+        EXPECT_EQ(report(std::string("--call ") + call + " --archive report-" + call + ".tar.gz out"), 0)
+            << read("said.err");
+    EXPECT_EQ(column("1", 0), (Names{"environment/gpu-1.txt", "environment/machine-1.txt", "probe/probe.txt",
+                                     "tests/test_cuda_kernels.txt", "tests/test_cuda_layers.txt",
+                                     "runs/mlp-two-shares.json", "runs/resnet50-one-device.json",
+                                     "runs/resnet50-bf16.json", "runs/resnet50-graph.json", "runs/resnet50-nccl.json",
+                                     "sanitizer/memcheck.txt"}));
+    EXPECT_EQ(column("2", 0), (Names{"environment/gpu-2.txt", "environment/machine-2.txt",
+                                     "throughput/pipewright-1.json", "throughput/pytorch-eager-1.json",
+                                     "throughput/pipewright-graph-1.json", "throughput/pytorch-compile-1.json",
+                                     "throughput/pipewright-deterministic-1.json", "tools/gpu_layers.txt",
+                                     "tools/gpu_shares.txt", "pipelines/m8.txt", "pipelines/m16.txt",
+                                     "losses/cuda-fp32.json", "losses/cuda-bf16.json", "losses/cpu.json",
+                                     "identity/gpu_identity.txt", "throughput/pipewright-2.json",
+                                     "throughput/pytorch-eager-2.json", "throughput/pipewright-graph-2.json",
+                                     "throughput/pytorch-compile-2.json",
+                                     "throughput/pipewright-deterministic-2.json"}));
+    EXPECT_EQ(column("3", 0), (Names{"environment/gpu-3.txt", "environment/machine-3.txt", "tests/test_cuda_models.txt",
+                                     "tests/test_cuda_residuals.txt", "tests/test_cuda_run-1.txt",
+                                     "tests/test_cuda_run-2.txt", "pipelines/m32.txt",
+                                     "tools/gpu_cupti.txt", "tools/gpu_convolutions.txt",
+                                     "tools/gpu_nccl_smoke-self.txt", "tools/gpu_nccl_smoke.txt",
+                                     "tools/gpu_nccl_smoke-kill.txt", "profiler/sum_moments-normalise.txt",
+                                     "profiler/input_gradient.txt"}));
+    expect_on_page({"# NVIDIA H100 80GB HBM3", "45 commands: 45 went well.",
+                    // both from the start of a step to the next, 64 ms; what a step alone takes beside it
+                    "| pipewright | 4000 | 4000 - 4000 | 4500 | 1.600 | 2 |",
+                    "| pytorch-eager | 2500 | 2500 - 2500 | - | 1.000 | 2 |",
+                    "| pytorch-compile, fused SGD | 2525 | 2525 - 2525 | - | 1.010 | 2 |",
+                    "| memory at 3.35 TB/s (data sheet of H100 80GB HBM3) | 9882 | pipewright 40.5 %,",
+                    "| memory at 2.90 TB/s (a copy, measured) | 8555 | pipewright 46.8 %,",
+                    "(gpu_layers) | 8000 | pipewright 50.0 %,", "| 1f1b | 8 | 96.000 ms | 100.000 ms | -4.0% |",
+                    "| mlp-two-shares | 1f1b | 1.500 ms | 2.50000 2.25000 2.12500 | 0123456789abcdef |",
+                    "| test_cuda_run-2 | 1 | 1 |", "0.00e+00 of the CPU's loss away", "ERROR SUMMARY: 0 errors"});
+    const std::string unpack = "tar -xzf '" + path("report-3.tar.gz") + "' -C '" + path("path") + "'";
+    EXPECT_EQ(std::system(unpack.c_str()), 0);
+    EXPECT_EQ(read("path/out/README.md"), read("out/README.md"));
+}
+
+TEST_F(GpuReport, WhatHangsOrFailsStopsNothingElse) {
+    make("gpu_shares", "trap '' TERM\nwhile :; do sleep 0.1; done\n");
+    make("gpu_identity", "echo 'NOT SHOWN: bits differ'\nexit 4\n");
+    make("python", "case $* in *'--mode compile'*) echo 'out of memory' >&2; exit 3 ;; esac\n");
+    EXPECT_EQ(report("--call 2 out"), 1);
+    EXPECT_EQ(status_of("2", "tools/gpu_shares.txt"), "stopped after 30 s");
+    EXPECT_EQ(status_of("2", "identity/gpu_identity.txt"), "not as it should be (4)");
+    EXPECT_EQ(status_of("2", "throughput/pytorch-compile-1.json"), "failed (3)");
+    EXPECT_EQ(status_of("2", "throughput/pytorch-compile-2.json"), "not there");
+    EXPECT_EQ(status_of("2", "throughput/pytorch-eager-2.json"), "ok");
+    EXPECT_EQ(status_of("2", "pipelines/m16.txt"), "ok");
+    expect_on_page({"19 commands: 16 went well.",
+                    "Not well: `throughput/pytorch-compile-1.json` failed (3), `tools/gpu_shares.txt` stopped after "
+                    "30 s, `identity/gpu_identity.txt` not as it should be (4).",
+                    "failed (3): out of memory", "| pipewright | 4000 |", "NOT SHOWN: bits differ"});
+}
+
+TEST_F(GpuReport, ACrashedTestIsRunAgainWithoutTheCaseThatCrashed) {
+    make("test_cuda_layers", "case $* in *filter=-*) echo \"again $*\" ;;\n"
+                             "*) echo '[ RUN      ] Shapes/Layers.Crash/conv, where GetParam() = 1'\n"
+                             "kill -SEGV $$ ;; esac\n");
+    EXPECT_EQ(report("--call 1 --only kernels out"), 1);
+    EXPECT_EQ(status_of("1", "tests/test_cuda_layers.txt"), "failed (139)");
+    EXPECT_EQ(status_of("1", "tests/test_cuda_layers-rest.txt"), "ok");
+    EXPECT_NE(read("out/tests/test_cuda_layers-rest.txt").find("again --gtest_filter=-Shapes/Layers.Crash/conv\n"),
+              std::string::npos);
+    expect_on_page({"Not passed: `Shapes/Layers.Crash/conv`"});
+}
+
+TEST_F(GpuReport, BudgetsShrinkWithTheTimeThatIsLeft) {
+    make("gpu_layers", "exec sleep 100\n");  // takes half of the 50 s
+    make("gpu_shares", "exec sleep 100\n");  // half of what is left then
+    EXPECT_EQ(report("--call 2 --only layers,pipelines,identity --limit 60 out"), 1);
+    EXPECT_EQ(status_of("2", "tools/gpu_layers.txt"), "stopped after 25 s");
+    EXPECT_TRUE(status_of("2", "tools/gpu_shares.txt").starts_with("stopped"));
+    EXPECT_LE(std::stoi(column("2", 3)[1]), 12);
+    EXPECT_TRUE(status_of("2", "pipelines/m8.txt").starts_with("left out: ")) << status_of("2", "pipelines/m8.txt");
+    EXPECT_TRUE(status_of("2", "identity/gpu_identity.txt").starts_with("left out: "));
+    expect_on_page({"Left out for want of time: `pipelines/m8.txt`, `pipelines/m16.txt`, "
+                    "`identity/gpu_identity.txt`."});
+    EXPECT_NE(read("said.err").find("left out: pipelines/m16.txt\n"), std::string::npos) << read("said.err");
+}
+
+TEST_F(GpuReport, LeavesPageAndArchiveWhenItIsStopped) {
+    make("gpu_probe", "case $* in *machine*) ;; *) echo $$ >\"$STUBS/probe.pid\"\n"
+                      "kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat)\n"  // the script, which started timeout, which this
+                      "exec sleep 100 ;; esac\n");
+    EXPECT_EQ(report("--call 1 --archive report.tar.gz out"), 1);
+    EXPECT_TRUE(exists("report.tar.gz"));
+    expect_on_page({"2 commands: 2 went well."});
+    ASSERT_TRUE(exists("probe.pid"));
+    const std::string is_alive = "kill -0 $(cat '" + path("probe.pid") + "') 2>/dev/null";
+    EXPECT_NE(std::system(is_alive.c_str()), 0);
+}
+
+TEST_F(GpuReport, SkipsWithoutAGpuAndRefusesACallThatIsNone) {
+    make("nvidia-smi", "echo 'NVIDIA-SMI has failed' >&2\nexit 9\n");
+    EXPECT_EQ(report("--call 1 out"), 77);
+    EXPECT_FALSE(exists("out"));
+    EXPECT_EQ(report("--call 4 out"), 2);
+}
+
+}  // namespace
+}  // namespace pw

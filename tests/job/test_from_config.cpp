@@ -1,0 +1,83 @@
+// What a configuration names is built, and errors of the builders point at its keys.
+#include "job/build.h"
+#include "job/config.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+namespace pw {
+namespace {
+
+Config load(const std::string& text) {
+    const TemporaryFolder folder;
+    return load_config(folder.write("cfg.yaml", text), {});
+}
+
+StageSplit split_of(const Config& config) {
+    const Model model = build_model(config);
+    return make_split(config, model, profile_of(config, model));
+}
+
+TEST(FromConfig, BuildsModels) {
+    const Model resnet = build_model(load("workload: {model: resnet50, image_size: 64, classes: 7}"));
+    EXPECT_EQ(resnet.input, (Dims{3, 64, 64}));
+    EXPECT_EQ(resnet.classes, 7);
+    EXPECT_EQ(build_model(load("workload: {model: mlp}")).input, (Dims{1, 28, 28}));
+    EXPECT_EQ(build_model(load("workload: {model: mlp, dataset: cifar10}")).input, (Dims{3, 32, 32}));
+}
+
+TEST(FromConfig, SplitsAsAsked) {
+    for (const char* split : {"auto", "even", "[layer2.0, layer3]"}) {
+        const Config config = load(fmt::format(
+            "{{workload: {{model: resnet50, image_size: 32}}, pipeline: {{stages: 3, split: {}}}}}", split));
+        EXPECT_EQ(split_of(config).stages(), 3) << split;
+    }
+}
+
+// A split written as lists is the split by cuts that it came from.
+TEST(FromConfig, ListsEqualCuts) {
+    const Config cuts = load("{workload: {model: resnet50}, pipeline: {split: [layer3]}}");
+    const Model model = build_model(cuts);
+    const StageSplit split = split_of(cuts);
+    std::string lists;
+    for (const std::vector<int>& layers : split.layers) {
+        std::string names;
+        for (const int layer : layers)
+            names += (names.empty() ? "" : ", ") + model.layers[static_cast<std::size_t>(layer)].name;
+        lists += (lists.empty() ? "[" : ", [") + names + "]";
+    }
+    const Config same =
+        load(fmt::format("{{workload: {{model: resnet50}}, pipeline: {{split: {{stages: [{}]}}}}}}", lists));
+    EXPECT_EQ(split_of(same).layers, split.layers);
+}
+
+TEST(FromConfig, PointsAtTheWrongCut) {
+    const Config config = load("workload: {model: resnet50}\npipeline: {split: [layer2, layer9, layer3]}\n");
+    const std::string message = refusal([&] { split_of(config); });
+    EXPECT_TRUE(contains(message, "cfg.yaml:2:28")) << message;
+    EXPECT_TRUE(contains(message, "layer9")) << message;
+    const Config backwards = load("workload: {model: resnet50}\npipeline: {split: [layer3, layer2]}\n");
+    EXPECT_TRUE(contains(refusal([&] { split_of(backwards); }), "cfg.yaml:2:28"));
+}
+
+TEST(FromConfig, PointsAtTheWrongName) {
+    const Config config = load("workload: {model: resnet50}\npipeline: {split: {stages: [[conv1, bn7], [fc]]}}\n");
+    EXPECT_TRUE(contains(refusal([&] { split_of(config); }), "cfg.yaml:2:37"));
+    const Config partial = load("workload: {model: resnet50}\npipeline: {split: {stages: [[conv1], [fc]]}}\n");
+    EXPECT_TRUE(contains(refusal([&] { split_of(partial); }), "cfg.yaml:2:28"));
+}
+
+TEST(FromConfig, PointsAtTheKeyThatAskedTooMuch) {
+    const Config stages = load("workload: {model: mlp}\npipeline: {stages: 1000}\n");
+    EXPECT_TRUE(contains(refusal([&] { split_of(stages); }), "cfg.yaml:2:20"));
+    const Config image = load("workload: {model: resnet50, image_size: 8}\n");
+    EXPECT_TRUE(contains(refusal([&] { build_model(image); }), "cfg.yaml:1:41"));
+    const Config uniform = load("workload: {model: uniform}\n");
+    EXPECT_TRUE(contains(refusal([&] { build_model(uniform); }), "cfg.yaml:1:19"));
+    const Config profile = load("workload: {model: mlp}\ncluster: {profile: none.yaml}\n");
+    EXPECT_TRUE(contains(refusal([&] { profile_of(profile, build_model(profile)); }), "cfg.yaml:2:20"));
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,137 @@
+// Data sets of tokens, and what a config of model gpt is told.
+#include "job/build.h"
+#include "job/config.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace pw {
+namespace {
+
+struct Sequence {
+    std::vector<float> tokens;
+    std::vector<int> labels;
+};
+
+Sequence sequence_at(const Dataset& data, int place) {
+    Sequence read{std::vector<float>(static_cast<std::size_t>(data.input().elements())),
+                  std::vector<int>(static_cast<std::size_t>(data.labels_per_sample()))};
+    data.read_at({.place = place}, read.tokens);
+    data.labels_at({.place = place}, read.labels);
+    return read;
+}
+
+TEST(Sequences, AreWindowsOfTheStreamAndTheirLabelsTheNextTokens) {
+    const Dataset data = Dataset::sequences({5, 3, 9, 0, 7, 2, 8, 1}, 3, 10, 1);
+    EXPECT_EQ(data.input(), (Dims{1, 3, 1}));
+    EXPECT_EQ(data.classes(), 10);
+    EXPECT_EQ(data.labels_per_sample(), 3);
+    ASSERT_EQ(data.samples(), 2);
+    EXPECT_EQ(sequence_at(data, 0).tokens, (std::vector<float>{5, 3, 9}));
+    EXPECT_EQ(sequence_at(data, 0).labels, (std::vector<int>{3, 9, 0}));
+    EXPECT_EQ(sequence_at(data, 1).tokens, (std::vector<float>{0, 7, 2}));
+    EXPECT_EQ(sequence_at(data, 1).labels, (std::vector<int>{7, 2, 8}));
+}
+
+TEST(Sequences, ComeOnceInEveryEpoch) {
+    const Dataset data = Dataset::synthetic_text(16, 20, 3);
+    std::set<int> places;
+    for (int index = 0; index < data.samples(); ++index)
+        places.insert(data.place(index));
+    EXPECT_EQ(static_cast<int>(places.size()), data.samples());
+}
+
+TEST(SyntheticText, DependsOnTheSeedAlone) {
+    const Dataset first = Dataset::synthetic_text(8, 50, 1), same = Dataset::synthetic_text(8, 50, 1),
+                  other = Dataset::synthetic_text(8, 50, 2);
+    EXPECT_TRUE(std::ranges::equal(first.tokens(), same.tokens()));
+    EXPECT_FALSE(std::ranges::equal(first.tokens(), other.tokens()));
+    EXPECT_EQ(first.samples(), 2048);
+    EXPECT_EQ(Dataset::synthetic_text(65'536, 50, 1).samples(), 64);
+}
+
+// Half of the time the first of four successors: a model can get down to 7/4 bits per token.
+TEST(SyntheticText, HasFourSuccessorsOfEveryToken) {
+    constexpr int kVocabulary = 60;
+    const Dataset data = Dataset::synthetic_text(64, kVocabulary, 7);
+    std::map<int, std::map<int, int>> followed;
+    for (std::size_t i = 0; i + 1 < data.tokens().size(); ++i) {
+        ASSERT_GE(data.tokens()[i], 0);
+        ASSERT_LT(data.tokens()[i], kVocabulary);
+        ++followed[data.tokens()[i]][data.tokens()[i + 1]];
+    }
+    EXPECT_GT(followed.size(), kVocabulary / 2);
+    for (const auto& [token, successors] : followed) {
+        EXPECT_LE(successors.size(), 4u) << token;
+        int all = 0, most = 0;
+        for (const auto& [next, times] : successors) {
+            all += times;
+            most = std::max(most, times);
+        }
+        const bool is_common = all > 1000;
+        EXPECT_TRUE(!is_common || most > all * 2 / 5) << token;
+    }
+}
+
+TEST(Text, HasBytesAsTokens) {
+    const TemporaryFolder folder;
+    const Dataset data = Dataset::text(folder.write("a.txt",
+                                                    "ab\xff"
+                                                    "cde"),
+                                       2, 256, 1);
+    ASSERT_EQ(data.samples(), 2);  // the last two bytes are no window with a token behind it
+    EXPECT_EQ(sequence_at(data, 0).tokens, (std::vector<float>{'a', 'b'}));
+    EXPECT_EQ(sequence_at(data, 0).labels, (std::vector<int>{'b', 255}));
+    EXPECT_EQ(sequence_at(data, 1).labels, (std::vector<int>{'c', 'd'}));
+}
+
+TEST(Text, NeedsAWindowAndTheByteBehindIt) {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("short.txt", "12345678");
+    EXPECT_EQ(Dataset::text(file, 7, 256, 1).samples(), 1);
+    expect_says(refusal([&] { Dataset::text(file, 8, 256, 1); }), {"short.txt", "has 8 bytes", "take 9"});
+    expect_says(refusal([&] { Dataset::text(file + ".no", 8, 256, 1); }), {"cannot read", "short.txt.no"});
+}
+
+Config config_of(const TemporaryFolder& folder, const std::string& workload) {
+    return load_config(folder.write("config.yaml", "workload: {model: gpt" + workload + "}\n"), {});
+}
+
+TEST(GptConfig, BuildsWhatItSays) {
+    const TemporaryFolder folder;
+    const Config config =
+        config_of(folder, ", sequence_length: 12, vocabulary: 30, embedding: 18, blocks: 2, heads: 3");
+    const Model model = build_model(config);
+    EXPECT_EQ(model.input, (Dims{1, 12, 1}));
+    EXPECT_EQ(model.classes, 30);
+    EXPECT_EQ(model.layers[static_cast<std::size_t>(find_layer(model.layers, "h.1.attn.core"))].heads, 3);
+    const Dataset data = open_dataset(config, model);
+    EXPECT_EQ(data.input(), model.input);
+    EXPECT_EQ(data.classes(), 30);
+}
+
+TEST(GptConfig, SaysWhatDoesNotFit) {
+    const TemporaryFolder folder;
+    folder.write("few.txt", "hello");
+    expect_says(refusal([&] { config_of(folder, ", embedding: 10, heads: 3"); }),
+                {"10 has no 3 heads", "config.yaml:1"});
+    expect_says(refusal([&] { config_of(folder, ", dataset: text, vocabulary: 255"); }),
+                {"its bytes, of which the model knows 255", "vocabulary: 256"});
+    expect_says(refusal([&] { config_of(folder, ", dataset: cifar10"); }), {"gpt reads tokens", "dataset: text"});
+    expect_says(refusal([&] {
+                    const Config config = config_of(folder, ", dataset: text, path: few.txt");
+                    open_dataset(config, build_model(config));
+                }),
+                {"few.txt' has 5 bytes", "config.yaml:1", "sequence_length"});
+    expect_says(refusal([&] { load_config(folder.write("mlp.yaml", "workload: {model: mlp, dataset: text}\n"), {}); }),
+                {"model: mlp does not read"});
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,181 @@
+// Golden orders: what each schedule writes on each device. They follow from the published rules; those
+// of interleaved zero bubble and ZB-V equal PyTorch's tables (pytorch 00722e648b74,
+// torch/distributed/pipelining/schedules.py and test/distributed/pipelining/artifacts).
+#include "tests/support/shapes.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace pw::test {
+namespace {
+
+std::string row_of(const Plan& plan, int device) {
+    std::string text;
+    for (const Task& task : plan.order[device])
+        if (is_compute(task.op))
+            text += (text.empty() ? "" : " ") + print(task);
+    return text;
+}
+
+struct Golden {
+    const char* schedule;
+    int p, m, chunks;
+    std::vector<std::string> rows;
+};
+
+TEST(Orders, AreThePublishedOnes) {
+    const Golden goldens[] = {
+        {"1f1b",
+         4,
+         8,
+         1,
+         {"0F0 0F1 0F2 0F3 0B0 0F4 0B1 0F5 0B2 0F6 0B3 0F7 0B4 0B5 0B6 0B7",
+          "1F0 1F1 1F2 1B0 1F3 1B1 1F4 1B2 1F5 1B3 1F6 1B4 1F7 1B5 1B6 1B7",
+          "2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7",
+          "3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7"}},
+        {"interleaved",
+         2,
+         4,
+         2,
+         {"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
+          "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"}},
+        {"bfs", 2, 2, 2, {"0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0", "1F0 1F1 3F0 3F1 3B1 3B0 1B1 1B0"}},
+        {"zb-h1",
+         4,
+         6,
+         1,
+         {"0F0 0F1 0F2 0F3 0I0 0W0 0F4 0I1 0W1 0F5 0I2 0W2 0I3 0W3 0I4 0W4 0I5 0W5",
+          "1F0 1F1 1F2 1I0 1F3 1I1 1W0 1F4 1I2 1W1 1F5 1I3 1W2 1I4 1W3 1I5 1W4 1W5",
+          "2F0 2F1 2I0 2F2 2I1 2F3 2I2 2W0 2F4 2I3 2W1 2F5 2I4 2W2 2I5 2W3 2W4 2W5",
+          "3F0 3I0 3F1 3I1 3F2 3I2 3F3 3I3 3W0 3F4 3I4 3W1 3F5 3I5 3W2 3W3 3W4 3W5"}},
+        {"zb-h2",
+         3,
+         6,
+         1,
+         {"0F0 0F1 0F2 0F3 0F4 0I0 0W0 0F5 0I1 0W1 0I2 0W2 0I3 0W3 0I4 0W4 0I5 0W5",
+          "1F0 1F1 1F2 1I0 1F3 1I1 1F4 1I2 1W0 1F5 1I3 1W1 1I4 1W2 1I5 1W3 1W4 1W5",
+          "2F0 2I0 2F1 2I1 2F2 2I2 2F3 2I3 2F4 2I4 2W0 2F5 2I5 2W1 2W2 2W3 2W4 2W5"}},
+        {"zb1p",
+         2,
+         4,
+         2,
+         {"0F0 0F1 2F0 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 0W2 0I3 0W3",
+          "1F0 1F1 3F0 3I0 3F1 3I1 3W0 1F2 1I0 3W1 1F3 1I1 1W0 3F2 3I2 1W1 3F3 3I3 3W2 1I2 3W3 1I3 1W2 1W3"}},
+        {"zb-v",
+         2,
+         4,
+         2,
+         {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3",
+          "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3"}},
+        {"eager-1f1b", 2, 4, 1, {"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"}},
+        {"forward-only", 2, 3, 2, {"0F0 0F1 2F0 2F1 0F2 2F2", "1F0 1F1 3F0 3F1 1F2 3F2"}},
+    };
+    for (const Golden& golden : goldens) {
+        const Plan plan = plan_of(golden.schedule, golden.p, golden.m, golden.chunks);
+        for (int device = 0; device < golden.p; ++device)
+            EXPECT_EQ(row_of(plan, device), golden.rows[static_cast<std::size_t>(device)])
+                << golden.schedule << " on device " << device;
+    }
+}
+
+TEST(Orders, DrainsAreAnOption) {
+    PlanOptions lifo, fifo;
+    lifo.schedule.drain = ScheduleOptions::Drain::Lifo;
+    fifo.schedule.drain = ScheduleOptions::Drain::Fifo;
+    EXPECT_EQ(row_of(plan_of("gpipe", 1, 3), 0), "0F0 0F1 0F2 0B0 0B1 0B2");
+    EXPECT_EQ(row_of(plan_of("gpipe", 1, 3, 1, lifo), 0), "0F0 0F1 0F2 0B2 0B1 0B0");
+    EXPECT_EQ(row_of(plan_of("bfs", 1, 2, 2, fifo), 0), "0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1");
+}
+
+// With one stage on each device a looped schedule is one of those for one stage, and says so.
+TEST(Orders, LoopedSchedulesOfOneStageAreOthersTaskByTask) {
+    const std::pair<const char*, const char*> twins[] = {
+        {"interleaved", "eager-1f1b"}, {"bfs", "gpipe with pipeline.drain: lifo"}, {"zb1p", "zb-h1"}};
+    for (const auto& [looped, other] : twins)
+        for (int p = 1; p <= 6; ++p)
+            for (int m = 1; m <= 3 * p; ++m) {
+                if (m > p && m % p != 0)
+                    continue;  // rounds that do not come out even
+                const Plan plan = plan_of(looped, p, m);
+                const std::string said = same_orders_as(schedule_named(looped), plan.shape, {});
+                EXPECT_EQ(said, m == 1 && looped == std::string("bfs") ? "gpipe" : other) << p << ' ' << m;
+            }
+    for (const char* looped : {"interleaved", "bfs", "zb1p"})
+        EXPECT_EQ(same_orders_as(schedule_named(looped), plan_of(looped, 2, 4, 2).shape, {}), "");
+    for (const char* other : {"1f1b", "gpipe", "zb-h1", "naive"})
+        EXPECT_EQ(same_orders_as(schedule_named(other), plan_of(other, 2, 4).shape, {}), "");
+}
+
+TEST(Orders, ZbVPlacesStagesInAV) {
+    const Shape shape = plan_of("zb-v", 2, 4, 2).shape;
+    EXPECT_EQ(shape.stages_of(0), (std::vector<int>{0, 3}));
+    EXPECT_EQ(shape.stages_of(1), (std::vector<int>{1, 2}));
+}
+
+// Fewer micro-batches than the order is made for: those beyond are left out, none is dropped.
+TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
+    for (int p = 1; p <= 6; ++p)
+        for (int m = 1; m <= 2 * p + 1; ++m)
+            for (const auto& order : plan_of("zb-v", p, m, 2).order)
+                EXPECT_EQ(
+                    std::count_if(order.begin(), order.end(), [](const Task& task) { return is_compute(task.op); }),
+                    6 * m);
+}
+
+TEST(Orders, NamesOfOtherToolsAreUnderstood) {
+    const std::pair<const char*, const char*> names[] = {
+        {"GPipe", "gpipe"},         {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
+        {"LoopedBFS", "bfs"},       {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
+        {"basic_1f1b", "1f1b"},     {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
+        {"zb1p", "zb1p"},           {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
+        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"}};
+    for (const auto& [alias, name] : names)
+        EXPECT_EQ(schedule_named(alias).name, name);
+    for (const char* wrong : {"", " ", "2f2b", "zbv zbvzerobubble"})
+        EXPECT_THROW(schedule_named(wrong), Error) << wrong;
+}
+
+std::string error_of(const char* schedule, int p, int m, int chunks, int group = 0) {
+    PlanOptions options;
+    options.schedule.group = group;
+    try {
+        plan_of(schedule, p, m, chunks, options);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput);
+        return error.what();
+    }
+    return "accepted";
+}
+
+// Where a rule forbids a shape, the error has the rule and the nearest legal values.
+TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
+    EXPECT_EQ(error_of("interleaved", 4, 10, 2), "accepted");  // two rounds of 5
+    EXPECT_EQ(error_of("interleaved", 4, 3, 2), "accepted");
+    EXPECT_EQ(error_of("zb1p", 4, 7, 2), "accepted");
+    EXPECT_EQ(
+        error_of("zb1p", 4, 9, 2),
+        "9 micro-batches on 4 devices make 2 rounds, which must be equally long\n  help: set pipeline.micro_batches to "
+        "8 or 10, or pipeline.group to 5");
+    EXPECT_EQ(error_of("interleaved", 4, 9, 2, 5), "accepted");  // a last group of 4
+    EXPECT_NE(error_of("interleaved", 4, 9, 2, 4).find("set pipeline.group to 5"), std::string::npos);
+    EXPECT_NE(error_of("interleaved", 4, 8, 2, 3).find("set pipeline.group to 4"), std::string::npos);
+    EXPECT_NE(error_of("interleaved", 4, 3, 2, 3).find("leave pipeline.group out"), std::string::npos);
+    EXPECT_NE(error_of("1f1b", 4, 8, 2).find("set pipeline.stages to 4"), std::string::npos);
+    EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set pipeline.stages to 8"), std::string::npos);
+    EXPECT_NE(error_of("pipedream-2bw", 4, 3, 1).find("set pipeline.micro_batches to 4 or more"), std::string::npos);
+    Shape shape;
+    shape.devices = 3;
+    shape.stages = 8;
+    shape.microbatches = 3;
+    try {
+        make_plan(schedule_named("bfs"), shape);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("set pipeline.stages to 9"), std::string::npos) << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace pw::test

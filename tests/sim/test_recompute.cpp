@@ -1,0 +1,288 @@
+// What recomputing does to a plan, its time and its memory: F drops what it saves, R saves it again right
+// before the backward pass reads it.
+#include "job/plan.h"
+#include "schedules/buffers.h"
+#include "schedules/csv/csv.h"
+#include "schedules/passes.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/shapes.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace pw::test {
+namespace {
+
+std::vector<int> all_of(int stages) {
+    std::vector<int> all(static_cast<std::size_t>(stages));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+PlanOptions recomputing(std::vector<int> stages) {
+    PlanOptions options;
+    options.recompute = std::move(stages);
+    return options;
+}
+
+// Equal stages whose boundaries are read until W, as convolutions do.
+Costs costs_of_stages(int stages, Ns recompute) {
+    Costs costs = uniform(stages, 10, 12, 8, 3);
+    for (StageCost& cost : costs.stage)
+        cost.recompute = recompute;
+    for (StageBytes& bytes : costs.bytes)
+        bytes = {.data = 32, .until_input = 700, .until_weight = 300, .gradient_kept = 50, .forward_workspace = 10, .backward_workspace = 10, .input_workspace = 10};
+    for (int stage = 0; stage + 1 < stages; ++stage)
+        costs.edges.push_back({stage, stage + 1, 100, 100, true, true, true});
+    return costs;
+}
+
+class EverySchedule : public testing::TestWithParam<std::string_view> {
+protected:
+    int chunks() const { return schedule_named(GetParam()).chunks; }
+
+    // Calls law(recomputed stages, plan without R, plan with R) where the schedule is defined.
+    template <class Law>
+    void for_runs(Law law) {
+        for (const int p : {1, 2, 4})
+            for (const int m : {1, 2, 3, 8})
+                for (const auto& stages :
+                     {all_of(p * chunks()), std::vector<int>{0}, std::vector<int>{p * chunks() - 1}})
+                    try {
+                        const Plan plain = plan_of(GetParam(), p, m, chunks());
+                        law(stages, plain, plan_of(GetParam(), p, m, chunks(), recomputing(stages)));
+                        ASSERT_FALSE(HasFailure()) << fmt::format("p {} m {} first stage {}", p, m, stages[0]);
+                    } catch (const Error& error) {
+                        EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
+                        EXPECT_NE(std::string(error.what()).find("set pipeline."), std::string::npos) << error.what();
+                    }
+    }
+};
+
+// make_plan() has proven both.
+TEST_P(EverySchedule, RunsOneRecomputeRightBeforeEachBackward) {
+    for_runs([&](const std::vector<int>& stages, const Plan& plain, const Plan& plan) {
+        for (std::size_t device = 0; device < plan.order.size(); ++device) {
+            std::vector<Task> wanted, found;
+            for (const Task& task : plain.order[device])
+                if (!is_transfer(task.op)) {
+                    const bool again = std::count(stages.begin(), stages.end(), task.stage) > 0;
+                    if (again && (task.op == Op::Backward || task.op == Op::BackwardInput))
+                        wanted.push_back({Op::Recompute, task.stage, task.microbatch});
+                    wanted.push_back(task);
+                }
+            for (const Task& task : plan.order[device])
+                if (!is_transfer(task.op))
+                    found.push_back(task);
+            EXPECT_EQ(found, wanted);
+        }
+    });
+}
+
+TEST_P(EverySchedule, AFreeRecomputeTakesNoTimeAndNoMoreMemory) {
+    for_runs([&](const std::vector<int>&, const Plan& plain, const Plan& plan) {
+        const Costs costs = costs_of_stages(plain.shape.stages, 0);
+        const Metrics without = metrics_of(simulate(plain, costs)), with = metrics_of(simulate(plan, costs));
+        EXPECT_EQ(with.makespan, without.makespan);
+        EXPECT_EQ(with.span, without.span);
+        EXPECT_EQ(with.ideal, without.ideal);
+        for (std::size_t device = 0; device < with.devices.size(); ++device) {
+            EXPECT_LE(with.devices[device].peak_memory, without.devices[device].peak_memory) << "device " << device;
+            EXPECT_EQ(with.devices[device].peak_in_flight, without.devices[device].peak_in_flight);
+            EXPECT_EQ(with.devices[device].weight_versions, without.devices[device].weight_versions);
+        }
+    });
+}
+
+TEST_P(EverySchedule, BusyTimeGrowsByTheRecomputes) {
+    for_runs([&](const std::vector<int>&, const Plan& plain, const Plan& plan) {
+        const Costs costs = costs_of_stages(plain.shape.stages, 7);
+        const Metrics without = metrics_of(simulate(plain, costs)), with = metrics_of(simulate(plan, costs));
+        EXPECT_GE(with.makespan, without.makespan);
+        for (std::size_t device = 0; device < with.devices.size(); ++device) {
+            const auto& order = plan.order[device];
+            const auto recomputes =
+                std::count_if(order.begin(), order.end(), [](const Task& task) { return task.op == Op::Recompute; });
+            EXPECT_EQ(with.devices[device].busy, without.devices[device].busy + 7 * recomputes);
+        }
+    });
+}
+
+std::vector<std::string_view> names() {
+    std::vector<std::string_view> all;
+    for (const Schedule& schedule : schedules())
+        all.push_back(schedule.name);
+    return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recompute, EverySchedule, testing::ValuesIn(names()), [](const auto& test) {
+    std::string name(test.param);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+});
+
+// R needs no gradient: all stages but the last run their first one while they wait. The backward wave moves
+// on by B, every further micro-batch takes R + B.
+TEST(Recompute, FillAndDrainTakeNoRecompute) {
+    for (const char* name : {"gpipe", "1f1b"})
+        for (const int p : {1, 2, 3, 8})
+            for (const int m : {1, 2, 8, 32}) {
+                Costs costs = uniform(p, 10, 10, 10);
+                for (StageCost& cost : costs.stage)
+                    cost.recompute = 9;
+                const Plan plan = plan_of(name, p, m, 1, recomputing(all_of(p)));
+                EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, (m + p - 1) * (10 + 20) + m * 9)
+                    << name << " " << p << " " << m;
+            }
+}
+
+Bytes peak(const Plan& plan, const Costs& costs, int device) {
+    return total(peak_of(memory_of(plan, buffers_of(plan, costs, versions_of(plan)))[device]));
+}
+
+// Every micro-batch in flight keeps its inputs, and one more may have come in; one has all that F saves.
+TEST(Recompute, MemoryIsTheInputsOfAllAndTheStateOfOne) {
+    const int p = 4, m = 8;
+    Costs costs;
+    costs.sent_copies = false;
+    costs.stage.resize(p);
+    costs.bytes.assign(p, {.until_input = 700, .until_weight = 300});
+    for (int stage = 0; stage + 1 < p; ++stage)
+        costs.edges.push_back({stage, stage + 1, 100, 0});
+    const PlanOptions all = recomputing(all_of(p));
+    for (int device = 1; device < p; ++device) {
+        const int in_flight = p - device;
+        EXPECT_EQ(peak(plan_of("1f1b", p, m, 1, all), costs, device), (in_flight + 1) * 100 + 1000);
+        EXPECT_EQ(peak(plan_of("gpipe", p, m, 1, all), costs, device), m * 100 + 1000);
+        EXPECT_GE(peak(plan_of("1f1b", p, m), costs, device), in_flight * 1000);
+        EXPECT_GE(peak(plan_of("gpipe", p, m), costs, device), m * 1000);
+    }
+}
+
+// F's inputs are there until R has read them, what R saves until the backward pass has.
+TEST(Recompute, BuffersLiveUntilTheirReaders) {
+    Costs costs = costs_of_stages(2, 0);
+    costs.edges[0].forward_until_input = costs.edges[0].forward_until_weight = false;
+    const Plan plan = plan_of("zb-h1", 2, 3, 1, recomputing({1}));
+    const PlanGraph graph(plan);
+    const auto at = [&](Op op, int mb) { return graph.position_of(graph.find({op, 1, mb})); };
+    int seen = 0;
+    for (const Buffer& buffer : buffers_of(plan, costs, versions_of(plan))) {
+        if (buffer.device != 1 || buffer.microbatch < 0)
+            continue;
+        const int mb = buffer.microbatch, forward = at(Op::Forward, mb), again = at(Op::Recompute, mb);
+        const std::map<BufferUse, std::pair<int, int>> lives = {
+            {BufferUse::Dropped, {forward, forward}},
+            {BufferUse::Data, {forward, at(Op::BackwardWeight, mb)}},
+            {BufferUse::UntilInput, {again, at(Op::BackwardInput, mb)}},
+            {BufferUse::UntilWeight, {again, at(Op::BackwardWeight, mb)}},
+            {BufferUse::LandingForward, {buffer.first, again}},
+        };
+        if (const auto life = lives.find(buffer.use); life != lives.end()) {
+            EXPECT_EQ(std::pair(buffer.first, buffer.last), life->second) << static_cast<int>(buffer.use);
+            ++seen;
+        }
+    }
+    EXPECT_EQ(seen, 5 * 3);
+}
+
+// What R makes in the workspace is charged where R is.
+TEST(Recompute, ItsWorkspaceCountsWhereItRuns) {
+    Costs costs;
+    costs.stage.resize(2);
+    costs.bytes.assign(2, {.forward_workspace = 40, .recompute_workspace = 50});
+    EXPECT_EQ(peak(plan_of("gpipe", 2, 2), costs, 1), 40);
+    const Plan plan = plan_of("gpipe", 2, 2, 1, recomputing({1}));
+    EXPECT_EQ(peak(plan, costs, 0), 40);
+    EXPECT_EQ(peak(plan, costs, 1), 50);
+}
+
+// A stage that drops its state still needs the weights that made it: it keeps as many versions as a stash.
+TEST(Recompute, UsesTheVersionOfItsForward) {
+    PlanOptions options = recomputing(all_of(4));
+    options.weights = WeightPolicy::Latest;
+    const Plan plan = plan_of("pipedream", 4, 12, 1, options);
+    const VersionTable table = versions_of(plan);
+    EXPECT_EQ(table.held, versions_of(plan_of("pipedream", 4, 12)).held);
+    for (int mb = 0; mb < 12; ++mb)
+        EXPECT_EQ(version_of({Op::Recompute, 0, mb}, table, plan), table.forward[0][mb]);
+    EXPECT_NE(table.forward[0], table.backward[0]);
+}
+
+std::string verdict(const Plan& plan) {
+    try {
+        check(plan);
+        return "";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput);
+        return error.what();
+    }
+}
+
+TEST(Recompute, TheProofKnowsIt) {
+    const Plan plan = plan_of("zb-h1", 2, 2, 1, recomputing({0, 1}));
+    EXPECT_EQ(verdict(plan), "");
+    const auto moved = [&](const Task& task, int by) {
+        Plan changed = plan;
+        std::vector<Task>& order = changed.order[0];
+        const auto at = std::find(order.begin(), order.end(), task);
+        order.erase(at);
+        order.insert(at + by, task);
+        return verdict(changed);
+    };
+    const Task again{Op::Recompute, 0, 0};
+    EXPECT_EQ(moved(again, -1), "");  // earlier is only more memory
+    EXPECT_NE(moved(again, 2).find("0I0 needs 0R0, which no device runs before it"), std::string::npos) << print(plan);
+    EXPECT_NE(moved({Op::Forward, 0, 1}, 8).find("which no device runs before it"), std::string::npos);
+
+    Plan without = plan;  // a micro-batch whose state is kept
+    std::erase(without.order[0], again);
+    EXPECT_EQ(verdict(without), "");
+    Plan twice = plan;
+    twice.order[0].insert(std::find(twice.order[0].begin(), twice.order[0].end(), again), again);
+    EXPECT_NE(verdict(twice).find("0R0 stands twice"), std::string::npos);
+
+    Plan elsewhere = plan_of("gpipe", 2, 1);
+    elsewhere.shape.placement = {{0, 1}, {1}};
+    elsewhere.order[1].push_back(again);
+    EXPECT_NE(verdict(elsewhere).find("0R0 belongs on device 0"), std::string::npos) << verdict(elsewhere);
+}
+
+TEST(Recompute, NothingStandsInsideAPair) {
+    Plan plan;
+    plan.shape.microbatches = 3;
+    plan.order = {{{Op::Forward, 0, 0},
+                   {Op::Forward, 0, 1, 0, -1, true},
+                   {Op::Backward, 0, 0},
+                   {Op::Backward, 0, 1, 0, -1, true},
+                   {Op::Forward, 0, 2},
+                   {Op::BackwardInput, 0, 2},
+                   {Op::BackwardWeight, 0, 2}}};
+    add_recomputes(plan, {0});
+    EXPECT_EQ(print(plan), "0: 0F0 0R0 0F1 0B0 0R1 0B1 0F2 0R2 0I2 0W2\n");
+    add_updates(plan);
+    EXPECT_EQ(verdict(plan), "");
+}
+
+// PyTorch's format has no R: it is left out, and the config adds it to the plan in the file.
+TEST(Recompute, PlansFromFiles) {
+    const Plan plan = plan_of("1f1b", 2, 3, 1, recomputing({1}));
+    for (const bool transfers : {false, true}) {
+        const TemporaryFolder folder;
+        EXPECT_EQ(print_csv(plan, transfers), print_csv(plan_of("1f1b", 2, 3), transfers));
+        folder.write("plan.csv", print_csv(plan, transfers));
+        const std::string config = "{workload: {model: uniform}, pipeline: {schedule: plan.csv, recompute: [1]}}";
+        const Plan read = make_plan(load_config(folder.write("cfg.yaml", config), {}), {}, 1);
+        EXPECT_EQ(read.order, plan.order);
+    }
+}
+
+}  // namespace
+}  // namespace pw::test

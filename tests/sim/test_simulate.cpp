@@ -1,0 +1,260 @@
+// Closed forms and published numbers of the schedules, as the simulator sees them.
+#include "schedules/csv/csv.h"
+#include "schedules/limits.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/shapes.h"
+#include "tests/support/small_stack.h"
+#include "workloads/beyond_limit.h"
+
+#include <gtest/gtest.h>
+
+namespace pw::test {
+namespace {
+
+Metrics simulated(const char* schedule, int p, int m, Ns f, Ns i, Ns w, Ns latency = 0) {
+    return metrics_of(simulate(plan_of(schedule, p, m), uniform(p, f, i, w, latency)));
+}
+
+std::vector<int> peaks(const Metrics& metrics) {
+    std::vector<int> found;
+    for (const DeviceMetrics& device : metrics.devices)
+        found.push_back(device.peak_in_flight);
+    return found;
+}
+
+using Case = std::tuple<const char*, int, int>;
+class FlushSchedules : public testing::TestWithParam<Case> {};
+
+// gpipe and 1f1b take (m + p - 1) slots when links are free.
+TEST_P(FlushSchedules, FillAndDrainOnce) {
+    const auto [name, p, m] = GetParam();
+    EXPECT_EQ(simulated(name, p, m, 10, 10, 10).makespan, (m + p - 1) * 30);
+}
+
+TEST_P(FlushSchedules, BubbleRateIsTheTextbookOne) {
+    const auto [name, p, m] = GetParam();
+    EXPECT_NEAR(simulated(name, p, m, 10, 10, 10).bubble_rate, double(p - 1) / (m + p - 1), 1e-12);
+}
+INSTANTIATE_TEST_SUITE_P(Grid, FlushSchedules,
+                         testing::Combine(testing::Values("gpipe", "1f1b"), testing::Values(1, 2, 3, 8),
+                                          testing::Values(1, 2, 8, 32)));
+
+TEST(Simulate, NaiveRunsOneDeviceAtATime) { EXPECT_EQ(simulated("naive", 4, 8, 1, 1, 1).makespan, 8 * 4 * 3); }
+
+TEST(Golden, GPipe) {
+    const Metrics metrics = simulated("gpipe", 4, 8, 1000, 1000, 1000);
+    EXPECT_EQ(metrics.makespan, 33000);
+    EXPECT_NEAR(metrics.bubble_rate, 3.0 / 11, 1e-12);
+    EXPECT_EQ(peaks(metrics), (std::vector<int>{8, 8, 8, 8}));
+    Costs half = uniform(4, 1000, 500, 500);
+    EXPECT_EQ(metrics_of(simulate(plan_of("gpipe", 4, 8), half, {})).makespan, 22000);
+    EXPECT_EQ(simulated("gpipe", 4, 8, 1000, 1000, 1000, 500).makespan, 36000);
+}
+
+TEST(Golden, OneForwardOneBackward) {
+    EXPECT_EQ(simulated("1f1b", 4, 8, 1000, 1000, 1000).makespan, 33000);
+    EXPECT_EQ(peaks(simulated("1f1b", 4, 8, 1000, 1000, 1000)), (std::vector<int>{4, 3, 2, 1}));
+    EXPECT_EQ(simulated("1f1b", 2, 4, 1000, 1000, 1000).makespan, 15000);
+    EXPECT_EQ(peaks(simulated("1f1b", 2, 4, 1000, 1000, 1000)), (std::vector<int>{2, 1}));
+    EXPECT_EQ(simulated("1f1b", 8, 8, 1000, 1000, 1000).makespan, 45000);
+    EXPECT_EQ(simulated("1f1b", 4, 8, 1000, 1000, 1000, 500).makespan, 41000);
+    EXPECT_EQ(simulated("1f1b", 4, 8, 1000, 1000, 1000, 1000).makespan, 49000);
+}
+
+// Three stages, four micro-batches, a backward twice as long as its forward.
+Ns uneven(const char* schedule, std::vector<Ns> forward) {
+    Costs costs = uniform(3, 1, 1, 1);
+    for (int stage = 0; stage < 3; ++stage) {
+        costs.stage[stage].forward = forward[stage];
+        costs.stage[stage].backward = 2 * forward[stage];
+    }
+    return metrics_of(simulate(plan_of(schedule, 3, 4), costs, {})).makespan;
+}
+
+TEST(Golden, UnevenStages) {
+    EXPECT_EQ(uneven("1f1b", {2, 1, 1}), 26);
+    EXPECT_EQ(uneven("1f1b", {1, 1, 2}), 30);
+    EXPECT_EQ(uneven("gpipe", {2, 1, 1}), 30);
+    EXPECT_EQ(uneven("gpipe", {1, 1, 2}), 30);
+}
+
+// arXiv 2401.10241, table 9 (times in us) and the 1F1B column of table 5, by span.
+struct PaperRow {
+    int p, m;
+    Ns forward, input, weight, latency;
+    double rate;
+};
+
+TEST(Golden, ZeroBubblePaperOneForwardOneBackward) {
+    const PaperRow rows[] = {
+        {8, 24, 18522, 18086, 9337, 601, .2431},  {8, 32, 18513, 18086, 9331, 626, .1985},
+        {8, 24, 29718, 29444, 19927, 527, .2347}, {8, 64, 29935, 29621, 19388, 535, .1091},
+        {16, 48, 11347, 11248, 8132, 377, .2552}, {16, 64, 11307, 11254, 8101, 379, .2082},
+        {32, 96, 10419, 10207, 7715, 408, .2646}, {32, 256, 10402, 10248, 7698, 460, .1352},
+    };
+    for (const PaperRow& row : rows) {
+        const Metrics metrics = simulated("1f1b", row.p, row.m, row.forward, row.input, row.weight, row.latency);
+        EXPECT_NEAR(metrics.span_bubble_rate, row.rate, 0.5e-4) << row.p << " " << row.m;
+    }
+    EXPECT_EQ(simulated("1f1b", 8, 24, 18522, 18086, 9337, 601).span, 1456749);
+}
+
+TEST(Golden, PipeDreamHoldsOneVersionPerStageBehind) {
+    const Plan plan = plan_of("pipedream", 4, 40);
+    EXPECT_EQ(versions_of(plan).held, (std::vector<int>{4, 3, 2, 1}));
+    const Metrics metrics = metrics_of(simulate(plan, uniform(4, 1000, 1000, 1000), {}));
+    EXPECT_EQ(metrics.step_time, 3000);
+    EXPECT_EQ(metrics.makespan, (40 + 3) * 3000);
+}
+
+// w(t+1) = w(t) - lr grad f(w_1(t-n+1), ..., w_n(t)): the staleness equation of PipeDream.
+TEST(Versions, FollowTheStalenessEquation) {
+    for (int p : {1, 2, 4, 7}) {
+        const VersionTable table = versions_of(plan_of("pipedream", p, 30));
+        for (int stage = 0; stage < p; ++stage)
+            for (int mb = 0; mb < 30; ++mb) {
+                EXPECT_EQ(table.forward[stage][mb], std::max(0, mb - (p - 1 - stage)));
+                EXPECT_EQ(table.backward[stage][mb], table.forward[stage][mb]);
+            }
+    }
+}
+
+TEST(Simulate, RepeatsExactly) {
+    const Plan plan = plan_of("1f1b", 8, 32);
+    const Costs costs = uniform(8, 7, 11, 13);
+    const Trace first = simulate(plan, costs, {}), second = simulate(plan, costs, {});
+    ASSERT_EQ(first.events.size(), second.events.size());
+    for (std::size_t k = 0; k < first.events.size(); ++k) {
+        EXPECT_EQ(first.events[k].start, second.events[k].start);
+        EXPECT_EQ(first.events[k].end, second.events[k].end);
+    }
+}
+
+TEST(Simulate, ScalesWithTheTimes) {
+    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream"}) {
+        const Ns once = simulated(name, 5, 13, 3, 5, 2, 1).makespan;
+        EXPECT_EQ(simulated(name, 5, 13, 30, 50, 20, 10).makespan, 10 * once) << name;
+    }
+}
+
+// Tasks that take twice as long while all other devices compute; stage 1's are longer by `factor`.
+Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> hosts = {}) {
+    Costs costs = uniform(p, 10, 10, 10);
+    costs.stage[1].forward *= factor;
+    costs.busy = costs.stage;
+    for (StageCost& cost : costs.busy)
+        for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
+            *time *= 2;
+    costs.host = std::move(hosts);
+    return metrics_of(simulate(plan_of(schedule, p, m), costs)).makespan;
+}
+
+TEST(Simulate, BusyNeighboursSlowATaskDown) {
+    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);               // nobody computes beside another
+    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);  // alone, then side by side, then alone
+    EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
+    // The second stage has done half of its task beside the first's, when it is alone again.
+    EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);
+}
+
+TEST(Simulate, OnlyDevicesOfTheSameHostSlowATaskDown) {
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {0, 1}), (5 + 1) * 10);  // each alone on its host
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {3, 3}), 10 + 4 * 20 + 10);
+    EXPECT_EQ(crowded("forward-only", 3, 2, 1, {0, 1, 0}), (3 + 1) * 10);  // 0 and 2 never compute at once
+    EXPECT_EQ(crowded("forward-only", 3, 2, 1, {0, 0, 1}), 10 + 20 + 10 + 10);
+}
+
+// Behind a long task the list receives one message after the other that has come in long ago.
+TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInTheList) {
+    constexpr int kMessages = 10'000;
+    std::string first, receives, forwards;
+    for (int mb = 0; mb < kMessages; ++mb) {
+        first += fmt::format("0F{0},0SEND_F{0},", mb);
+        receives += mb == 0 ? "" : fmt::format("1RECV_F{},", mb);
+        forwards += mb == 0 ? "" : fmt::format("1F{},", mb);
+    }
+    const std::string text = first + "\n1RECV_F0,1F0," + receives + forwards + "\n";
+    Costs costs = uniform(2, 1, 1, 1);
+    costs.stage[1].forward = kMessages;
+    for (const bool early : {true, false}) {
+        TransferMode mode;
+        mode.early_receive = early;
+        const Plan plan = parse_csv(text, "long.csv", mode).plan;
+        Ns makespan = 0;
+        on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
+        EXPECT_EQ(makespan, 1 + kMessages * kMessages);
+    }
+}
+
+// In one lane for all, messages that have come in stand behind a SEND whose task is late.
+TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
+    constexpr int kMessages = 5'000;
+    const Plan plan = [&] {
+        Plan made;
+        made.schedule = "one lane";
+        made.shape.devices = made.shape.stages = 2;
+        made.shape.microbatches = kMessages + 1;
+        made.shape.edges = std::vector<Edge>{{0, 1}};
+        made.shape.placement = {{0, 1}, {0, 1}};
+        made.order.resize(2);
+        // Device 0 runs stage 1 of all but the last micro-batch, device 1 stage 0 of them, and the last the other way.
+        for (int mb = 0; mb < kMessages; ++mb) {
+            made.order[1].push_back({Op::Forward, 0, mb});
+            made.order[1].push_back({Op::SendForward, 0, mb, 0, 1});
+        }
+        made.order[0].push_back({Op::Forward, 0, kMessages});
+        made.order[0].push_back({Op::SendForward, 0, kMessages, 0, 1});
+        for (int mb = 0; mb < kMessages; ++mb)
+            made.order[0].push_back({Op::RecvForward, 1, mb, 0, 0});
+        for (int mb = 0; mb < kMessages; ++mb)
+            made.order[0].push_back({Op::Forward, 1, mb});
+        made.order[1].push_back({Op::RecvForward, 1, kMessages, 0, 0});
+        made.order[1].push_back({Op::Forward, 1, kMessages});
+        return made;
+    }();
+    TransferMode mode;
+    mode.communicator = TransferMode::Communicator::One;
+    Costs costs = uniform(2, 1, 1, 1);
+    costs.speed = {1e-4, 1};  // F of stage 0 takes as long as all of device 1
+    Ns makespan = 0;
+    on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
+    EXPECT_EQ(makespan, 10'000 * (1 + kMessages));
+}
+
+TEST(Simulate, RefusesWhatTakesLongerThanTimesAreCounted) {
+    Costs costs = uniform(2, kLongestPlan / 8, 1, 1);
+    EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 3), costs)).makespan, 6 * (kLongestPlan / 8) + 12);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 5), costs), BeyondLimit);
+    costs = uniform(2, 1, 1, 1);
+    costs.edges = {{0, 1, 400'000'000, 400'000'000}};
+    costs.link.bandwidth = 1;
+    EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 1), costs)).makespan, 800'000'000'000'000'006);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 2), costs), BeyondLimit);
+}
+
+TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
+    Costs costs = uniform(2, 10, 0, 0);
+    costs.stage[1] = {};
+    costs.edges = {{0, 1, 100, 0}};
+    costs.link = {1000, 5e9};  // 20 ns per message
+    const Trace trace = simulate(plan_of("gpipe", 2, 3), costs);
+    std::vector<Ns> arrivals;
+    for (const TraceEvent& event : trace.events)
+        if (event.task.op == Op::RecvForward)
+            arrivals.push_back(event.end);
+    EXPECT_EQ(arrivals, (std::vector<Ns>{1030, 1050, 1070}));
+}
+
+TEST(Simulate, RendezvousWaitsForBothEnds) {
+    TransferMode transfers;
+    transfers.protocol = TransferMode::Protocol::Rendezvous;
+    transfers.early_receive = false;
+    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream"})
+        for (int p : {2, 3, 5})
+            EXPECT_GE(metrics_of(simulate(plan_of(name, p, 7), uniform(p, 3, 2, 1), transfers)).makespan,
+                      simulated(name, p, 7, 3, 2, 1).makespan);
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,352 @@
+// Which weight version every task of an asynchronous plan reads, with and without replicas, how far ahead weights
+// are predicted, and what that holds.
+#include "job/plan.h"
+#include "schedules/orders.h"
+#include "schedules/trace/trace_json.h"
+#include "schedules/versions.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/interleavings.h"
+#include "tests/support/refusal.h"
+#include "tests/support/shapes.h"
+#include "tests/support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace pw::test {
+namespace {
+
+Plan planned(std::string_view schedule, const Replicas& replicas, int m, int per_update,
+             const PlanOptions& options = {}) {
+    Shape shape = shape_of(replicas, m);
+    shape.per_update = per_update;
+    return make_plan(schedule_named(schedule), shape, options);
+}
+
+PlanOptions with_policy(WeightPolicy policy, Prediction prediction = Prediction::None) {
+    PlanOptions options;
+    options.weights = policy;
+    options.prediction = prediction;
+    return options;
+}
+
+VersionTable pipedream(WeightPolicy policy, int p, int m, Prediction prediction = Prediction::None) {
+    return versions_of(plan_of("pipedream", p, m, 1, with_policy(policy, prediction)));
+}
+
+int common_multiple(const Replicas& replicas) {
+    return std::accumulate(replicas.begin(), replicas.end(), 1, [](int a, int b) { return std::lcm(a, b); });
+}
+
+// w(t+1) = w(t) - rate grad f(w_1(t-n+1), w_2(t-n+2), ..., w_n(t)) in the paper's steady state; with vertical sync
+// every stage reads w(t-n+1). Micro-batch t here makes version t+1 of version t.
+TEST(Versions, ReadWhatPipeDreamsEquationsSay) {
+    for (const int n : {1, 2, 3, 4, 8}) {
+        const VersionTable stash = pipedream(WeightPolicy::Stash, n, 4 * n);
+        const VersionTable vertical = pipedream(WeightPolicy::VerticalSync, n, 4 * n);
+        for (int t = n; t < 4 * n; ++t)
+            for (int stage = 1; stage <= n; ++stage) {
+                EXPECT_EQ(stash.forward[stage - 1][t], t - n + stage);
+                EXPECT_EQ(stash.backward[stage - 1][t], t - n + stage);
+                EXPECT_EQ(vertical.forward[stage - 1][t], t - n + 1);
+                EXPECT_EQ(vertical.backward[stage - 1][t], t - n + 1);
+            }
+        Replicas held(static_cast<std::size_t>(n));
+        std::iota(held.rbegin(), held.rend(), 1);
+        EXPECT_EQ(stash.held, held);
+    }
+}
+
+// Of four workers, with tasks and versions counted from 1: the first version, in use before any update, is 1. Tasks 1
+// to 4 start with it; task 5 follows the first update. Counted in updates it is version 2 of three workers.
+TEST(Versions, TaskFiveOfTheFirstWorkerRunsWithVersionTwo) {
+    const VersionTable four = pipedream(WeightPolicy::Stash, 4, 12);
+    for (int task = 1; task <= 4; ++task)
+        EXPECT_EQ(four.forward[0][task - 1] + 1, 1);
+    EXPECT_EQ(four.forward[0][5 - 1] + 1, 2);
+    EXPECT_EQ(four.backward[0][5 - 1] + 1, 2);
+    EXPECT_EQ(pipedream(WeightPolicy::Stash, 3, 12).forward[0][5 - 1], 2);
+    const VersionTable vertical = pipedream(WeightPolicy::VerticalSync, 4, 12);
+    for (int worker = 0; worker < 4; ++worker)  // the version travels with the task
+        EXPECT_EQ(vertical.forward[worker][5 - 1] + 1, 2);
+}
+
+// Chen et al., 2018: of N stages, stage k predicts floor(k/2) + N-k-1 updates in F and floor(k/2) in B. Guan et al.,
+// 2023: N-1-k in F.
+TEST(Versions, ArePredictedAsFarAsThePapersSay) {
+    const auto distances = [](int n, Prediction prediction) {
+        const VersionTable table = pipedream(WeightPolicy::Latest, n, 2 * n, prediction);
+        return std::pair(table.forward_ahead, table.backward_ahead);
+    };
+    EXPECT_EQ(distances(1, Prediction::SpecTrain), std::pair(Replicas{0}, Replicas{0}));
+    EXPECT_EQ(distances(2, Prediction::SpecTrain), std::pair(Replicas{1, 0}, Replicas{0, 0}));
+    EXPECT_EQ(distances(3, Prediction::SpecTrain), std::pair(Replicas{2, 1, 1}, Replicas{0, 0, 1}));
+    EXPECT_EQ(distances(4, Prediction::SpecTrain), std::pair(Replicas{3, 2, 2, 1}, Replicas{0, 0, 1, 1}));
+    EXPECT_EQ(distances(4, Prediction::PipeOptim), std::pair(Replicas{3, 2, 1, 0}, Replicas{0, 0, 0, 0}));
+    EXPECT_EQ(distances(4, Prediction::None), std::pair(Replicas{0, 0, 0, 0}, Replicas{0, 0, 0, 0}));
+}
+
+// PipeOptim's F looks at the version that its B reads; SpecTrain's F and B look at the same one, later by floor(k/2).
+TEST(Versions, OfForwardAndBackwardMeetInThePrediction) {
+    for (const int n : {2, 3, 4, 7})
+        for (const Prediction prediction : {Prediction::SpecTrain, Prediction::PipeOptim}) {
+            const VersionTable table = pipedream(WeightPolicy::Latest, n, 5 * n, prediction);
+            EXPECT_EQ(table.held, Replicas(static_cast<std::size_t>(n), 1));
+            for (int stage = 0; stage < n; ++stage)
+                for (int k = n; k < 5 * n; ++k)
+                    EXPECT_EQ(table.forward[stage][k] + table.forward_ahead[stage],
+                              table.backward[stage][k] + table.backward_ahead[stage]);
+        }
+}
+
+TEST(Prediction, IsPartOfThePlan) {
+    const Plan plain = plan_of("pipedream", 3, 6, 1, with_policy(WeightPolicy::Latest));
+    Plan predicted = plain;
+    predicted.prediction = Prediction::SpecTrain;
+    EXPECT_NE(hash_of(plain), hash_of(predicted));
+    EXPECT_EQ(print(plain), print(predicted));
+}
+
+// Predicting reads weights and momentum and writes weights: three trips of an update's five.
+TEST(Prediction, CostsTimeAndMemory) {
+    Costs costs = uniform(3, 10, 20, 10);
+    for (int stage = 0; stage < 3; ++stage) {
+        costs.stage[stage].update = 5;
+        costs.bytes[stage].weights = 1000;
+    }
+    const Plan plan = plan_of("pipedream", 3, 12, 1, with_policy(WeightPolicy::Latest, Prediction::SpecTrain));
+    const Trace trace = simulate(plan, costs);
+    const VersionTable table = versions_of(plan);
+    for (const TraceEvent& event : trace.events) {
+        EXPECT_EQ(event.ahead, ahead_of(event.task, table));
+        const Ns more = event.ahead > 0 ? 3 : 0;
+        if (event.task.op == Op::Forward || event.task.op == Op::Backward) {
+            EXPECT_EQ(event.end - event.start, (event.task.op == Op::Forward ? 10 : 30) + more);
+        }
+        EXPECT_EQ(event.ahead > 0,
+                  (event.task.op == Op::Forward) || (event.task.op == Op::Backward && event.task.stage == 2));
+    }
+    for (const auto& positions : memory_of(plan, buffers_of(plan, costs, table))) {
+        const MemoryUse peak = peak_of(positions);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Weights)], 1000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::StashedWeights)], 1000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Optimizer)], 1000);
+    }
+}
+
+TEST(Prediction, IsWrittenToAndReadFromTraces) {
+    const TemporaryFolder folder;
+    const Plan plan = plan_of("pipedream", 3, 6, 1, with_policy(WeightPolicy::Latest, Prediction::SpecTrain));
+    const Trace trace = simulate(plan, uniform(3, 10, 20, 10));
+    const std::string path = folder.write("trace.json", "");
+    write_trace(trace, path);
+    EXPECT_EQ(read_trace(path), trace);
+}
+
+// R predicts from the version of its F: that one is held, with its momentum.
+TEST(Prediction, OfRecomputedStagesHoldsTheMomentumOfEveryVersion) {
+    Costs costs = uniform(3, 10, 20, 10);
+    for (StageBytes& bytes : costs.bytes)
+        bytes.weights = 1000;
+    PlanOptions options = with_policy(WeightPolicy::Latest, Prediction::PipeOptim);
+    options.recompute = {0, 1, 2};
+    const Plan plan = plan_of("pipedream", 3, 12, 1, options);
+    const auto memory = memory_of(plan, buffers_of(plan, costs, versions_of(plan)));
+    for (int device = 0; device < 3; ++device) {
+        const MemoryUse peak = peak_of(memory[device]);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Optimizer)], device == 2 ? 1000 : (3 - device) * 1000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::StashedWeights)], device == 2 ? 0 : (2 - device) * 1000 + 1000);
+    }
+}
+
+// 1F1B-RR (SOSP 2019): replica i mod r of a stage serves micro-batch i, and all replicas update together, after as
+// many micro-batches as every stage shares out evenly.
+TEST(AsynchronousReplicas, UpdateTogetherAfterEachEvenShare) {
+    const Plan plan = planned("pipedream", {2, 1}, 8, 0);
+    EXPECT_EQ(plan.shape.per_update, 2);
+    EXPECT_EQ(row_of(plan, 0), "0F0 0F2 0B0 0S1 0U1 0F4 0B2 0S3 0U3 0F6 0B4 0S5 0U5 0B6 0S7 0U7");
+    EXPECT_EQ(row_of(plan, 1), "0F1 0F3 0B1 0S1 0U1 0F5 0B3 0S3 0U3 0F7 0B5 0S5 0U5 0B7 0S7 0U7");
+    EXPECT_EQ(row_of(plan, 2), "1F0 1B0 1F1 1B1 1U1 1F2 1B2 1F3 1B3 1U3 1F4 1B4 1F5 1B5 1U5 1F6 1B6 1F7 1B7 1U7");
+    EXPECT_EQ(planned("pipedream", {3, 2, 1}, 12, 0).shape.per_update, 6);
+    EXPECT_EQ(planned("pipedream", {4, 2, 1, 1}, 12, 0).shape.per_update, 4);
+}
+
+// As many versions as PipeDream keeps for these configurations (msr-fiddle/pipedream 7db6a1c3), and as many
+// micro-batches in flight on each input replica as its NOAM, ceil(devices / input replicas).
+TEST(AsynchronousReplicas, HoldAsManyVersionsAsPipeDream) {
+    const std::pair<Replicas, Replicas> goldens[] = {
+        {{1, 1, 1, 1}, {4, 3, 2, 1}}, {{15, 1}, {2, 1}}, {{2, 1, 1}, {2, 2, 1}}, {{4, 2, 1, 1}, {2, 2, 2, 1}}};
+    for (const auto& [replicas, held] : goldens) {
+        const Plan plan = planned("pipedream", replicas, 60, 0);
+        EXPECT_EQ(versions_of(plan).held, held);
+        const Metrics metrics = metrics_of(simulate(plan, uniform(plan.shape.stages, 1, 1, 1)));
+        const int noam = (plan.shape.devices + replicas[0] - 1) / replicas[0];
+        for (int device = 0; device < replicas[0]; ++device)
+            EXPECT_EQ(metrics.devices[device].peak_in_flight, noam);
+        for (int device = 0; device < plan.shape.devices; ++device)
+            EXPECT_EQ(metrics.devices[device].weight_versions, held[plan.shape.only_stage_of(device)]);
+    }
+}
+
+// A holder that runs a forwards ahead has seen the backwards of the micro-batches before i - a r.
+TEST(AsynchronousReplicas, ReadTheNewestVersionOfTheirOwnList) {
+    for (const Replicas& replicas : all_replicas(4)) {
+        const int share = common_multiple(replicas), m = 4 * share;
+        const Plan plan = planned("pipedream", replicas, m, 0);
+        const VersionTable stash = versions_of(plan);
+        const VersionTable vertical =
+            versions_of(planned("pipedream", replicas, m, 0, with_policy(WeightPolicy::VerticalSync)));
+        for (int stage = 0; stage < plan.shape.stages; ++stage)
+            for (int mb = 0; mb < m; ++mb) {
+                const int newest = std::max(0, mb - share_ahead(plan.shape, stage) * replicas[stage]) / share;
+                EXPECT_EQ(stash.forward[stage][mb], newest);
+                EXPECT_EQ(stash.backward[stage][mb], newest);
+                EXPECT_EQ(vertical.forward[stage][mb], stash.forward[0][mb]);
+                EXPECT_LE(vertical.forward[stage][mb], newest);
+            }
+    }
+}
+
+// Two versions are enough, and the one that a forward reads is there already.
+TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
+    for (const Replicas& replicas : all_replicas(4)) {
+        const int devices = std::accumulate(replicas.begin(), replicas.end(), 0);
+        for (const int m : {devices, devices + 1, 2 * devices + 1}) {
+            const Plan plan = planned("pipedream-2bw", replicas, 4 * m, m);
+            const VersionTable table = versions_of(plan);
+            const VersionTable newest = [&] {
+                Plan stash = plan;
+                stash.weights = WeightPolicy::Stash;
+                return versions_of(stash);
+            }();
+            for (int stage = 0; stage < plan.shape.stages; ++stage) {
+                EXPECT_LE(table.held[stage], 2);
+                for (int k = 0; k < 4 * m; ++k) {
+                    EXPECT_EQ(table.forward[stage][k], std::max(k / m - 1, 0));
+                    EXPECT_LE(table.forward[stage][k], newest.forward[stage][k]);
+                }
+            }
+        }
+    }
+    EXPECT_TRUE(contains(refusal([] { planned("pipedream-2bw", {2, 1}, 8, 2); }), "set pipeline.micro_batches to 3"));
+}
+
+// The plans are proven as they are made.
+TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
+    using Communicator = TransferMode::Communicator;
+    for (const Replicas& replicas : all_replicas(4))
+        for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
+            for (const bool early : {true, false}) {
+                PlanOptions options;
+                options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                const int share = common_multiple(replicas),
+                          devices = std::accumulate(replicas.begin(), replicas.end(), 0);
+                ASSERT_NO_THROW(planned("pipedream", replicas, 3 * share, 0, options));
+                ASSERT_NO_THROW(planned("pipedream-2bw", replicas, 3 * devices + 2, devices, options));
+            }
+}
+
+// The proof, against every interleaving of devices and lanes.
+TEST(AsynchronousReplicas, RunThroughInEveryInterleaving) {
+    for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}})
+        for (const auto communicator : {TransferMode::Communicator::Edge, TransferMode::Communicator::One})
+            for (const bool early : {true, false}) {
+                PlanOptions options;
+                options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                const Plan plan = planned("pipedream", replicas, 4, 0, options);
+                EXPECT_TRUE(Oracle(plan, options.transfers).always_ends()) << print(plan);
+            }
+}
+
+// The slow first stage twice is as fast as the second: a mini-batch of two every two times 3.
+TEST(AsynchronousReplicas, OfTheSlowStageTakeItsTimeApart) {
+    Costs costs = uniform(2, 2, 2, 2);
+    costs.stage[1] = {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1};
+    costs.bytes[0].weights = 1000;
+    const Plan plan = planned("pipedream", {2, 1}, 40, 0);
+    const Trace trace = simulate(plan, costs);
+    EXPECT_EQ(metrics_of(trace).step_time, 6);
+    for (const int device : {0, 1}) {
+        const MemoryUse peak = peak_of(memory_of(plan, buffers_of(plan, costs, versions_of(plan)))[device]);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Weights)], 1000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::StashedWeights)], 1000);
+    }
+}
+
+Plan from_config(const std::string& pipeline, int steps = 3) {
+    const TemporaryFolder folder;
+    folder.write("mine.csv", "0F0,0B0\n");
+    const int stages = contains(pipeline, "mine.csv") ? 1 : 2;
+    const std::string text =
+        fmt::format("workload: {{model: uniform, stages: {}}}\npipeline: {{{}}}\n", stages, pipeline);
+    return make_plan(load_config(folder.write("cfg.yaml", text), {}), {}, steps);
+}
+
+TEST(Config, PredictsWeightsUnderLatestOnly) {
+    EXPECT_EQ(from_config("schedule: pipedream, weights: latest, prediction: spectrain").prediction,
+              Prediction::SpecTrain);
+    EXPECT_EQ(from_config("schedule: pipedream, weights: latest, prediction: pipeoptim").prediction,
+              Prediction::PipeOptim);
+    EXPECT_EQ(from_config("schedule: pipedream, weights: latest, prediction: none").prediction, Prediction::None);
+    for (const char* wrong : {"schedule: pipedream", "schedule: pipedream, weights: stash", "schedule: 1f1b",
+                              "schedule: pipedream-2bw, micro_batches: 2", "schedule: mine.csv"})
+        expect_says(
+            refusal([&] { from_config(fmt::format("prediction: spectrain, {}", wrong)); }),
+            {"cfg.yaml:2:", "predicts no weights", "pipeline.schedule: pipedream and pipeline.weights: latest"});
+    expect_says(
+        refusal([] {
+            from_config(
+                "schedule: pipedream, weights: latest, prediction: spectrain, replicas: [2, 1], micro_batches: 2");
+        }),
+        {"cfg.yaml:2:", "knows no replicas"});
+}
+
+TEST(Config, OfReplicasNamesTheNextNumberOfMicroBatchesThatComesOutEven) {
+    EXPECT_EQ(from_config("schedule: pipedream, replicas: [2, 1], micro_batches: 4").shape.updates(), 6);
+    EXPECT_EQ(from_config("schedule: pipedream, replicas: [2, 1], micro_batches: 1", 4).shape.updates(), 2);
+    expect_says(refusal([] { from_config("schedule: pipedream, replicas: [2, 1], micro_batches: 3"); }),
+                {"cfg.yaml:2:", "every 2", "set pipeline.micro_batches to 4"});
+    expect_says(refusal([] { from_config("schedule: pipedream, replicas: [3, 2], micro_batches: 5", 4); }),
+                {"every 6", "set pipeline.micro_batches to 6"});
+    expect_says(refusal([] { from_config("schedule: pipedream, replicas: [3, 2], micro_batches: 4", 4); }),
+                {"every 6", "set pipeline.micro_batches to 6"});
+    EXPECT_EQ(from_config("schedule: pipedream, replicas: [3, 2], micro_batches: 2").shape.updates(), 1);
+}
+
+TEST(Tables, SayPolicyDistancesAndVersions) {
+    const Plan plan = plan_of("pipedream", 3, 4, 1, with_policy(WeightPolicy::Latest, Prediction::SpecTrain));
+    EXPECT_EQ(print(plan, versions_of(plan)),
+              "weights: latest, predicted as spectrain does, so many updates ahead\n\n"
+              "stage  versions held  ahead in F  ahead in B\n"
+              "    0              1           2           0\n"
+              "    1              1           1           0\n"
+              "    2              1           1           1\n\n"
+              "Version that each micro-batch reads, F/B where they differ:\n\n"
+              "micro-batch   0   1   2   3\n"
+              "stage     0   0 0/1 0/2 1/3\n"
+              "stage     1   0 0/1 1/2 2/3\n"
+              "stage     2   0   1   2   3\n");
+}
+
+TEST(Tables, EndWhereTheyOnlyGoOn) {
+    const auto lines = [](const Plan& plan) {
+        const std::string text = print(plan, versions_of(plan));
+        for (std::size_t at = 0, end; (end = text.find('\n', at)) != text.npos; at = end + 1)
+            EXPECT_LE(end - at, 100u);
+        return std::count(text.begin(), text.end(), '\n');
+    };
+    const Plan endless = plan_of("pipedream", 4, 5000);
+    EXPECT_LT(lines(endless), 30);
+    EXPECT_TRUE(contains(print(endless, versions_of(endless)),
+                         "... and so on, one version more every micro-batch, for all 5000 micro-batches.\n"));
+    const Plan turns = planned("pipedream", {2, 1}, 500, 0);
+    EXPECT_TRUE(contains(print(turns, versions_of(turns)), "one version more every 2 micro-batches"));
+    const Plan flushed = plan_of("1f1b", 2, 500);
+    EXPECT_TRUE(contains(print(flushed, versions_of(flushed)), "and so on for all 500 micro-batches"));
+}
+
+}  // namespace
+}  // namespace pw::test

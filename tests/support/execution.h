@@ -1,0 +1,69 @@
+// A configuration, ready to run: what the tests of the executors drive.
+#pragma once
+
+#include "exec/execute.h"
+#include "job/build.h"
+#include "job/plan.h"
+#include "schedules/schedule.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/costs/micro_batch_sizes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+inline constexpr const char* kResNet = R"(
+workload: {model: resnet50, image_size: 32, classes: 10}
+pipeline: {schedule: naive, micro_batches: 8, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.001, seed: 3}
+)";
+
+inline constexpr const char* kMlp = R"(
+workload: {model: mlp, image_size: 8}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 3}
+training: {steps: 3, seed: 3}
+run: {backend: reference}
+)";
+
+class Execution {
+public:
+    Execution(const char* yaml, const std::vector<std::string>& set) {
+        Notices notices;
+        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), notices);
+    }
+    // Another model than the one that the file names.
+    Execution(const char* yaml, const std::vector<std::string>& set, Model model) {
+        Notices notices;
+        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), std::move(model), notices);
+    }
+
+    const Job& job() const { return job_; }
+    RunResult run(const RunOptions& options = {}) const { return pw::run(job_, options); }
+    RunResult oracle() const { return pw::run(oracle_of(job_), {}); }
+
+private:
+    TemporaryFolder folder_;
+    Job job_;
+};
+
+inline RunOptions guarded() {
+    RunOptions options;
+    options.guarded = true;
+    return options;
+}
+
+inline std::vector<std::string> with(std::vector<std::string> set, const std::vector<std::string>& more) {
+    set.insert(set.end(), more.begin(), more.end());
+    return set;
+}
+
+inline void expect_equal(const RunResult& a, const RunResult& b, const std::string& what) {
+    EXPECT_EQ(a.weights_hash, b.weights_hash) << what;
+    EXPECT_EQ(a.losses, b.losses) << what;
+    EXPECT_EQ(a.gradient_norms, b.gradient_norms) << what;
+}
+
+}  // namespace pw

@@ -1,0 +1,40 @@
+// Predicted memory beside what a run counts.
+#pragma once
+
+#include "job/build.h"
+#include "job/plan.h"
+#include "tests/support/execution.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The prediction uses a profile's byte sizes, the run counts what its allocator lent.
+inline void expect_predicted_memory(const Execution& execution, const std::string& what, const Profile& profile) {
+    const Job job = execution.job();
+    const int samples = job.config.pipeline.micro_batch_size;
+    Costs costs = costs_of(*job.model, job.split, profile, samples);
+    add_cluster(costs, job.config, profile);
+    const bool early = job.config.transfer.receive == "early";
+    const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
+    const RunResult run = pw::run(job, {});
+    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, mode_of(job.config.transfer)));
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        EXPECT_EQ(run.peak[device], peak_of(memory[device])) << fmt::format("{} device {}", what, device);
+}
+
+inline void expect_predicted_memory(const char* yaml, const std::vector<std::string>& set, const Profile& profile) {
+    expect_predicted_memory(Execution(yaml, set), fmt::format("{}", fmt::join(set, " ")), profile);
+}
+
+inline Profile measured(const char* yaml, int samples) {
+    TemporaryFolder folder;
+    const Config config = load_config(folder.write("config.yaml", yaml), {"cluster.devices=1"});
+    return measure_profile(config, build_model(config), {samples}, {});
+}
+
+}  // namespace pw

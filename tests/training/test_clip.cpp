@@ -1,0 +1,156 @@
+// training.clip_norm: one norm of all gradients, one factor for all of them.
+#include "tests/support/execution.h"
+#include "tests/support/refusal.h"
+#include "tests/support/shapes.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace pw {
+namespace {
+
+using test::shape_of;
+
+bool flushes(const Schedule& schedule) { return !schedule.asynchronous(); }
+
+std::vector<std::string> clipped(std::string_view schedule, const std::vector<std::string>& more = {}) {
+    return with({"pipeline.schedule=" + std::string(schedule), "cluster.devices=2", "pipeline.split=even",
+                 "training.clip_norm=0.5"},
+                more);
+}
+
+TEST(Clipping, EqualsItsOracleInEverySchedule) {
+    for (const Schedule& schedule : schedules())
+        for (const char* backend : {"reference", "cpu", "emulated"})
+            if (flushes(schedule)) {
+                const Execution execution(kMlp, clipped(schedule.name, {std::string("run.backend=") + backend}));
+                expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", schedule.name, backend));
+            }
+}
+
+TEST(Clipping, EqualsItsOracleWithReplicas) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+        for (const char* replicas : {"[2]", "[2, 1]", "[1, 3]"})
+            for (const char* backend : {"reference", "emulated"}) {
+                const Execution execution(kMlp, {std::string("pipeline.schedule=") + schedule, "training.clip_norm=0.5",
+                                                 "pipeline.split=even", std::string("pipeline.replicas=") + replicas,
+                                                 std::string("run.backend=") + backend});
+                expect_equal(execution.run(), execution.oracle(), fmt::format("{} {} {}", schedule, replicas, backend));
+            }
+}
+
+TEST(Clipping, AboveTheNormChangesNothing) {
+    for (const char* schedule : {"1f1b", "zb-v"})
+        for (const char* backend : {"reference", "cpu"}) {
+            const std::vector<std::string> on{std::string("run.backend=") + backend, "training.clip_norm=1e6"};
+            const RunResult wide = Execution(kMlp, clipped(schedule, on)).run();
+            expect_equal(wide, Execution(kMlp, clipped(schedule, with(on, {"training.clip_norm=0"}))).run(), schedule);
+        }
+}
+
+TEST(Clipping, ReportsTheNormBeforeIt) {
+    const RunResult clip = Execution(kMlp, clipped("1f1b")).run();
+    const RunResult plain = Execution(kMlp, clipped("1f1b", {"training.clip_norm=0"})).run();
+    EXPECT_EQ(clip.gradient_norms.front(), plain.gradient_norms.front());
+    EXPECT_GT(plain.gradient_norms.front(), 0.5);
+    EXPECT_NE(clip.weights_hash, plain.weights_hash);
+}
+
+std::vector<float> read_npy(const std::filesystem::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    const std::string all = text.str();
+    const std::size_t start =
+        10 + static_cast<unsigned char>(all[8]) + (static_cast<std::size_t>(static_cast<unsigned char>(all[9])) << 8);
+    std::vector<float> values((all.size() - start) / sizeof(float));
+    std::memcpy(values.data(), all.data() + start, values.size() * sizeof(float));
+    return values;
+}
+
+// torch.nn.utils.clip_grad_norm_, then a step without momentum.
+TEST(Clipping, TakesTheStepThatTheFormulaSays) {
+    constexpr double kClip = 0.5, kRate = 0.1;
+    const TemporaryFolder folder;
+    RunOptions options;
+    options.dump = (folder.path() / "dump").string();
+    const RunResult result =
+        run(Execution(kMlp, clipped("1f1b", {"training.steps=1", "training.momentum=0", "training.learning_rate=0.1"}))
+                .job(),
+            options);
+    std::map<std::string, std::vector<float>> gradients;
+    double squares = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "dump" / "gradients"))
+        for (const float value : gradients[entry.path().filename().string()] = read_npy(entry.path()))
+            squares += static_cast<double>(value) * static_cast<double>(value);
+    const double norm = std::sqrt(squares);
+    EXPECT_NEAR(result.gradient_norms.front(), norm, 1e-9 * norm);
+    const double factor = kClip / (norm + 1e-6);
+    ASSERT_LT(factor, 1);
+    ASSERT_EQ(gradients.size(), 6u);
+    for (const auto& [name, gradient] : gradients) {
+        const std::vector<float> before = read_npy(folder.path() / "dump" / "initial" / name);
+        const std::vector<float> after = read_npy(folder.path() / "dump" / "updated" / name);
+        for (std::size_t k = 0; k < gradient.size(); ++k)
+            EXPECT_NEAR(after[k], static_cast<double>(before[k]) - kRate * factor * static_cast<double>(gradient[k]),
+                        1e-6 * (1 + std::abs(static_cast<double>(before[k]))));
+    }
+}
+
+Plan plan_with_norm(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
+    shape.global_norm = true;
+    return make_plan(schedule, std::move(shape), options);
+}
+
+TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
+    for (const Schedule& schedule : schedules()) {
+        if (!flushes(schedule) || schedule.name == "forward-only")
+            continue;
+        const Plan plan = plan_with_norm(schedule, shape_of(schedule, 3, 5));
+        const PlanGraph graph(plan);
+        for (int node = 0; node < graph.size(); ++node) {
+            if (graph.task(node).op != Op::Update)
+                continue;
+            std::map<int, int> gradients;  // stage -> how many
+            for (const int input : graph.inputs(node)) {
+                const Op op = graph.task(input).op;
+                gradients[graph.task(input).stage] += op == Op::Backward || op == Op::BackwardWeight;
+            }
+            for (int stage = 0; stage < plan.shape.stages; ++stage)
+                EXPECT_EQ(gradients[stage], 5) << schedule.name << " " << print(graph.task(node));
+        }
+        for (const std::vector<Task>& order : plan.order) {
+            const auto first = std::ranges::find(order, Op::Update, &Task::op);
+            EXPECT_TRUE(std::none_of(first, order.end(), [](const Task& task) { return is_compute(task.op); }));
+        }
+    }
+}
+
+// make_plan() has proven it.
+TEST(Clipping, NeverDeadlocks) {
+    using Communicator = TransferMode::Communicator;
+    for (const Schedule& schedule : schedules())
+        if (flushes(schedule))
+            for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
+                for (const bool early : {true, false}) {
+                    PlanOptions options;
+                    options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                    EXPECT_NO_THROW(plan_with_norm(schedule, shape_of(schedule, 3, 4), options)) << schedule.name;
+                }
+}
+
+TEST(Clipping, IsRefusedWithoutAFlush) {
+    for (const char* schedule : {"pipedream", "pipedream-2bw"})
+        expect_says(refusal([&] { (void)Execution(kMlp, clipped(schedule)).job(); }),
+                    {"training.clip_norm=0.5", schedule, "never flushes", "leave training.clip_norm out"});
+}
+
+}  // namespace
+}  // namespace pw

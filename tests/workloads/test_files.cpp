@@ -1,0 +1,224 @@
+// Files are read within bounds and written whole or not at all.
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/text/files.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files of this process can grow to so many bytes: what a full disk does to them.
+class FullDisk {
+public:
+    explicit FullDisk(rlim_t bytes) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &before_);
+        const rlimit less{bytes, before_.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &less);
+    }
+    ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+private:
+    rlimit before_{};
+};
+
+std::string contents(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        names.push_back(entry.path().lexically_relative(folder).string());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+template <class Use>
+std::string write_failure(Use use) {
+    try {
+        use();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::RunFailed);
+        return error.what();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return "";
+}
+
+TEST(ReadText, ReadsAFileToItsLastByte) {
+    const TemporaryFolder folder;
+    std::string text(200'000, 'x');
+    text[150'000] = '\0';
+    EXPECT_EQ(read_text(folder.write("text", text), ""), text);
+    EXPECT_EQ(read_text(folder.write("empty", ""), ""), "");
+}
+
+TEST(ReadText, RefusesMoreThanItsLimit) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("text", std::string(1025, 'x'));
+    expect_says(refusal([&] { read_text(path, "write less", 1024); }), {path, "larger than 1 KiB", "help: write less"});
+    EXPECT_EQ(read_text(path, "", 1025).size(), 1025u);
+    fs::resize_file(path, kMostText + 1);  // sparse
+    expect_says(refusal([&] { read_text(path, ""); }), {"larger than 64 MiB"});
+    expect_says(refusal([&] { open_file(path, "write less", 1024); }), {path, "larger than 1 KiB"});
+}
+
+// Opening a pipe that nobody writes to would wait forever.
+TEST(ReadText, RefusesWhatIsNoFileInsteadOfWaiting) {
+    const TemporaryFolder folder;
+    const std::string pipe = (folder.path() / "pipe").string();
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    for (const auto& read : {+[](const std::string& path) { read_text(path, "name a file"); },
+                             +[](const std::string& path) { open_file(path, "name a file"); }}) {
+        expect_says(refusal([&] { read(pipe); }), {pipe, "is a pipe, not a file", "help: name a file"});
+        expect_says(refusal([&] { read(folder.path().string()); }), {"is a folder, not a file"});
+        expect_says(refusal([&] { read("/dev/zero"); }), {"'/dev/zero' is a device, not a file"});
+        expect_says(refusal([&] { read("/nowhere/at/all"); }), {"cannot read '/nowhere/at/all': No such file"});
+    }
+}
+
+TEST(NewFile, ReplacesAFileAtOnceAndKeepsItsMode) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("result", "old");
+    fs::permissions(path, fs::perms{0640});
+    {
+        NewFile file(path);
+        file.write("new");
+        EXPECT_EQ(contents(path), "old");
+        file.finish();
+    }
+    EXPECT_EQ(contents(path), "new");
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms{0640});
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
+}
+
+TEST(NewFile, UnfinishedLeavesTheOldFileAndNothingElse) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("result", "old");
+    NewFile(path).write(std::string(3 << 20, 'x'));
+    EXPECT_EQ(contents(path), "old");
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
+}
+
+TEST(NewFile, AFullDiskLeavesTheOldFileAndNothingElse) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("result", "old");
+    const FullDisk full(1000);
+    expect_says(write_failure([&] { write_file(path, std::string(1001, 'x')); }), {path, "File too large"});
+    expect_says(write_failure([&] { write_file((folder.path() / "other").string(), std::string(1001, 'x')); }),
+                {"other"});
+    EXPECT_EQ(contents(path), "old");
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
+    write_file(path, std::string(1000, 'x'));
+    EXPECT_EQ(contents(path).size(), 1000u);
+}
+
+TEST(NewFile, WritesDevicesAsTheyAre) {
+    write_file("/dev/null", "text");
+    EXPECT_TRUE(fs::is_character_file("/dev/null"));
+    expect_says(write_failure([] { write_file("/dev/full", "text"); }), {"'/dev/full'", "No space left"});
+    EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST(NewFile, StaysBehindLinks) {
+    const TemporaryFolder folder;
+    fs::create_directory(folder.path() / "inner");
+    fs::create_symlink("inner/result", folder.path() / "link");
+    for (const char* text : {"first", "second"}) {
+        write_file((folder.path() / "link").string(), text);
+        EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
+        EXPECT_EQ(contents(folder.path() / "inner" / "result"), text);
+    }
+}
+
+TEST(Target, IsRefusedBeforeTheWorkWithTheReason) {
+    const TemporaryFolder folder;
+    const std::string inside = (folder.path() / "no" / "file").string(), file = folder.write("file", "");
+    expect_says(write_failure([&] { check_target_file(inside); }), {inside, "there is no folder"});
+    expect_says(write_failure([&] { check_target_file(file + "/x"); }), {file + "/x", "is no folder"});
+    expect_says(write_failure([&] { check_target_file(folder.path().string()); }), {"it is a folder"});
+    expect_says(write_failure([&] { check_target_folder(file); }), {file, "is no folder"});
+    expect_says(write_failure([&] { check_target_folder(file + "/x/y"); }), {"is no folder"});
+    check_target_file("");
+    check_target_file(file);
+    check_target_file("/dev/stdout");
+    check_target_folder("");
+    check_target_folder(inside);
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"file"});
+}
+
+void write_both(const std::string& folder, const std::string& text) {
+    NewFolder fresh(folder);
+    fs::create_directory(fs::path(fresh.draft()) / "deep");
+    write_file(fresh.draft() + "/a", text);
+    write_file(fresh.draft() + "/deep/b", text);
+    fresh.finish();
+}
+
+TEST(NewFolder, AppearsAsAWhole) {
+    const TemporaryFolder folder;
+    const fs::path target = folder.path() / "new" / "result";
+    {
+        NewFolder fresh(target.string());
+        write_file(fresh.draft() + "/a", "text");
+        EXPECT_FALSE(fs::exists(target));
+    }
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"new"});
+    write_both(target.string() + "/", "text");
+    EXPECT_EQ(names_in(target), (std::vector<std::string>{"a", "deep", "deep/b"}));
+    EXPECT_EQ(names_in(target.parent_path()).front(), "result");
+}
+
+TEST(NewFolder, ReplacesItsFilesAndKeepsTheOthers) {
+    const TemporaryFolder folder;
+    folder.write("notes.txt", "kept");
+    for (const char* text : {"first", "second"}) {
+        write_both(folder.path().string(), text);
+        EXPECT_EQ(contents(folder.path() / "a"), text);
+        EXPECT_EQ(contents(folder.path() / "deep" / "b"), text);
+    }
+    EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a", "deep", "deep/b", "notes.txt"}));
+    EXPECT_EQ(contents(folder.path() / "notes.txt"), "kept");
+}
+
+TEST(NewFolder, AFullDiskLeavesTheOldFiles) {
+    const TemporaryFolder folder;
+    write_both(folder.path().string(), "old");
+    const FullDisk full(1000);
+    write_failure([&] {
+        NewFolder fresh(folder.path().string());
+        write_file(fresh.draft() + "/a", "new");
+        write_file(fresh.draft() + "/deep", std::string(2000, 'x'));
+        fresh.finish();
+    });
+    EXPECT_EQ(contents(folder.path() / "a"), "old");
+    EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a", "deep", "deep/b"}));
+}
+
+// A directory where a file has to go: the files moved before it are new, the others old.
+TEST(NewFolder, OneThatWasCutOffIsKnownUntilTheNextWhole) {
+    const TemporaryFolder folder;
+    fs::create_directories(folder.path() / "a" / "in the way");
+    write_failure([&] { write_both(folder.path().string(), "new"); });
+    EXPECT_TRUE(is_half_moved(folder.path().string()));
+    fs::remove_all(folder.path() / "a");
+    write_both(folder.path().string(), "new");
+    EXPECT_FALSE(is_half_moved(folder.path().string()));
+}
+
+}  // namespace
+}  // namespace pw
