@@ -52,15 +52,15 @@ TEST_P(Precisions, EverySchedule) {
     }
 }
 
-TEST_P(Precisions, ResNet50CutInTheMiddleOfABlock) {
+TEST_P(Precisions, AResNetCutInTheMiddleOfABlock) {
     const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1"};
-    const RunResult whole = Execution(kResNet, with(set(small), {"cluster.devices=1"})).run();
+    const RunResult whole = of_small_resnet(with(set(small), {"cluster.devices=1"})).run();
     const std::vector<std::string> cut = with(set(small), {"pipeline.split=[layer2.1.conv2]"});
     for (const std::vector<std::string>& way :
          {std::vector<std::string>{"pipeline.schedule=gpipe"},
           {"pipeline.schedule=zb-h1"},
           {"pipeline.schedule=1f1b", "pipeline.recompute=all"}})
-        expect_equal(Execution(kResNet, with(cut, way)).run(), whole, fmt::format("{}", fmt::join(way, " ")));
+        expect_equal(of_small_resnet(with(cut, way)).run(), whole, fmt::format("{}", fmt::join(way, " ")));
 }
 
 TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {

@@ -7,6 +7,7 @@
 #include "schedules/schedule.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/models/layer_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -48,6 +49,12 @@ private:
     TemporaryFolder folder_;
     Job job_;
 };
+
+// All kinds of layers and cuts of ResNet-50 in a sixtieth of its work.
+inline Model small_resnet(int image_size = 32) {
+    return build_resnet("small resnet", {.blocks = {1, 2, 1, 1}, .width = 16}, image_size, 10);
+}
+inline Execution of_small_resnet(const std::vector<std::string>& set) { return {kResNet, set, small_resnet()}; }
 
 inline RunOptions guarded() {
     RunOptions options;

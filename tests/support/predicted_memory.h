@@ -31,10 +31,11 @@ inline void expect_predicted_memory(const char* yaml, const std::vector<std::str
     expect_predicted_memory(Execution(yaml, set), fmt::format("{}", fmt::join(set, " ")), profile);
 }
 
+inline Profile measured(const Execution& execution, int samples) {
+    return measure_profile(execution.job().config, *execution.job().model, {samples}, {});
+}
 inline Profile measured(const char* yaml, int samples) {
-    TemporaryFolder folder;
-    const Config config = load_config(folder.write("config.yaml", yaml), {"cluster.devices=1"});
-    return measure_profile(config, build_model(config), {samples}, {});
+    return measured(Execution(yaml, {"cluster.devices=1"}), samples);
 }
 
 }  // namespace pw

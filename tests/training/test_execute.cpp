@@ -13,37 +13,45 @@
 namespace pw {
 namespace {
 
-// Between blocks, and inside a residual block, where two tensors cross.
-TEST(ResNet50, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
+// Inside a residual block, where two tensors cross.
+TEST(ResNet50, SameNumbersOnTwoDevices) {
     const RunResult whole = Execution(kResNet, {"cluster.devices=1"}).run();
     EXPECT_EQ(whole.losses.size(), 2u);
+    expect_equal(
+        Execution(kResNet, {"cluster.devices=2", "pipeline.schedule=1f1b", "pipeline.split=[layer2.1.conv2]"}).run(),
+        whole, "1f1b");
+}
+
+// Between blocks, and inside one.
+TEST(ResNet, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
+    const RunResult whole = of_small_resnet({"cluster.devices=1"}).run();
     for (const char* schedule : {"naive", "gpipe", "1f1b"})
         for (const char* cut : {"layer3.0", "layer2.1.conv2", "layer4.0.downsample.0"}) {
             const std::vector<std::string> set{"cluster.devices=2", std::string("pipeline.schedule=") + schedule,
                                                std::string("pipeline.split=[") + cut + "]"};
-            expect_equal(Execution(kResNet, set).run(), whole, std::string(schedule) + " cut at " + cut);
+            expect_equal(of_small_resnet(set).run(), whole, std::string(schedule) + " cut at " + cut);
         }
     for (const char* schedule : {"gpipe", "1f1b"})
-        expect_equal(Execution(kResNet, {"cluster.devices=1", std::string("pipeline.schedule=") + schedule}).run(),
-                     whole, schedule);
+        expect_equal(of_small_resnet({"cluster.devices=1", std::string("pipeline.schedule=") + schedule}).run(), whole,
+                     schedule);
 }
 
 // Two tensors cross each cut of a block, and the readers of a landing buffer are F, I and W.
 TEST(Emulated, ModelsWithBlocksCutInTheMiddle) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream-2bw"})
         for (const char* receive : {"early", "deferred"}) {
-            const Execution execution(
-                kResNet, {"run.backend=emulated", "training.steps=1", "cluster.devices=3", "pipeline.micro_batches=4",
+            const Execution execution = of_small_resnet(
+                {"run.backend=emulated", "training.steps=1", "cluster.devices=3", "pipeline.micro_batches=4",
                           std::string("pipeline.schedule=") + schedule, std::string("transfer.receive=") + receive,
                           "pipeline.split=[layer2.1.conv2, layer3.0.conv3]"});
             expect_equal(execution.run(), execution.oracle(), std::string(schedule) + " " + receive);
         }
 }
 
-TEST(ResNet50, PipeDreamEqualsItsOracle) {
+TEST(ResNet, PipeDreamEqualsItsOracle) {
     for (const char* cut : {"layer3.0", "layer2.1.conv2"}) {
-        const Execution execution(
-            kResNet, {"cluster.devices=2", "pipeline.schedule=pipedream", std::string("pipeline.split=[") + cut + "]"});
+        const Execution execution = of_small_resnet(
+            {"cluster.devices=2", "pipeline.schedule=pipedream", std::string("pipeline.split=[") + cut + "]"});
         const RunResult run = execution.run();
         EXPECT_EQ(run.losses.size(), 16u);
         expect_equal(run, execution.oracle(), cut);
@@ -79,14 +87,14 @@ TEST(Mlp, RecomputedStagesGiveTheSameNumbers) {
     }
 }
 
-TEST(ResNet50, RecomputedStagesGiveTheSameNumbers) {
+TEST(ResNet, RecomputedStagesGiveTheSameNumbers) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"}) {
         const std::vector<std::string> set{"cluster.devices=2", "training.steps=1", "pipeline.micro_batches=4",
                                            std::string("pipeline.schedule=") + schedule,
                                            "pipeline.split=[layer2.1.conv2]"};
-        const RunResult kept = Execution(kResNet, set).run();
+        const RunResult kept = of_small_resnet(set).run();
         for (const char* stages : {"all", "[0]"}) {
-            const RunResult run = Execution(kResNet, with(set, {std::string("pipeline.recompute=") + stages})).run();
+            const RunResult run = of_small_resnet(with(set, {std::string("pipeline.recompute=") + stages})).run();
             expect_equal(run, kept, fmt::format("{} {}", schedule, stages));
             EXPECT_LT(total(run.peak[0]), total(kept.peak[0])) << schedule << " " << stages;
         }
@@ -186,14 +194,14 @@ TEST(Mlp, SamplesFallTogetherWithTheCounters) {
 }
 
 TEST(Memory, CountedPeakIsThePredictedOneByteForByte) {
-    const Profile profile = measured(kResNet, 2);
+    const Profile profile = measured(of_small_resnet({"cluster.devices=1"}), 2);
     const auto check = [&](const std::string& schedule, const std::string& cut, const std::string& receive,
                            const std::string& recompute) {
         expect_predicted_memory(
-            kResNet,
-            {"cluster.devices=2", "pipeline.schedule=" + schedule, "pipeline.split=[" + cut + "]", "training.steps=1",
-             "pipeline.micro_batches=4", "transfer.receive=" + receive, "pipeline.recompute=" + recompute},
-            profile);
+            of_small_resnet({"cluster.devices=2", "pipeline.schedule=" + schedule, "pipeline.split=[" + cut + "]",
+                             "training.steps=1", "pipeline.micro_batches=4", "transfer.receive=" + receive,
+                             "pipeline.recompute=" + recompute}),
+            fmt::format("{} {} {} {}", schedule, cut, receive, recompute), profile);
     };
     for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"})
         check(schedule, "layer2.1.conv2", "early", "none");

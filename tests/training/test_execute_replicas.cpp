@@ -82,9 +82,9 @@ TEST(ExecutedReplicas, OnlyEvaluateWithoutSums) {
         expect_equal(Execution(kMlp, on("forward-only", replicas)).run(), alone, fmt::format("{}", replicas.size()));
 }
 
-TEST(ExecutedReplicas, OfResNet50HaveTheLossesOfTheirOracle) {
-    const Execution execution(kResNet, {"pipeline.schedule=1f1b", "pipeline.split=[layer3.0]",
-                                        "pipeline.replicas=[2, 1]", "pipeline.micro_batches=4"});
+TEST(ExecutedReplicas, OfAResNetHaveTheLossesOfTheirOracle) {
+    const Execution execution = of_small_resnet({"pipeline.schedule=1f1b", "pipeline.split=[layer3.0]",
+                                                 "pipeline.replicas=[2, 1]", "pipeline.micro_batches=4"});
     const RunResult run = execution.run(), oracle = execution.oracle();
     EXPECT_EQ(run.losses, oracle.losses);
     EXPECT_EQ(run.gradient_norms, oracle.gradient_norms);

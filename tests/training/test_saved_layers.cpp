@@ -162,7 +162,7 @@ cluster: {devices: 1}
 pipeline: {schedule: naive, micro_batches: 1, micro_batch_size: 2}
 training: {steps: 1}
 )",
-                              {"run.backend=" + backend});
+                              {"run.backend=" + backend}, small_resnet(64));
     return execution.run().losses.at(0);
 }
 

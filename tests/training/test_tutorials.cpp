@@ -18,6 +18,13 @@ struct Small {
 const std::vector<std::string> kResNet50{"workload.image_size=32", "workload.classes=10", "training.learning_rate=0.001",
                                          "training.steps=2", "pipeline.micro_batch_size=2"};
 
+// One of the configs of ResNet-50 runs as it is, the others with the same blocks in a narrower, shorter net.
+Execution execution_of(const std::string& text, const Small& small) {
+    if (text.find("model: resnet50") == std::string::npos || small.config == std::string("t4c-1f1b"))
+        return {text.c_str(), small.set};
+    return {text.c_str(), small.set, small_resnet()};
+}
+
 std::vector<Small> small_configs() {
     return {
         {"t1-mindspore-pipeline", with(kResNet50, {"pipeline.micro_batch_size=4"})},
@@ -51,14 +58,12 @@ std::string text_of(const std::string& config) {
 }
 
 TEST(Tutorials, EveryConfigRunsAndEqualsItsOracle) {
-    for (const auto& [config, set] : small_configs()) {
-        SCOPED_TRACE(config);
-        const Execution execution(text_of(config).c_str(), set);
+    for (const Small& small : small_configs()) {
+        SCOPED_TRACE(small.config);
+        const Execution execution = execution_of(text_of(small.config), small);
         const RunResult run = execution.run();
         EXPECT_FALSE(run.losses.empty());
-        expect_equal(run, execution.oracle(), config);
-        const Job job = execution.job();
-        EXPECT_EQ(hash_of(job.plan), run.trace.plan_hash);
+        expect_equal(run, execution.oracle(), small.config);
     }
 }
 
@@ -69,8 +74,22 @@ TEST(Tutorials, EveryConfigSimulatesInFullSize) {
             continue;
         SCOPED_TRACE(name);
         const Execution execution(text_of(name).c_str(), {"training.steps=4"});
-        const Job job = execution.job();
-        EXPECT_GT(simulate(job.plan, job.costs).events.size(), 0u);
+        const Job& job = execution.job();
+        const Trace trace = simulate(job.plan, job.costs, job.mode);
+        std::size_t tasks = 0;
+        for (const std::vector<Task>& order : job.plan.order)
+            tasks += order.size();
+        EXPECT_EQ(trace.events.size(), tasks);
+        std::vector<Ns> busy(static_cast<std::size_t>(trace.devices)), end = busy;
+        for (const TraceEvent& event : trace.events)
+            if (is_compute(event.task.op)) {
+                busy[event.device] += event.end - event.start;
+                end[event.device] = std::max(end[event.device], event.end);
+            }
+        for (int device = 0; device < trace.devices; ++device) {
+            EXPECT_GT(busy[device], 0);
+            EXPECT_LE(busy[device], end[device]);
+        }
     }
 }
 

@@ -137,9 +137,8 @@ TEST(Segmentation, CanBeLearnt) {
     EXPECT_GT(right, 0.8 * kImages * kPixels);
 }
 
-// Channels that fill blocks, that do not, and that do together.
 constexpr const char* kUNet = R"(
-workload: {model: unet, image_size: 16, classes: 3, base_channels: 8, levels: 2}
+workload: {model: unet, image_size: 16, classes: 3, base_channels: 16, levels: 2}
 pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
@@ -180,10 +179,20 @@ TEST(UNet, SkipsOverStagesEqualTheOracle) {
                 expect_oracle(schedule, split, "cpu", whole);
 }
 
+// Channels that fill blocks, that do not, and that do together.
+TEST(UNet, ChannelsThatFillNoBlocksEqualTheOracle) {
+    const auto set = with(setting("1f1b", kSplits[0], "cpu"), {"workload.base_channels=8", "training.steps=1"});
+    const Execution execution(kUNet, set);
+    expect_equal(execution.run(), execution.oracle(), "8 channels");
+    expect_predicted_memory(execution, "8 channels", measured(execution, 2));
+}
+
 TEST(UNet, SkipsOverStagesEqualTheOracleInPlainLoops) {
-    const RunResult whole = Execution(kUNet, {"cluster.devices=1", "run.backend=reference"}).run();
-    for (const char* schedule : kSchedules)
-        expect_oracle(schedule, kSplits[0], "reference", whole);
+    for (const char* schedule : kSchedules) {
+        const auto set = with(setting(schedule, kSplits[0], "reference"), {"workload.base_channels=8"});
+        const Execution execution(kUNet, set);
+        expect_equal(execution.run(), execution.oracle(), schedule);
+    }
 }
 
 TEST(UNet, RecomputedStagesGiveTheSameNumbers) {

@@ -207,13 +207,13 @@ TEST(Uneven, SchedulesWithOneGroupingGiveTheNumbersOfOneDevice) {
 }
 
 // Two tensors of different sizes cross the cut; batch norm takes the statistics of every micro-batch by itself.
-TEST(Uneven, ResNet50GivesTheNumbersOfOneDevice) {
+TEST(Uneven, AResNetGivesTheNumbersOfOneDevice) {
     const Settings small{"training.steps=1", "pipeline.micro_batches=3", "pipeline.mini_batch=5"};
-    const RunResult whole = Execution(kResNet, with(small, {"cluster.devices=1"})).run();
+    const RunResult whole = of_small_resnet(with(small, {"cluster.devices=1"})).run();
     for (const char* more : {"pipeline.schedule=zb-h1", "transfer.receive=deferred"})
         expect_equal(
-            Execution(kResNet, with(small, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", more})).run(),
-            whole, more);
+            of_small_resnet(with(small, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", more})).run(), whole,
+            more);
 }
 
 TEST(Uneven, AnEvenMiniBatchIsWhatItWas) {

@@ -6,6 +6,7 @@
 
 #include "workloads/units.h"
 
+#include <array>
 #include <boost/graph/adjacency_list.hpp>
 
 #include <string>
@@ -117,6 +118,13 @@ int labels_per_sample(const Model& model);  // what its loss takes
 
 // v1.5: the stride sits in the 3x3 (torchvision). Throws Error (BadInput) for images below 32x32.
 Model build_resnet50(int image_size, int classes, LayerKind loss = LayerKind::CrossEntropy);
+// Its family: bottleneck blocks per group, and channels of the first group's inner convolutions.
+struct ResNetShape {
+    std::array<int, 4> blocks = {3, 4, 6, 3};
+    int width = 64;
+};
+Model build_resnet(const std::string& name, const ResNetShape& shape, int image_size, int classes,
+                   LayerKind loss = LayerKind::CrossEntropy);
 // Linear layers of these hidden widths and then `classes`, a ReLU after every one, and after the hidden ones
 // a dropout when its probability is not 0.
 Model build_mlp(Dims input, int classes, const std::vector<int>& hidden = {512, 512},

@@ -28,19 +28,22 @@ int bottleneck(Builder& build, const std::string& name, int input, int channels,
 }  // namespace
 
 Model build_resnet50(int image_size, int classes, LayerKind loss) {
+    return build_resnet("resnet50", {}, image_size, classes, loss);
+}
+
+Model build_resnet(const std::string& name, const ResNetShape& shape, int image_size, int classes, LayerKind loss) {
     if (image_size < kLeastImage)
-        fail("image_size {}: resnet50 needs at least {}, because it halves the image five times", image_size,
+        fail("image_size {}: {} needs at least {}, because it halves the image five times", image_size, name,
              kLeastImage);
-    check_classes("resnet50", classes);
-    Model model{"resnet50", {3, image_size, image_size}, classes, {}};
+    check_classes(name, classes);
+    Model model{name, {3, image_size, image_size}, classes, {}};
     Builder build(model);
-    int last = build.convolution("conv1", kData, 64, 7, 2);
+    int last = build.convolution("conv1", kData, shape.width, 7, 2);
     last = build.batch_norm("bn1", last, true);
     last = build.max_pool("maxpool", last, 3, 2);
-    const int blocks[] = {3, 4, 6, 3};
     for (int group = 0; group < 4; ++group)
-        for (int block = 0; block < blocks[group]; ++block)
-            last = bottleneck(build, fmt::format("layer{}.{}", group + 1, block), last, 64 << group,
+        for (int block = 0; block < shape.blocks[group]; ++block)
+            last = bottleneck(build, fmt::format("layer{}.{}", group + 1, block), last, shape.width << group,
                               group > 0 && block == 0 ? 2 : 1, block == 0);
     last = build.average_pool("avgpool", last);
     last = build.linear("fc", last, classes);
