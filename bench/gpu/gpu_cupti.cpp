@@ -7,7 +7,6 @@
 //     gpu_cupti [--model resnet50 | mlp]
 #include "bench/gpu/kernel_records.h"
 #include "bench/gpu/measuring.h"
-#include "cli/prediction.h"
 #include "exec/execute.h"
 #include "schedules/schedule.h"
 #include "tests/support/temporary_folder.h"
@@ -48,10 +47,8 @@ using Records = std::vector<const Record*>;  // of one stream, by start
 
 RunResult run_recorded(const char* yaml) {
     const TemporaryFolder folder;
-    const Job job = job_of(load_config(folder.write("config.yaml", yaml), {}));
-    const Job job{job.config, &*job.model,           job.split,
-                  job.plan,   versions_of(job.plan), job.config.training.steps,
-                  job.costs};
+    Notices notices;
+    const Job job = make_job(load_config(folder.write("config.yaml", yaml), {}), notices);
     RunOptions options;
     options.progress = [](const Progress&) { flush_records(); };  // before the run's streams are gone
     RunResult result = run(job, options);

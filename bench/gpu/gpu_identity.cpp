@@ -3,7 +3,6 @@
 //
 //     gpu_identity [--seconds 120]     after that nothing more is begun
 #include "bench/gpu/measuring.h"
-#include "cli/prediction.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
 #include "schedules/schedule.h"
@@ -92,12 +91,10 @@ private:
         }
     }
 
-    // What it refers to stays: the thread of a device that fell silent may still use it.
-    Job job_of(const std::vector<std::string>& set) {
-        const Job& job = kept_.emplace_back(job_of(load_config(file_, set)));
-        const int steps = job.plan.asynchronous ? 1 : job.config.training.steps;
-        return {job.config, &*job.model, job.split, job.plan, versions_of(job.plan),
-                steps,           job.costs};
+    // It stays: the thread of a device that fell silent may still use it.
+    const Job& job_of(const std::vector<std::string>& set) {
+        Notices notices;
+        return kept_.emplace_back(make_job(load_config(file_, set), notices));
     }
 
     TemporaryFolder folder_;

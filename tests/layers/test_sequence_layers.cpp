@@ -95,13 +95,15 @@ TEST_P(CpuSequenceLayers, ComputeWhatTheReferenceDoes) {
                                     kTolerance);
 }
 
-TEST_P(CpuSequenceLayers, AddUpWeightGradients) {
+class CpuSequenceLayersWithParameters : public CpuSequenceLayers {};
+
+TEST_P(CpuSequenceLayersWithParameters, AddUpWeightGradients) {
     add_up_weight_gradients(filled(cpu_kernels(), GetParam()), kTolerance);
 }
 
-TEST_P(CpuSequenceLayers, KeepNaN) {
-    if (GetParam().layer.kind == LayerKind::Embedding)  // of tokens
-        return;
+class CpuLayersOfValues : public CpuSequenceLayers {};
+
+TEST_P(CpuLayersOfValues, KeepNaN) {
     keep_nan(filled(cpu_kernels(), GetParam()));
     keep_nan(filled(reference_kernels(), GetParam()));
 }
@@ -115,7 +117,7 @@ TEST_P(CpuSequenceLayers, LeaveNothingBehindWithoutSaving) {
     EXPECT_EQ(tested.plain_output(), saving.plain_output());
 }
 
-TEST_P(CpuSequenceLayers, SkipInputGradientsThatNobodyWants) {
+TEST_P(CpuSequenceLayersWithParameters, SkipInputGradientsThatNobodyWants) {
     skip_unwanted_input_gradients(filled(cpu_kernels(), GetParam()), filled(cpu_kernels(), GetParam()));
 }
 
@@ -132,9 +134,10 @@ TEST_P(CpuSequenceLayers, RepeatTheirBits) {
     repeat_their_bits(filled(cpu_kernels(), GetParam()), filled(cpu_kernels(), GetParam()));
 }
 
-TEST_P(CpuSequenceLayers, ComputeAlikeOnAnyNumberOfThreads) {
-    if (GetParam().layer.kind == LayerKind::RowLinear)
-        return;  // oneDNN divides the work of products by the threads
+// But products, whose work oneDNN divides by the threads.
+class CpuOwnLoops : public CpuSequenceLayers {};
+
+TEST_P(CpuOwnLoops, ComputeAlikeOnAnyNumberOfThreads) {
     LayerRig one = filled(cpu_kernels(), GetParam()), three = filled(cpu_kernels(), GetParam());
     cpu_kernels().start_device(1);
     one.forward();
@@ -165,8 +168,23 @@ std::vector<Case> cpu_cases() {
     cases.push_back(attention(20, 5, 5, 2));
     return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases()),
-                         [](const auto& tested) { return tested.param.name; });
+std::vector<Case> cpu_cases_that(bool (*fit)(const Layer& layer)) {
+    std::vector<Case> cases = cpu_cases();
+    std::erase_if(cases, [&](const Case& each) { return !fit(each.layer); });
+    return cases;
+}
+std::string name_of(const testing::TestParamInfo<Case>& tested) { return tested.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CpuSequenceLayersWithParameters,
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CpuLayersOfValues,  // an embedding takes tokens
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::Embedding; })), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, CpuOwnLoops,
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::RowLinear; })), name_of);
 
 class EveryBackend : public testing::TestWithParam<const HostKernels*> {
 protected:
