@@ -1,5 +1,6 @@
 // What an execution guarantees: the same numbers for every split, schedule and number of devices,
 // the oracle's numbers, and memory as predicted.
+#include "schedules/trace/trace_json.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
 #include "workloads/error.h"
@@ -167,29 +168,41 @@ TEST(Mlp, SeveralStagesOnOneDevice) {
 }
 
 // Every task of the plan ran once, after its inputs, on every step.
-TEST(Mlp, MeasuredOrderIsThePlans) {
+// What the devices did, and what the clock says of it.
+TEST(Mlp, TasksRunInTheOrderOfThePlanAfterTheirInputs) {
     const Execution execution(kMlp, {"pipeline.schedule=1f1b", "pipeline.split=[fc2, fc3]"});
-    const Job job = execution.job();
-    const Trace trace = execution.run().trace;
-    std::map<std::pair<int, int>, std::vector<Task>> order;  // (step, device)
-    for (const TraceEvent& event : trace.events) {
-        order[{event.step, event.device}].push_back(event.task);
-        EXPECT_LE(event.start, event.end);
+    std::vector<std::vector<Task>> ran(3);
+    RunOptions options;
+    options.before_task = [&](int device, const Task& task) { ran[device].push_back(task); };
+    const Trace trace = execution.run(options).trace;
+    for (int device = 0; device < 3; ++device) {
+        std::vector<Task> steps;
+        for (int step = 0; step < 3; ++step)
+            steps.insert(steps.end(), execution.job().plan.order[device].begin(),
+                         execution.job().plan.order[device].end());
+        EXPECT_EQ(ran[device], steps) << device;
     }
-    ASSERT_EQ(order.size(), 9u);
-    for (const auto& [where, tasks] : order)
-        EXPECT_EQ(tasks, job.plan.order[where.second]);
+    EXPECT_NO_THROW(check_trace(trace, "the run"));
 }
 
-TEST(Mlp, SamplesFallTogetherWithTheCounters) {
-    const RunResult run = Execution(kMlp, {"pipeline.schedule=gpipe", "pipeline.split=[fc2]"}).run();
+// Position by position of every device's list, in every step.
+TEST(Mlp, MemoryIsSampledAsItIsPredicted) {
+    const Execution execution(kMlp, {"pipeline.schedule=gpipe", "pipeline.split=[fc2]"});
+    const Job& job = execution.job();
+    const Costs costs = costs_of(*job.model, job.split, measured(execution, 3), 3);
+    const auto predicted = memory_of(job.plan, buffers_of(job.plan, costs, job.versions));
+    const RunResult run = execution.run();
     for (int device = 0; device < 2; ++device) {
-        Bytes most = 0;
+        std::vector<MemoryUse> changes;  // a sample stands where the use is another than before
+        for (int step = 0; step < 3; ++step)
+            for (const MemoryUse& use : predicted[device])
+                if (changes.empty() || changes.back() != use)
+                    changes.push_back(use);
+        std::vector<MemoryUse> sampled;
         for (const MemorySample& sample : run.trace.memory)
-            if (sample.device == device)
-                most = std::max(most, total(sample.use));
-        EXPECT_EQ(most, total(run.peak[device]));
-        EXPECT_GE(run.arena[device], most);
+            if (sample.device == device && (sampled.empty() || sampled.back() != sample.use))
+                sampled.push_back(sample.use);
+        EXPECT_EQ(sampled, changes) << device;
     }
 }
 

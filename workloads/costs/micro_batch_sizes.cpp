@@ -1,5 +1,7 @@
 #include "workloads/costs/micro_batch_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace pw {
