@@ -1,5 +1,5 @@
 // What this build can execute on: rows, not plug-ins.
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #ifdef PIPEWRIGHT_CUDA
@@ -30,7 +30,7 @@ std::shared_ptr<const Kernels> open_host(const Config& config, int, int) {
 
 struct Row {
     std::string_view name, summary;
-    std::unique_ptr<HostWork> (*work)(const HostPlan& plan, const RunOptions& options);
+    std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
     std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
     HandOver (*hand_over)(const Config& config);
     std::string (*status)();
@@ -38,14 +38,14 @@ struct Row {
 };
 
 constexpr Row kBackends[] = {
-    {"cpu", "oneDNN on pinned cores, fp32", make_kernel_work, open_host<cpu_kernels>,
+    {"cpu", "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>,
      measure_host_hand_over, ready, nullptr},
-    {"reference", "plain loops, fp32: obviously right and slow", make_kernel_work, open_host<reference_kernels>,
+    {"reference", "plain loops, fp32: obviously right and slow", make_training, open_host<reference_kernels>,
      measure_host_hand_over, ready, nullptr},
-    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulated_work, nullptr,
+    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulation, nullptr,
      nullptr, ready, nullptr},
 #ifdef PIPEWRIGHT_CUDA
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_work, open_cuda_kernels,
+    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_training, open_cuda_kernels,
      measure_cuda_hand_over, cuda_status, cuda_addresses},
 #else
     {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built, nullptr},
@@ -85,7 +85,7 @@ std::vector<int> numa_nodes(const Config& config, int devices) {
 
 HandOver measure_hand_over(const Config& config) { return row_of(config).hand_over(config); }
 
-std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options) {
+std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {
     return row_of(plan.job.config).work(plan, options);
 }
 

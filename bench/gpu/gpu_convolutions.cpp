@@ -128,7 +128,7 @@ private:
 // Weight gradients of bf16 are widened to fp32 behind every way: the executor wants them so.
 void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, ConvolutionPass pass, void* workspace,
                 Times& times) {
-    const Device& device = kernels.device();
+    const GpuShare& device = kernels.device();
     const bool is_bf16 = device.precision() == Precision::Bf16, makes_weights = pass == ConvolutionPass::BackwardWeight;
     const std::int64_t values = block_values(rig.sizes.weights, device.precision());
     const auto read_by_products = [&](std::byte* block) -> void* {

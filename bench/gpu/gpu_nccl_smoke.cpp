@@ -330,10 +330,10 @@ public:
             communicator_.wait(kPatience);
         });
     }
-    const Device& device() const { return device_; }
+    const GpuShare& device() const { return device_; }
 
 private:
-    Device device_;
+    GpuShare device_;
     Communicator communicator_;
 };
 

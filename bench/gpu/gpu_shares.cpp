@@ -33,7 +33,7 @@ struct Stay {
 };
 
 struct Job {
-    Device* device;
+    GpuShare* device;
     unsigned blocks;
     DeviceMemory visits;
 };
@@ -98,7 +98,7 @@ struct Finding {
     double overlap = 0;
 };
 
-Finding measure(const std::string& title, const std::vector<std::unique_ptr<Device>>& devices, unsigned blocks) {
+Finding measure(const std::string& title, const std::vector<std::unique_ptr<GpuShare>>& devices, unsigned blocks) {
     std::vector<Job> jobs;
     for (const auto& device : devices)
         jobs.push_back({device.get(), blocks, allocate(static_cast<Bytes>(blocks * sizeof(Visit)))});
@@ -136,10 +136,10 @@ Finding measure(const std::string& title, const std::vector<std::unique_ptr<Devi
 
 Finding measure_shares(int devices) {
     const std::vector<Seat> seats = seats_of({}, devices);
-    std::vector<std::unique_ptr<Device>> shares, whole;
+    std::vector<std::unique_ptr<GpuShare>> shares, whole;
     for (const Seat& seat : seats) {
-        shares.push_back(std::make_unique<Device>(seat, Precision::Fp32, true));
-        whole.push_back(std::make_unique<Device>(Seat{}, Precision::Fp32, true));
+        shares.push_back(std::make_unique<GpuShare>(seat, Precision::Fp32, true));
+        whole.push_back(std::make_unique<GpuShare>(Seat{}, Precision::Fp32, true));
     }
     const auto blocks = static_cast<unsigned>(kBlocksPerMultiprocessor * shares.front()->multiprocessors());
     const Finding found = measure(fmt::format("{} equal shares", devices), shares, blocks);
@@ -149,7 +149,7 @@ Finding measure_shares(int devices) {
 
 int measure_all(Arguments& arguments) {
     arguments.done();
-    fmt::print("{}, blocks of {} that stay for {}\n", Device({}, Precision::Fp32, true).name(), kSpinThreads,
+    fmt::print("{}, blocks of {} that stay for {}\n", GpuShare({}, Precision::Fp32, true).name(), kSpinThreads,
                print_time(kSpin));
     bool all = true;
     for (const int devices : {2, 4}) {

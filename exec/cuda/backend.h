@@ -1,7 +1,7 @@
 // The cuda rows of exec/backends.cpp. No vendor types here.
 #pragma once
 
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace pw {
 std::string cuda_status();
 std::string nccl_status();
 
-std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOptions& options);
 HandOver measure_cuda_hand_over(const Config& config);
 // Of the devices' GPUs on the PCI bus: "0000:3B:00.0".
 std::vector<std::string> cuda_addresses(const Config& config, int devices);

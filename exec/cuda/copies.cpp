@@ -56,7 +56,7 @@ private:
             check(status, "cudaDeviceEnablePeerAccess");
     }
 
-    const std::vector<Device*> devices_;
+    const std::vector<GpuShare*> devices_;
     std::set<std::pair<int, int>> reached_;  // of GPUs
 };
 

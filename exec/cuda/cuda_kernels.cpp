@@ -41,7 +41,7 @@ private:
 };
 
 template <class T>
-std::unique_ptr<LayerKernel> make_layer(Device& device, const Layer& layer, int samples, bool reads_data) {
+std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, int samples, bool reads_data) {
     switch (layer.kind) {
         case LayerKind::Convolution:
             return make_convolution<T>(device, layer, samples, reads_data);
@@ -146,7 +146,7 @@ struct CudaKernels::Stored {
 };
 
 CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
-    : device_(std::make_unique<Device>(seat, precision, deterministic)),
+    : device_(std::make_unique<GpuShare>(seat, precision, deterministic)),
       factor_(allocate(sizeof(double))) {}
 
 CudaKernels::~CudaKernels() = default;

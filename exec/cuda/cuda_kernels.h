@@ -17,7 +17,7 @@ public:
     CudaKernels(const Seat& seat, Precision precision, bool deterministic);
     ~CudaKernels() override;
 
-    Device& device() const { return *device_; }
+    GpuShare& device() const { return *device_; }
 
     std::string_view name() const override { return "cuda"; }
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override;
@@ -51,7 +51,7 @@ private:
     template <class Act>
     void with_block(Bytes bytes, Act act) const;
 
-    std::unique_ptr<Device> device_;
+    std::unique_ptr<GpuShare> device_;
     DeviceMemory factor_;  // of scale
     mutable std::optional<bool> pads_data_;  // for the layers that read it, once there are any
     mutable std::unique_ptr<Stored> stored_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/cuda/device/check.h"
-#include "exec/engine/backend.h"
+#include "exec/engine/mailbox.h"
 
 namespace pw::cuda {
 

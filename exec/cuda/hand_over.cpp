@@ -30,9 +30,9 @@ private:
     void* data_ = nullptr;
 };
 
-Device open(const Config& config, int number) {
+GpuShare open(const Config& config, int number) {
     const std::vector<Seat> seats = seats_of(config, std::max<int>(2, static_cast<int>(config.cluster.devices.size())));
-    return Device(seats[static_cast<std::size_t>(number)], precision_of(config), config.run.deterministic);
+    return GpuShare(seats[static_cast<std::size_t>(number)], precision_of(config), config.run.deterministic);
 }
 
 // Median from the moment the sender's stream is there to the moment it knows that the receiver's may go on:
@@ -66,7 +66,7 @@ Ns time_of(const Parcel& parcel, int receiver_gpu, Transport& transport) {
 
 HandOver measure_cuda_hand_over(const Config& config) {
     using namespace cuda;
-    Device sender = open(config, 0), receiver = open(config, 1);
+    GpuShare sender = open(config, 0), receiver = open(config, 1);
     const Block from(sender.gpu()), to(receiver.gpu());
     const Network network{{&sender, &receiver}, {{0, 1, true}}};
     const std::unique_ptr<Transport> transport =

@@ -113,7 +113,7 @@ public:
         const Ends& ends = sums_.at(gpus);
         in_group(ends, [&] {
             for (std::size_t k = 0; k < devices.size(); ++k) {
-                const Device& device = *devices_[devices[k]];
+                const GpuShare& device = *devices_[devices[k]];
                 check(ncclAllReduce(blocks[k], blocks[k], static_cast<std::size_t>(bytes) / sizeof(float), ncclFloat32,
                                     ncclSum, ends[rank_in(gpus, device.gpu())].get(), device.stream()),
                       "ncclAllReduce");
@@ -190,7 +190,7 @@ private:
             std::for_each(ends.begin(), ends.end(), act);
     }
 
-    const std::vector<Device*> devices_;
+    const std::vector<GpuShare*> devices_;
     const bool in_order_;
     const Ns timeout_;
     std::map<Route, Ends> routes_;              // sender, receiver; one when they share a GPU

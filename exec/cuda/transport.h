@@ -48,7 +48,7 @@ struct Route {
 // What a transport connects. `devices` by number in the plan; they outlive it. `sums`: of each the devices, on several
 // GPUs.
 struct Network {
-    std::vector<Device*> devices;
+    std::vector<GpuShare*> devices;
     std::vector<Route> routes;
     std::vector<std::vector<int>> sums = {};
 };

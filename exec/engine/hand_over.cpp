@@ -1,6 +1,6 @@
 // What a hand-over by pointer between the threads of two devices costs, and what adding up gradients in the memory
 // that they share does.
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "workloads/first_failure.h"

@@ -24,13 +24,6 @@ std::chrono::steady_clock::time_point point_of(Ns time) {
 
 }  // namespace
 
-void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
-
-Ns clock_now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
 Mailbox::Mailbox(const PlanGraph& graph, Options options)
     : graph_(graph),
       options_(std::move(options)),
@@ -201,34 +194,6 @@ void Mailbox::abort() {
     aborted_ = true;
     for (Bed& bed : beds_)
         bed.wakes.notify_all();
-}
-
-bool Gate::is_last(std::int64_t& round) {
-    if (aborted_)
-        fail_because_of_others();
-    round = round_;
-    if (++waiting_ < threads_)
-        return false;
-    waiting_ = 0;
-    ++round_;
-    changed_.notify_all();
-    return true;
-}
-
-void Gate::arrive() {
-    std::unique_lock lock(mutex_);
-    std::int64_t round = 0;
-    if (is_last(round))
-        return;
-    changed_.wait(lock, [&] { return aborted_ || round_ != round; });
-    if (round_ == round)
-        fail_because_of_others();
-}
-
-void Gate::abort() {
-    const std::lock_guard lock(mutex_);
-    aborted_ = true;
-    changed_.notify_all();
 }
 
 }  // namespace pw

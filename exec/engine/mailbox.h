@@ -3,7 +3,7 @@
 // has failed, or when nothing happens for the timeout.
 #pragma once
 
-#include "exec/engine/backend.h"
+#include "exec/engine/gate.h"
 #include "exec/engine/watch.h"
 #include "schedules/lanes.h"
 
@@ -19,8 +19,10 @@
 
 namespace pw {
 
-Ns clock_now();  // steady, nanoseconds
-[[noreturn]] void fail_because_of_others();
+// When a task really ran, in nanoseconds of the run's clock.
+struct Interval {
+    Ns start = 0, end = 0;
+};
 
 // What moves with a transfer when the sender keeps a copy. Called once per transfer and step.
 class Payload {
@@ -100,41 +102,5 @@ private:
     bool closing_ = false;
     std::thread wire_;
 };
-
-// Where a fixed number of threads meet, again and again.
-class Gate {
-public:
-    explicit Gate(int threads) : threads_(threads) {}
-    void arrive();  // throws Error (RunFailed) when a thread has failed
-    // Calls look(time since the last call, or since it came) about every `slice` while it waits.
-    template <class Look>
-    void arrive(Ns slice, Look look);
-    void abort();
-
-private:
-    bool is_last(std::int64_t& round);  // lets the others go
-
-    const int threads_;
-    int waiting_ = 0;
-    std::int64_t round_ = 0;
-    bool aborted_ = false;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-};
-
-template <class Look>
-void Gate::arrive(Ns slice, Look look) {
-    std::unique_lock lock(mutex_);
-    std::int64_t round = 0;
-    if (is_last(round))
-        return;
-    Ns before = clock_now();
-    while (!changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return aborted_ || round_ != round; })) {
-        const Ns now = clock_now();
-        look(now - std::exchange(before, now));
-    }
-    if (round_ == round)
-        fail_because_of_others();
-}
 
 }  // namespace pw

@@ -1,5 +1,5 @@
 // What is said of a run whose numbers are no longer finite. Nothing is looked for before a loss or a norm says so.
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ private:
 }  // namespace
 
 // F once more, with memory of its own but for the weights and the data's samples.
-int KernelDevice::first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors) {
+int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors) {
     StageProgram& program = program_of(forward);
     const StageLayout& layout = program.layout();
     Places places = bind(forward, version_of(forward, run_.job.versions, run_.job.plan));
@@ -58,7 +58,7 @@ int KernelDevice::first_not_finite(const Task& forward, const std::vector<std::b
     return first.found;
 }
 
-bool KernelDevice::has_finite_parameters(const Task& forward, int layer) {
+bool TrainingDevice::has_finite_parameters(const Task& forward, int layer) {
     const std::byte* weights = bind(forward, version_of(forward, run_.job.versions, run_.job.plan)).weights;
     const std::byte* statistics = stages_.at(forward.stage).statistics;
     const StageProgram& program = program_of(forward);
@@ -71,7 +71,7 @@ bool KernelDevice::has_finite_parameters(const Task& forward, int layer) {
         are_finite);
 }
 
-void KernelWork::refuse_loss(int step, int microbatch) {
+void Training::refuse_loss(int step, int microbatch) {
     const std::lock_guard lock(not_finite_mutex_);
     if (!not_finite_ || microbatch < *not_finite_)
         not_finite_ = microbatch;
@@ -80,12 +80,12 @@ void KernelWork::refuse_loss(int step, int microbatch) {
 }
 
 // A synchronous plan counts its repeats, an asynchronous one its mini-batches.
-std::string KernelWork::place_of(int step, int microbatch) const {
+std::string Training::place_of(int step, int microbatch) const {
     const int number = job.plan.asynchronous ? job.plan.shape.mini_batch_of(microbatch) : step;
     return fmt::format("step {}", number + 1);
 }
 
-void KernelWork::explain() {
+void Training::explain() {
     if (!not_finite_)
         return;
     const int microbatch = *not_finite_, devices = job.plan.shape.devices;
@@ -112,7 +112,7 @@ void KernelWork::explain() {
     fail_with(ExitCode::RunFailed, "{}; every layer before it is, with the weights of now{}", fact, kHelp);
 }
 
-void KernelWork::check_numbers(int step) const {
+void Training::check_numbers(int step) const {
     if (job.config.run.allow_nan)
         return;
     for (std::size_t mb = 0; mb < losses.size(); ++mb)

@@ -1,8 +1,8 @@
 #include "exec/training/dump.h"
 
-#include "exec/training/kernel_work.h"
 #include "exec/training/npy.h"
 #include "exec/training/parameter_files.h"
+#include "exec/training/training.h"
 #include "workloads/text/files.h"
 
 #include <filesystem>
@@ -16,7 +16,7 @@ void write_devices(const std::filesystem::path& folder, const std::vector<std::v
         write_parameters(folder.string(), tensors);
 }
 
-void write_files(const std::filesystem::path& root, const KernelWork& run, double loss) {
+void write_files(const std::filesystem::path& root, const Training& run, double loss) {
     write_devices(root / "initial", run.initial);
     if (run.plan.trains()) {
         write_devices(root / "gradients", run.gradients);
@@ -43,7 +43,7 @@ void write_files(const std::filesystem::path& root, const KernelWork& run, doubl
 
 }  // namespace
 
-void write_dump(const std::string& folder, const KernelWork& run, double loss) {
+void write_dump(const std::string& folder, const Training& run, double loss) {
     NewFolder fresh(folder);
     fresh.fill([&](const std::string& draft) { write_files(draft, run, loss); });
     fresh.finish();

@@ -5,10 +5,10 @@
 
 namespace pw {
 
-class KernelWork;
+class Training;
 
 // FOLDER/initial, FOLDER/gradients, FOLDER/updated with one file per parameter, FOLDER/images.npy,
 // FOLDER/labels.npy ([sample] or [sample][position]) of the first mini-batch, FOLDER/loss.npy.
-void write_dump(const std::string& folder, const KernelWork& run, double loss);
+void write_dump(const std::string& folder, const Training& run, double loss);
 
 }  // namespace pw

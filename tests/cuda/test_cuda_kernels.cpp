@@ -404,9 +404,9 @@ TEST_F(CudaSeats, SharesAsTheyAreGiven) {
     EXPECT_EQ(seats[1].groups, 1);
     EXPECT_EQ(seats[2].first_group, 5);
     EXPECT_EQ(seats[2].groups, 8);
-    std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<GpuShare>> devices;
     for (const Seat& seat : seats)
-        devices.push_back(std::make_unique<Device>(seat, Precision::Fp32, true));
+        devices.push_back(std::make_unique<GpuShare>(seat, Precision::Fp32, true));
     EXPECT_EQ(devices[0]->multiprocessors(), 32);
     EXPECT_EQ(devices[1]->multiprocessors(), 8);
     EXPECT_EQ(devices[2]->multiprocessors(), 64);

@@ -171,7 +171,7 @@ TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
 }
 
 TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
-    const Device device({}, Precision::Fp32, true);
+    const GpuShare device({}, Precision::Fp32, true);
     for (const double rate : {0.5, 1.0, 1.5}) {
         host_cuda::set_clock_rate(rate);
         EventClock clock;
@@ -201,11 +201,11 @@ TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
 TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
     constexpr int kDevices = 3;
     constexpr Bytes kBytes = 4096;
-    std::vector<std::unique_ptr<Device>> own;
+    std::vector<std::unique_ptr<GpuShare>> own;
     Network network;
     std::vector<cudaStream_t> lanes;
     for (int number = 0; number < kDevices; ++number) {
-        own.push_back(std::make_unique<Device>(Seat{0, number, 1}, Precision::Fp32, true));
+        own.push_back(std::make_unique<GpuShare>(Seat{0, number, 1}, Precision::Fp32, true));
         network.devices.push_back(own.back().get());
         lanes.push_back(own.back()->add_stream());
         network.routes.push_back({number, (number + 1) % kDevices, true});

@@ -1,6 +1,6 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
 #include "exec/engine/meeting_points.h"
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
 #include "tests/support/execution.h"

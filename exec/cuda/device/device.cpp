@@ -207,7 +207,7 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
 
 void destroy_green_context(CUgreenCtx context) { (void)driver().destroy(context); }
 
-Device::Device(const Seat& seat, Precision precision, bool deterministic)
+GpuShare::GpuShare(const Seat& seat, Precision precision, bool deterministic)
     : seat_(seat), precision_(precision), deterministic_(deterministic) {
     set_up_process();
     make_current();
@@ -223,7 +223,7 @@ Device::Device(const Seat& seat, Precision precision, bool deterministic)
     make_libraries();
 }
 
-Device::~Device() {
+GpuShare::~GpuShare() {
     (void)cudaSetDevice(seat_.gpu);
     if (own_context_ == nullptr)
         return;
@@ -234,7 +234,7 @@ Device::~Device() {
         context_of_thread = nullptr;
 }
 
-void Device::make_current() const {
+void GpuShare::make_current() const {
     check(cudaSetDevice(seat_.gpu), "cudaSetDevice");
     context_of_thread = own_context_;
     if (own_context_ != nullptr)
@@ -252,7 +252,7 @@ CurrentGpu::~CurrentGpu() {
         (void)driver().make_current(context_of_thread);
 }
 
-void Device::make_green_context() {
+void GpuShare::make_green_context() {
     const Groups& gpu = split_of(seat_.gpu);
     const auto first = gpu.groups.begin() + seat_.first_group;
     std::vector<CUdevResource> own(first, first + seat_.groups);
@@ -266,7 +266,7 @@ void Device::make_green_context() {
     multiprocessors_ = static_cast<int>(got.sm.smCount);
 }
 
-cudaStream_t Device::add_stream() {
+cudaStream_t GpuShare::add_stream() {
     const CurrentGpu current(seat_.gpu);
     cudaStream_t made = nullptr;
     if (context_)
@@ -279,7 +279,7 @@ cudaStream_t Device::add_stream() {
 
 // A share's stream is in a context of its own. Where cuDNN does not take it beside the GPU's context, the handle begins
 // anew in the share's, which then stays the thread's.
-void Device::make_cudnn() {
+void GpuShare::make_cudnn() {
     cudnnHandle_t made = nullptr;
     check(cudnnCreate(&made), "cudnnCreate");
     cudnn_.reset(made);
@@ -293,7 +293,7 @@ void Device::make_cudnn() {
 }
 
 // Libraries see all multiprocessors of the GPU unless they are told.
-void Device::make_libraries() {
+void GpuShare::make_libraries() {
     make_cudnn();
     cublasHandle_t cublas = nullptr;
     check(cublasCreate(&cublas), "cublasCreate");
@@ -309,7 +309,7 @@ void Device::make_libraries() {
         check(cublasSetSmCountTarget(cublas, multiprocessors_), "cublasSetSmCountTarget");
 }
 
-std::string Device::name() const {
+std::string GpuShare::name() const {
     return context_ ? fmt::format("{}, GPU {}, {} of {} multiprocessors", product_, seat_.gpu, multiprocessors_,
                                   multiprocessors_of_gpu_)
                     : fmt::format("{}, GPU {}", product_, seat_.gpu);

@@ -48,12 +48,12 @@ PinnedMemory allocate_pinned(Bytes bytes);
 
 void destroy_green_context(CUgreenCtx context);
 
-class Device {
+class GpuShare {
 public:
-    Device(const Seat& seat, Precision precision, bool deterministic);
-    ~Device();
-    Device(const Device&) = delete;
-    Device& operator=(const Device&) = delete;
+    GpuShare(const Seat& seat, Precision precision, bool deterministic);
+    ~GpuShare();
+    GpuShare(const GpuShare&) = delete;
+    GpuShare& operator=(const GpuShare&) = delete;
 
     void make_current() const;  // of the calling thread: its GPU, and its context where cuDNN asks for that
     // All compute, in order. Every stream of the device runs on its share.

@@ -14,7 +14,7 @@ namespace {
 template <class T>
 class Attention : public CudaLayer {
 public:
-    Attention(Device& device, const Layer& layer, int samples)
+    Attention(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           length_(layer.input.height),
           width_(layer.output.width),
@@ -131,10 +131,10 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_attention(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_attention(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Attention<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_attention<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_attention<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_attention<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_attention<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

@@ -65,7 +65,7 @@ struct Pass {
 
 // What `list` has found, fastest first. A list that fails is empty: there are other ways.
 template <class Perf, class List>
-std::vector<ConvolutionWay> listed(const Layer& layer, const Device& device, List list) {
+std::vector<ConvolutionWay> listed(const Layer& layer, const GpuShare& device, List list) {
     std::vector<ConvolutionWay> ways;
     for (const ConvolutionMath math : maths_of(device.precision())) {
         std::array<Perf, 16> found{};
@@ -93,7 +93,7 @@ std::vector<ConvolutionWay> listed(const Layer& layer, const Device& device, Lis
 template <class T>
 class Convolution : public CudaLayer {
 public:
-    Convolution(Device& device, const Layer& layer, int samples, bool reads_data)
+    Convolution(GpuShare& device, const Layer& layer, int samples, bool reads_data)
         : CudaLayer(device, layer, samples),
           read_{reads_data ? padded_channels(layer.input.channels) : layer.input.channels, layer.input.height,
                 layer.input.width},
@@ -329,10 +329,10 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data) {
+std::unique_ptr<LayerKernel> make_convolution(GpuShare& device, const Layer& layer, int samples, bool reads_data) {
     return std::make_unique<Convolution<T>>(device, layer, samples, reads_data);
 }
-template std::unique_ptr<LayerKernel> make_convolution<float>(Device&, const Layer&, int, bool);
-template std::unique_ptr<LayerKernel> make_convolution<Bf16>(Device&, const Layer&, int, bool);
+template std::unique_ptr<LayerKernel> make_convolution<float>(GpuShare&, const Layer&, int, bool);
+template std::unique_ptr<LayerKernel> make_convolution<Bf16>(GpuShare&, const Layer&, int, bool);
 
 }  // namespace pw::cuda

@@ -42,7 +42,7 @@ __global__ void drop_gradient(const T* __restrict__ dy, const unsigned char* __r
 template <class T>
 class Dropout : public CudaLayer {
 public:
-    Dropout(Device& device, const Layer& layer, int samples)
+    Dropout(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           items_(samples * layer.output.elements()),
           factor_(static_cast<float>(1 / (1 - layer.probability))) {
@@ -84,10 +84,10 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_dropout(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_dropout(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Dropout<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_dropout<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_dropout<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_dropout<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_dropout<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

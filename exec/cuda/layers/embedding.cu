@@ -101,7 +101,7 @@ __global__ void add_rows(const Key* __restrict__ keys, const T* __restrict__ out
 template <class T>
 class Embedding : public CudaLayer {
 public:
-    Embedding(Device& device, const Layer& layer, int samples)
+    Embedding(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           vocabulary_(static_cast<unsigned>(layer.vocabulary)),
           width_(static_cast<unsigned>(layer.output.width)),
@@ -173,7 +173,7 @@ __global__ void add_bias_of_sample(const T* __restrict__ x, const float* __restr
 template <class T>
 class PositionBias : public CudaLayer {
 public:
-    PositionBias(Device& device, const Layer& layer, int samples)
+    PositionBias(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples), values_(layer.input.elements()) {
         bytes_.weights = block_bytes(values_, device.precision());
     }
@@ -207,17 +207,17 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_embedding(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_embedding(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Embedding<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_embedding<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_embedding<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_embedding<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_embedding<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_position_bias(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_position_bias(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<PositionBias<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_position_bias<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_position_bias<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_position_bias<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_position_bias<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

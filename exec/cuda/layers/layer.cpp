@@ -60,7 +60,7 @@ Bytes block_bytes(std::int64_t parameters, Precision precision) {
 
 std::int64_t block_values(Bytes bytes, Precision precision) { return bytes / (precision == Precision::Bf16 ? 6 : 4); }
 
-CudaLayer::CudaLayer(Device& device, const Layer& layer, int samples)
+CudaLayer::CudaLayer(GpuShare& device, const Layer& layer, int samples)
     : device_(device), layer_(layer), samples_(samples) {
     if (is_loss(layer.kind))
         layer_.output = {};  // makes no tensor

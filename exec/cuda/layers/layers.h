@@ -68,7 +68,7 @@ public:
     }
 
 protected:
-    CudaLayer(Device& device, const Layer& layer, int samples);
+    CudaLayer(GpuShare& device, const Layer& layer, int samples);
 
     // Throw Error (BadInput) with the layer's name. Own kernels number items in 32 bits, and their loops may count to
     // twice as many before they stop.
@@ -88,7 +88,7 @@ protected:
     std::vector<float> read(Dims dims, const std::byte* tensor, Precision stored) const;
     void fill(Dims dims, const std::vector<float>& values, std::byte* tensor, Precision stored) const;
 
-    Device& device_;
+    GpuShare& device_;
     Layer layer_;
     int samples_;
     LayerBytes bytes_;
@@ -110,36 +110,36 @@ void average_batches(cudaStream_t stream, const BatchStatistics& of, const Avera
 
 // `T` is float or Bf16.
 template <class T>
-std::unique_ptr<LayerKernel> make_convolution(Device& device, const Layer& layer, int samples, bool reads_data);
+std::unique_ptr<LayerKernel> make_convolution(GpuShare& device, const Layer& layer, int samples, bool reads_data);
 template <class T>
-std::unique_ptr<LayerKernel> make_linear(Device& device, const Layer& layer, int samples);  // and row linear
+std::unique_ptr<LayerKernel> make_linear(GpuShare& device, const Layer& layer, int samples);  // and row linear
 template <class T>
-std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_batch_norm(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_activation(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_activation(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_add(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_max_pool(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_max_pool(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_average_pool(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_average_pool(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_cross_entropy(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_cross_entropy(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_mean_squared_error(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_mean_squared_error(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_concat(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_concat(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_upsample(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_upsample(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_dropout(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_dropout(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_embedding(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_embedding(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_position_bias(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_position_bias(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_layer_norm(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_layer_norm(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_attention(Device& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_attention(GpuShare& device, const Layer& layer, int samples);
 
 }  // namespace pw::cuda

@@ -26,7 +26,7 @@ LinearShape shape_of(const Layer& layer, int samples) {
 template <class T>
 class Linear : public CudaLayer {
 public:
-    Linear(Device& device, const Layer& layer, int samples)
+    Linear(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           shape_(shape_of(layer, samples)),
           in_(shape_.in),
@@ -118,10 +118,10 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_linear(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_linear(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Linear<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_linear<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_linear<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_linear<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_linear<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

@@ -106,7 +106,7 @@ public:
     }
 
 protected:
-    Loss(Device& device, const Layer& layer, int samples)
+    Loss(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           classes_(static_cast<unsigned>(loss_shape(layer).classes)),
           positions_(static_cast<unsigned>(loss_shape(layer).positions)),
@@ -147,7 +147,7 @@ protected:
 template <class T>
 class CrossEntropy : public Loss<T> {
 public:
-    CrossEntropy(Device& device, const Layer& layer, int samples)
+    CrossEntropy(GpuShare& device, const Layer& layer, int samples)
         : Loss<T>(device, layer, samples), parts_(parts_of_row(this->classes_)) {
         this->check_items(std::int64_t{this->rows_} * parts_);
         rows_at_ = this->template bytes_of<Powers>(this->rows_ * parts_);
@@ -186,7 +186,7 @@ constexpr unsigned kSquareShares = 4096;
 template <class T>
 class MeanSquaredError : public Loss<T> {
 public:
-    MeanSquaredError(Device& device, const Layer& layer, int samples) : Loss<T>(device, layer, samples) {
+    MeanSquaredError(GpuShare& device, const Layer& layer, int samples) : Loss<T>(device, layer, samples) {
         shares_at_ = this->template bytes_of<double>(kSquareShares);
         labels_at_ = shares_at_ + this->template bytes_of<double>(kLossShares);
         this->bytes_.scratch = labels_at_ + this->label_bytes();
@@ -218,17 +218,17 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_cross_entropy(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_cross_entropy(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<CrossEntropy<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_cross_entropy<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_cross_entropy<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_cross_entropy<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_cross_entropy<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_mean_squared_error(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_mean_squared_error(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<MeanSquaredError<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_mean_squared_error<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_mean_squared_error<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_mean_squared_error<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_mean_squared_error<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

@@ -325,7 +325,7 @@ Rows writing_rows(std::int64_t packs, std::int64_t rows) {
 template <class T, int kWidth>
 class BatchNorm : public CudaLayer {
 public:
-    BatchNorm(Device& device, const Layer& layer, int samples)
+    BatchNorm(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           channels_(layer.input.channels),
           rows_(std::int64_t{samples} * layer.input.height * layer.input.width),
@@ -454,12 +454,12 @@ template void add_normalised<float>(cudaStream_t, const LayerArgs&, std::int64_t
 template void add_normalised<Bf16>(cudaStream_t, const LayerArgs&, std::int64_t, std::int64_t, bool, unsigned char*);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_batch_norm(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_batch_norm(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.channels % kWidest<T> == 0)
         return std::make_unique<BatchNorm<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<BatchNorm<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_batch_norm<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_batch_norm<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_batch_norm<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_batch_norm<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

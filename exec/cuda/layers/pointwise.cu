@@ -100,7 +100,7 @@ __global__ void copy_gradient(const Eight<T>* dy, const unsigned char* __restric
 template <class T>
 class Activation : public CudaLayer {
 public:
-    Activation(Device& device, const Layer& layer, int samples)
+    Activation(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           items_(bytes_.output / static_cast<Bytes>(sizeof(Widest<T>))),
           is_gelu_(layer.kind == LayerKind::Gelu) {}
@@ -128,7 +128,7 @@ private:
 template <class T>
 class Add : public CudaLayer {
 public:
-    Add(Device& device, const Layer& layer, int samples)
+    Add(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Eight<T>))) {
         bytes_.saved_until_input = layer.relu ? round_up(items_, 64) : 0;
         bytes_.joins = true;
@@ -169,17 +169,17 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_activation(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_activation(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Activation<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_activation<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_activation<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_activation<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_activation<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_add(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_add(GpuShare& device, const Layer& layer, int samples) {
     return std::make_unique<Add<T>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_add<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_add<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_add<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_add<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

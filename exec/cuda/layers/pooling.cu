@@ -151,7 +151,7 @@ __global__ void spread(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>* 
 template <class T, int kWidth>
 class Pool : public CudaLayer {
 public:
-    Pool(Device& device, const Layer& layer, int samples)
+    Pool(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           packs_(static_cast<unsigned>(layer.input.channels / kWidth)),
           inputs_(samples * layer.input.elements() / kWidth),
@@ -172,7 +172,7 @@ constexpr int kWidestWindow = 16;  // a place in it fits a byte
 template <class T, int kWidth>
 class MaxPool : public Pool<T, kWidth> {
 public:
-    MaxPool(Device& device, const Layer& layer, int samples)
+    MaxPool(GpuShare& device, const Layer& layer, int samples)
         : Pool<T, kWidth>(device, layer, samples), windows_{layer.input.height, layer.input.width, layer.output.height,
                                                             layer.output.width, layer.kernel,      layer.stride,
                                                             layer.padding} {
@@ -203,7 +203,7 @@ private:
 template <class T, int kWidth>
 class AveragePool : public Pool<T, kWidth> {
 public:
-    AveragePool(Device& device, const Layer& layer, int samples)
+    AveragePool(GpuShare& device, const Layer& layer, int samples)
         : Pool<T, kWidth>(device, layer, samples),
           pixels_(static_cast<unsigned>(layer.input.height) * static_cast<unsigned>(layer.input.width)) {}
 
@@ -225,21 +225,21 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_max_pool(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_max_pool(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.channels % kWidest<T> == 0)
         return std::make_unique<MaxPool<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<MaxPool<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_max_pool<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_max_pool<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_max_pool<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_max_pool<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_average_pool(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_average_pool(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.channels % kWidest<T> == 0)
         return std::make_unique<AveragePool<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<AveragePool<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_average_pool<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_average_pool<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_average_pool<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_average_pool<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

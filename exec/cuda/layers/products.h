@@ -31,7 +31,7 @@ struct Result {
 
 // Factors of type In, sums in fp32, a result of type Out.
 template <class In, class Out>
-void multiply(const Device& device, const Product& product, const Matrix& left, const Matrix& right,
+void multiply(const GpuShare& device, const Product& product, const Matrix& left, const Matrix& right,
               const Result& result) {
     const auto whole = [](std::int64_t value) { return static_cast<int>(value); };
     const float factor = product.factor, old = product.accumulate ? 1 : 0;

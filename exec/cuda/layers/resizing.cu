@@ -39,7 +39,7 @@ __global__ void separate(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>
 template <class T, int kWidth>
 class Concat : public CudaLayer {
 public:
-    Concat(Device& device, const Layer& layer, int samples)
+    Concat(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           sides_{static_cast<unsigned>(layer.input.channels) / kWidth,
                  static_cast<unsigned>(layer.output.channels - layer.input.channels) / kWidth},
@@ -107,7 +107,7 @@ __global__ void sum_repeated(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWi
 template <class T, int kWidth>
 class Upsample : public CudaLayer {
 public:
-    Upsample(Device& device, const Layer& layer, int samples)
+    Upsample(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           sizes_{static_cast<unsigned>(layer.input.channels) / kWidth, static_cast<unsigned>(layer.input.height),
                  static_cast<unsigned>(layer.input.width), static_cast<unsigned>(layer.stride)},
@@ -137,21 +137,21 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_concat(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_concat(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.channels % kWidest<T> == 0 && layer.output.channels % kWidest<T> == 0)
         return std::make_unique<Concat<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<Concat<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_concat<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_concat<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_concat<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_concat<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
-std::unique_ptr<LayerKernel> make_upsample(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_upsample(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.channels % kWidest<T> == 0)
         return std::make_unique<Upsample<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<Upsample<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_upsample<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_upsample<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_upsample<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_upsample<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

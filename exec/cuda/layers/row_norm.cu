@@ -174,7 +174,7 @@ __global__ void sum_rows(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kW
 template <class T, int kWidth>
 class LayerNorm : public CudaLayer {
 public:
-    LayerNorm(Device& device, const Layer& layer, int samples)
+    LayerNorm(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
           width_(static_cast<unsigned>(layer.input.width)),
           packs_(width_ / kWidth),
@@ -244,12 +244,12 @@ private:
 }  // namespace
 
 template <class T>
-std::unique_ptr<LayerKernel> make_layer_norm(Device& device, const Layer& layer, int samples) {
+std::unique_ptr<LayerKernel> make_layer_norm(GpuShare& device, const Layer& layer, int samples) {
     if (layer.input.width % kWidest<T> == 0)
         return std::make_unique<LayerNorm<T, kWidest<T>>>(device, layer, samples);
     return std::make_unique<LayerNorm<T, 1>>(device, layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_layer_norm<float>(Device&, const Layer&, int);
-template std::unique_ptr<LayerKernel> make_layer_norm<Bf16>(Device&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_layer_norm<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_layer_norm<Bf16>(GpuShare&, const Layer&, int);
 
 }  // namespace pw::cuda

@@ -134,7 +134,7 @@ DeviceMemory listed(const std::vector<Entry>& entries, cudaStream_t stream) {
 
 }  // namespace
 
-StageUpdate::StageUpdate(const Device& device, const std::vector<StageBlock>& blocks) : device_(device) {
+StageUpdate::StageUpdate(const GpuShare& device, const std::vector<StageBlock>& blocks) : device_(device) {
     std::vector<Share> shares;
     std::vector<LayerSum> sums;
     std::vector<AveragedChannels> averages;

@@ -12,7 +12,7 @@ namespace pw::cuda {
 // is summed in an order that a layer's size alone decides.
 class StageUpdate : public StageKernel {
 public:
-    StageUpdate(const Device& device, const std::vector<StageBlock>& blocks);
+    StageUpdate(const GpuShare& device, const std::vector<StageBlock>& blocks);
 
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const override;
@@ -23,7 +23,7 @@ public:
 private:
     void add_up(double* squares) const;
 
-    const Device& device_;
+    const GpuShare& device_;
     std::int64_t shares_ = 0, sums_ = 0, averages_ = 0;  // in the lists
     DeviceMemory share_list_, sum_list_, average_list_, partials_;
 };

@@ -12,7 +12,7 @@
 namespace host_cuda {
 namespace {
 
-struct Device {
+struct GpuShare {
     std::mutex mutex;  // of what has been allocated
     std::atomic<std::size_t> allocated{0};
     std::atomic<bool> has_peer[kMaxDevices]{};
@@ -30,7 +30,7 @@ constexpr int kMostPeers = 8;  // of a device, where there is no NVSwitch
 Allocation allocations[kMaxAllocations];
 std::atomic<int> allocations_made{0};
 
-Device devices[kMaxDevices];
+GpuShare devices[kMaxDevices];
 std::atomic<int> device_count{1};
 std::atomic<std::size_t> memory_per_device{std::size_t{1} << 30};
 std::atomic<bool> peers_possible{true};
@@ -126,7 +126,7 @@ void set_devices(int count) { device_count = count; }
 void set_memory(std::size_t per_device) { memory_per_device = per_device; }
 void set_peer_access(bool possible) {
     peers_possible = possible;
-    for (Device& device : devices)
+    for (GpuShare& device : devices)
         for (auto& peer : device.has_peer)
             peer = peer && possible;
 }
@@ -273,7 +273,7 @@ cudaError_t cudaMalloc(void** devPtr, size_t size) {
         return result(cudaErrorNoDevice);
     if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess)
         return result(error);
-    Device& device = devices[current_device()];
+    GpuShare& device = devices[current_device()];
     std::lock_guard lock(device.mutex);
     if (size > memory_per_device - device.allocated)
         return result(cudaErrorMemoryAllocation);

@@ -1,12 +1,12 @@
 // The programs of a device's stages: for full micro-batches, and for a smaller last one of a mini-batch, which runs in
 // the same buffers, laid out for itself.
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 #include "job/build.h"
 #include "workloads/error.h"
 
 namespace pw {
 
-StageProgram& KernelDevice::add_program(int stage, int samples,
+StageProgram& TrainingDevice::add_program(int stage, int samples,
                                         std::map<int, std::unique_ptr<StageProgram>>& to) const {
     const Job& job = run_.job;
     to[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_, samples);
@@ -14,7 +14,7 @@ StageProgram& KernelDevice::add_program(int stage, int samples,
 }
 
 // Kernels for two sizes share one block of parameters: both must read the same values in it.
-void KernelDevice::check_last_program(int stage) const {
+void TrainingDevice::check_last_program(int stage) const {
     const StageProgram &all = *programs_.at(stage), &last = *last_programs_.at(stage);
     const StageState& state = stages_.at(stage);
     const auto check = [&](bool same, const std::string& what) {
@@ -36,13 +36,13 @@ void KernelDevice::check_last_program(int stage) const {
         check(values[k].values == others[k].values, values[k].name);
 }
 
-StageProgram& KernelDevice::program_of(const Task& task) const {
+StageProgram& TrainingDevice::program_of(const Task& task) const {
     const auto last = last_programs_.find(task.stage);
     const bool smaller = last != last_programs_.end() && run_.job.plan.shape.ends_mini_batch(task.microbatch);
     return smaller ? *last->second : *programs_.at(task.stage);
 }
 
-Costs KernelWork::costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const {
+Costs Training::costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const {
     Costs costs;
     costs.edges = edge_bytes(job.model->layers, job.split, bytes);
     costs.sent_copies = false;
@@ -55,7 +55,7 @@ Costs KernelWork::costs_at(int samples, const std::vector<LayerBytes>& bytes, st
 }
 
 // The backend's own sizes, no times: tensors are handed over by pointer.
-Costs KernelWork::costs() {
+Costs Training::prepare_memory() {
     Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
     if (!plan.sizes.is_even())
         add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));

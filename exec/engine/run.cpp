@@ -1,6 +1,6 @@
 // One process, one thread per device: sets the devices up, steps them, gathers what happened.
-#include "exec/engine/host_device.h"
-#include "exec/engine/loop.h"
+#include "exec/engine/device_thread.h"
+#include "exec/engine/gate.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
@@ -36,19 +36,28 @@ std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
                                              : std::vector<Ns>{};
 }
 
-class HostRun : public std::enable_shared_from_this<HostRun> {
+// Where all threads of a run meet, its devices' and the main one, and what then holds.
+enum class Phase {
+    Prepared,    // every device knows the sizes of its stages; no memory is reserved
+    Planned,     // buffers and transfers are planned and the mailbox is there
+    Placed,      // every device has its memory, with initial values in it
+    StepBegins,  // mailbox and devices are set for the step, and none of its tasks has begun
+    StepEnds,    // all tasks of the step are done; until the next one begins devices touch nothing
+};
+
+class Run : public std::enable_shared_from_this<Run> {
 public:
-    HostRun(const Job& job, const RunOptions& options)
+    Run(const Job& job, const RunOptions& options)
         : job_(job),
           options_(options),
           plan_(job_),
-          work_(make_work(plan_, options_)),
+          work_(make_devices(plan_, options_)),
           cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device,
                             numa_nodes(job.config, job.plan.shape.devices))),
           gate_(job.plan.shape.devices + 1),
           log_(options.whole_trace) {
         for (int device = 0; device < job.plan.shape.devices; ++device)
-            devices_.push_back(std::make_unique<HostDevice>(plan_, work_->device(device), device, options_));
+            devices_.push_back(std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_));
         clear_step();
     }
 
@@ -128,23 +137,30 @@ private:
     }
 
     void device_thread(int number) {
-        HostDevice& device = *devices_[number];
+        DeviceThread& device = *devices_[number];
         if (work_->computes() && !cores_.shared)
             pin_this_thread(cores_.cores[number]);
-        work_->device(number).prepare();
-        gate_.arrive();
-        gate_.arrive();  // the main thread has planned memory and transfers
+        Device& own = work_->device(number);
+        own.prepare();
+        meet(Phase::Prepared);
+        meet(Phase::Planned);
         device.make_memory();
         device.set_mailbox(*mailbox_);
-        work_->device(number).begin();
-        gate_.arrive();
+        own.begin();
+        meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
-            gate_.arrive();
-            record(number, step, run_list(job_.plan, plan_.graph, number, step, device));
+            meet(Phase::StepBegins);
+            record(number, step, device.run_step(step));
             device.end_step();
-            work_->device(number).end_step();
-            gate_.arrive();
+            own.end_step();
+            meet(Phase::StepEnds);
         }
+    }
+
+    void meet(Phase phase) { gate_.arrive(static_cast<int>(phase)); }
+    // Looks after the devices meanwhile.
+    void meet_watching(Phase phase) {
+        gate_.arrive(static_cast<int>(phase), Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
     }
 
     void record(int device, int step, const std::vector<Interval>& intervals) {
@@ -169,16 +185,16 @@ private:
     }
 
     void main_thread() {
-        gate_.arrive();
+        meet(Phase::Prepared);
         plan_memory();
-        gate_.arrive();
-        gate_.arrive();
+        meet(Phase::Planned);
+        meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
             work_->begin_step(step);
-            gate_.arrive();
-            gate_.arrive(Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
+            meet(Phase::StepBegins);
+            meet_watching(Phase::StepEnds);
             end_step(step);
             if (options_.progress)
                 options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
@@ -210,7 +226,7 @@ private:
     }
 
     void plan_memory() {
-        const Costs costs = work_->costs();
+        const Costs costs = work_->prepare_memory();
         const bool early = job_.config.transfer.receive == "early";
         plan_.edges = costs.edges;
         for (int node = 0; node < plan_.graph.size(); ++node)
@@ -290,12 +306,12 @@ private:
     const Job& job_;
     const int steps_ = steps_of(job_);
     const RunOptions options_;
-    HostPlan plan_;
-    std::unique_ptr<HostWork> work_;
+    RunPlan plan_;
+    std::unique_ptr<Devices> work_;
     const CorePlan cores_;
     const StolenTime stolen_;
     Gate gate_;
-    std::vector<std::unique_ptr<HostDevice>> devices_;
+    std::vector<std::unique_ptr<DeviceThread>> devices_;
     std::mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     Watch::Limits limits_;
@@ -316,7 +332,7 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    return std::make_shared<HostRun>(job, options)->run();
+    return std::make_shared<Run>(job, options)->run();
 }
 
 }  // namespace pw

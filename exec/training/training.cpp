@@ -1,4 +1,4 @@
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 
 #include "exec/training/dump.h"
 #include "exec/training/parameter_files.h"
@@ -11,7 +11,7 @@
 
 namespace pw {
 
-KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
+Training::Training(const RunPlan& the_plan, const RunOptions& options)
     : plan(the_plan),
       job(the_plan.job),
       data(open_dataset(job.config, *job.model)),
@@ -29,24 +29,24 @@ KernelWork::KernelWork(const HostPlan& the_plan, const RunOptions& options)
     updated.resize(devices);
 }
 
-void KernelWork::add_devices() {
+void Training::add_devices() {
     for (int device = 0; device < job.plan.shape.devices; ++device)
-        devices_.push_back(std::make_unique<KernelDevice>(*this, device));
+        devices_.push_back(std::make_unique<TrainingDevice>(*this, device));
 }
 
-bool KernelWork::uses_cores() const {
+bool Training::uses_cores() const {
     return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr;
 }
 
-std::int64_t KernelWork::first_sample(int step, int microbatch) const {
+std::int64_t Training::first_sample(int step, int microbatch) const {
     return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
 }
 
-Sample KernelWork::sample(std::int64_t index) const {
+Sample Training::sample(std::int64_t index) const {
     return plan.trains() ? data.sample(index) : Sample{.place = data.place(index)};
 }
 
-void KernelWork::leave(int send) {
+void Training::leave(int send) {
     const Task& task = plan.graph.task(send);
     const int edge = plan.edge_of(task);
     const bool forward = task.op == Op::SendForward;
@@ -55,14 +55,14 @@ void KernelWork::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-std::vector<NamedTensor> KernelWork::parameters() const {
+std::vector<NamedTensor> Training::parameters() const {
     std::vector<std::vector<NamedTensor>> by_device;
     for (const auto& device : devices_)
         by_device.push_back(device->parameters());
     return without_copies(std::move(by_device));
 }
 
-std::vector<double> KernelWork::gradient_norms() const {
+std::vector<double> Training::gradient_norms() const {
     std::vector<double> norms;
     for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
         const std::size_t layers = layer_bytes.size();
@@ -72,19 +72,19 @@ std::vector<double> KernelWork::gradient_norms() const {
     return norms;
 }
 
-void KernelWork::finish(RunResult& result) {
+void Training::finish(RunResult& result) {
     result.weights_hash = hash_of(parameters());
 }
 
-void KernelWork::write_files(const RunResult& result) {
+void Training::write_files(const RunResult& result) {
     if (dumps())
         write_dump(dump_, *this, result.losses.front());
     if (!save_.empty())
         write_parameters(save_, parameters());
 }
 
-std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options) {
-    auto work = std::make_unique<KernelWork>(plan, options);
+std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options) {
+    auto work = std::make_unique<Training>(plan, options);
     work->add_devices();
     return work;
 }

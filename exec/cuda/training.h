@@ -8,7 +8,7 @@
 #include "exec/cuda/events.h"
 #include "exec/cuda/step_graph.h"
 #include "exec/cuda/transport.h"
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 
 #include <atomic>
 #include <functional>
@@ -22,11 +22,11 @@
 
 namespace pw::cuda {
 
-class CudaWork;
+class CudaTraining;
 
-class CudaDevice : public KernelDevice {
+class CudaDevice : public TrainingDevice {
 public:
-    CudaDevice(CudaWork& work, int device) : KernelDevice(work_of(work), device), work_(work) {}
+    CudaDevice(CudaTraining& work, int device) : TrainingDevice(work_of(work), device), work_(work) {}
 
     void begin() override;
     void meet(const Task& task, int node) override;
@@ -40,7 +40,7 @@ public:
     void all_done() override;
     Interval interval(int node, Interval by_host) override;
 
-    Device& device() const { return kernels_->device(); }
+    GpuShare& device() const { return kernels_->device(); }
 
 protected:
     std::shared_ptr<const Kernels> open() override;
@@ -53,21 +53,21 @@ private:
     // Until its end this device alone puts work into the graph that is being made; without one it is nothing.
     class Turn;
 
-    static KernelWork& work_of(CudaWork& work);
+    static Training& work_of(CudaTraining& work);
     void wait_for_others(int node);
     template <class Act>
     void as_one(int node, Act act);
 
-    CudaWork& work_;
+    CudaTraining& work_;
     std::unique_lock<std::mutex> turn_;
     std::shared_ptr<CudaKernels> kernels_;
 };
 
-class CudaWork : public KernelWork {
+class CudaTraining : public Training {
 public:
-    CudaWork(const HostPlan& the_plan, const RunOptions& options);
+    CudaTraining(const RunPlan& the_plan, const RunOptions& options);
 
-    Costs costs() override;
+    Costs prepare_memory() override;
     void begin_step(int step) override;
     void leave(int send) override;
     void finish(RunResult& result) override;

@@ -1,4 +1,4 @@
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 
 #include "exec/training/parameter_files.h"
 #include "workloads/error.h"
@@ -9,17 +9,17 @@
 
 namespace pw {
 
-std::shared_ptr<const Kernels> KernelDevice::open() {
+std::shared_ptr<const Kernels> TrainingDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
 
 template <class Value>
-Value* KernelDevice::make_notes(std::size_t count) {
+Value* TrainingDevice::make_notes(std::size_t count) {
     notes_.push_back(kernels_->shared(static_cast<Bytes>(count * sizeof(Value))));
     return reinterpret_cast<Value*>(notes_.back()->data());
 }
 
-void KernelDevice::prepare() {
+void TrainingDevice::prepare() {
     const Job& job = run_.job;
     const MicroBatchSizes& sizes = run_.plan.sizes;
     const auto microbatches = static_cast<std::size_t>(job.plan.shape.microbatches);
@@ -53,14 +53,14 @@ void KernelDevice::prepare() {
         clip_factor_ = make_notes<double>(1);
 }
 
-std::unique_ptr<Memory> KernelDevice::reserve(Bytes bytes) {
+std::unique_ptr<Memory> TrainingDevice::reserve(Bytes bytes) {
     std::string stages;
     for (const auto& [stage, program] : programs_)
         stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
     return kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
 }
 
-KernelDevice::StageState& KernelDevice::state_of(int stage) {
+TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
     const auto [found, fresh] = stages_.try_emplace(stage);
     StageState& state = found->second;
     if (!fresh)
@@ -82,7 +82,7 @@ KernelDevice::StageState& KernelDevice::state_of(int stage) {
     return state;
 }
 
-void KernelDevice::place(const Buffer& buffer, std::byte* address) {
+void TrainingDevice::place(const Buffer& buffer, std::byte* address) {
     if (buffer.use == BufferUse::Workspace) {
         workspace_ = address;
         return;
@@ -127,7 +127,7 @@ void KernelDevice::place(const Buffer& buffer, std::byte* address) {
     }
 }
 
-StageProgram::Values KernelDevice::initial_values() const {
+StageProgram::Values TrainingDevice::initial_values() const {
     const TrainingConfig& training = run_.job.config.training;
     const LayerGraph& graph = run_.job.model->layers;
     return [&](int layer) {
@@ -136,7 +136,7 @@ StageProgram::Values KernelDevice::initial_values() const {
     };
 }
 
-void KernelDevice::begin() {
+void TrainingDevice::begin() {
     for (const auto& [stage, program] : programs_) {
         program->set_layout(run_.layouts[stage]);
         StageState& state = state_of(stage);
@@ -152,7 +152,7 @@ void KernelDevice::begin() {
 }
 
 // All devices have placed their buffers.
-void KernelDevice::list_statistics() {
+void TrainingDevice::list_statistics() {
     std::vector<int> samples;
     for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
         samples.push_back(run_.plan.sizes.of(mb));
@@ -162,7 +162,7 @@ void KernelDevice::list_statistics() {
 }
 
 // By micro-batch, with places here for those that are to be fetched.
-std::vector<std::byte*> KernelDevice::readable_statistics(int stage) {
+std::vector<std::byte*> TrainingDevice::readable_statistics(int stage) {
     StageState& state = stages_.at(stage);
     std::vector<std::byte*> places = run_.statistics[stage];
     const Bytes bytes = run_.layouts[stage].statistics;
@@ -184,7 +184,7 @@ std::vector<std::byte*> KernelDevice::readable_statistics(int stage) {
 }
 
 // Before gather_statistics().
-void KernelDevice::take_statistics(const Task& closing) {
+void TrainingDevice::take_statistics(const Task& closing) {
     const StageState& state = stages_.at(closing.stage);
     const Shape& shape = run_.job.plan.shape;
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
@@ -196,7 +196,7 @@ void KernelDevice::take_statistics(const Task& closing) {
 
 // The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
 // of them have run their micro-batches and none goes on.
-void KernelDevice::gather_statistics(const Task& closing) {
+void TrainingDevice::gather_statistics(const Task& closing) {
     StageState& state = stages_.at(closing.stage);
     if (state.statistics == nullptr)
         return;
@@ -208,7 +208,7 @@ void KernelDevice::gather_statistics(const Task& closing) {
         state.statistics);
 }
 
-void KernelDevice::begin_step(int step) {
+void TrainingDevice::begin_step(int step) {
     step_ = step;
     if (step == 0) {
         list_statistics();
@@ -232,7 +232,7 @@ void KernelDevice::begin_step(int step) {
         }
 }
 
-void KernelDevice::end_step() {
+void TrainingDevice::end_step() {
     for (const auto& [stage, program] : programs_)
         if (program->has_loss())
             for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
@@ -240,7 +240,7 @@ void KernelDevice::end_step() {
                     run_.losses[mb] = losses_[mb];
 }
 
-void KernelDevice::run(const Task& task, int node) {
+void TrainingDevice::run(const Task& task, int node) {
     if (task.op == Op::Update)
         update(task, node);
     else if (task.op == Op::SumGradients)
@@ -249,12 +249,12 @@ void KernelDevice::run(const Task& task, int node) {
         compute(task);
 }
 
-GradientPart& KernelDevice::part_of(const Task& task) {
+GradientPart& TrainingDevice::part_of(const Task& task) {
     return stages_.at(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
 }
 
 // Without momentum there is no direction to predict in: the version itself.
-const std::byte* KernelDevice::weights_for(const Task& task, int version) {
+const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     const StageState& state = stages_.at(task.stage);
     const TrainingConfig& training = run_.job.config.training;
     const int slot = state.slot_of[version], ahead = ahead_of(task, run_.job.versions);
@@ -265,7 +265,7 @@ const std::byte* KernelDevice::weights_for(const Task& task, int version) {
     return state.predicted;
 }
 
-const Places& KernelDevice::bind(const Task& task, int version) {
+const Places& TrainingDevice::bind(const Task& task, int version) {
     StageState& state = stages_.at(task.stage);
     Places& places = state.places;
     const int mb = task.microbatch;
@@ -297,18 +297,18 @@ const Places& KernelDevice::bind(const Task& task, int version) {
 }
 
 template <class Note>
-std::span<const Note> KernelDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
+std::span<const Note> TrainingDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
     const MicroBatchSizes& sizes = run_.plan.sizes;
     const std::ptrdiff_t first = std::ptrdiff_t{microbatch} * sizes.full * per_sample;
     return all == nullptr ? std::span<const Note>{}
                           : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
 }
 
-void KernelDevice::load_data(int microbatch, std::byte* to) const {
+void TrainingDevice::load_data(int microbatch, std::byte* to) const {
     kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
 }
 
-void KernelDevice::compute(const Task& task) {
+void TrainingDevice::compute(const Task& task) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
     const StageState& state = stages_.at(task.stage);
@@ -342,7 +342,7 @@ void KernelDevice::compute(const Task& task) {
     }
 }
 
-void KernelDevice::update(const Task& task, int node) {
+void TrainingDevice::update(const Task& task, int node) {
     const Job& job = run_.job;
     StageState& state = stages_.at(task.stage);
     std::byte* gradients = state.parts.front().block;
@@ -375,7 +375,7 @@ void KernelDevice::update(const Task& task, int node) {
 }
 
 // That U makes from the newest one. A stage that predicts weights has one beside every version.
-std::byte* KernelDevice::next_momentum(int stage) const {
+std::byte* TrainingDevice::next_momentum(int stage) const {
     const StageState& state = stages_.at(stage);
     if (!run_.job.versions.predicts(stage))
         return state.momenta[0];
@@ -385,13 +385,13 @@ std::byte* KernelDevice::next_momentum(int stage) const {
     return state.momenta[new_slot];
 }
 
-void KernelDevice::keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const {
+void TrainingDevice::keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const {
     const std::vector<NamedTensor> tensors =
         programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
     to.insert(to.end(), tensors.begin(), tensors.end());
 }
 
-std::vector<NamedTensor> KernelDevice::parameters() const {
+std::vector<NamedTensor> TrainingDevice::parameters() const {
     std::vector<NamedTensor> all;
     for (const auto& [stage, state] : stages_)
         if (const std::byte* weights = state.slots[state.slot_of[state.newest]]; weights != nullptr)

@@ -1,11 +1,11 @@
-// A device of this process: a Backend that calls its work in the calling thread, lends its memory position
-// by position and hands its transfers to the mailbox.
+// The thread of a device: it walks the device's list, lends its memory position by position, hands its transfers to the
+// mailbox and lets the device do the rest.
 #pragma once
 
 #include "exec/disturbance.h"
 #include "exec/engine/arena.h"
+#include "exec/engine/device.h"
 #include "exec/engine/guards.h"
-#include "exec/engine/host_work.h"
 
 #include <optional>
 #include <utility>
@@ -13,32 +13,34 @@
 
 namespace pw {
 
-class HostDevice : public Backend {
+class DeviceThread {
 public:
-    HostDevice(HostPlan& plan, DeviceWork& work, int device, const RunOptions& options)
+    DeviceThread(RunPlan& plan, Device& work, int device, const RunOptions& options)
         : plan_(plan), work_(work), device_(device), options_(options) {}
 
     void make_memory();  // needs the planned buffers
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
-    void begin_step(int step) override;
-    Ticket launch(const Task& task, int position, std::span<const Ticket> after) override;
-    void all_launched() override;
-    Interval finish(Ticket ticket) override;
-    void end_step();  // all tickets are finished
+    // Runs the list once. When each task really ran, in list order.
+    std::vector<Interval> run_step(int step);
+    void end_step();
 
     const Arena& arena() const { return *arena_; }
     std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // of the step
     double cpu_share() const { return core_clock_.share(); }  // of tasks that are worth a look at the clock
 
 private:
+    void begin_step(int step);
+    void launch(const Task& task, int position);
+    void wait_for_all();
+    Interval interval_of(int position);
     int node_of(int position) const { return plan_.graph.node(device_, position); }
     bool is_persistent(const Buffer& buffer) const;
     void lend(int position);
     void give_back(int position, Ns now);
 
-    HostPlan& plan_;
-    DeviceWork& work_;
+    RunPlan& plan_;
+    Device& work_;
     const int device_;
     const RunOptions& options_;
     Mailbox* mailbox_ = nullptr;

@@ -1,7 +1,7 @@
 // Devices that compute: stages of a model run by kernels.
 #pragma once
 
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 #include "exec/training/batch_statistics.h"
 #include "exec/training/fetch.h"
 #include "exec/training/stage_program.h"
@@ -15,7 +15,7 @@
 
 namespace pw {
 
-class KernelWork;
+class Training;
 struct SharedTable;
 
 // What some backward tasks of a stage have added up since the last U.
@@ -24,9 +24,9 @@ struct GradientPart {
     Begun begun;
 };
 
-class KernelDevice : public DeviceWork {
+class TrainingDevice : public Device {
 public:
-    KernelDevice(KernelWork& run, int device) : device_(device), run_(run) {}
+    TrainingDevice(Training& run, int device) : device_(device), run_(run) {}
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
@@ -100,7 +100,7 @@ private:
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
-    // exec/training/kernel_sums.cpp
+    // exec/training/gradient_sums.cpp
     void make_room();
     void sum_gradients(int node);
     void list_share(int stage);
@@ -120,7 +120,7 @@ private:
     template <class Value>
     Value* make_notes(std::size_t count);
 
-    KernelWork& run_;
+    Training& run_;
     std::shared_ptr<const Kernels> kernels_;
     std::vector<std::unique_ptr<Memory>> notes_;
     Sample* samples_ = nullptr;
@@ -153,13 +153,13 @@ struct SharedTable {
 std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
 
 // Rows have one writer; readers come after the gate or a SEND.
-class KernelWork : public HostWork {
+class Training : public Devices {
 public:
-    KernelWork(const HostPlan& the_plan, const RunOptions& options);
+    Training(const RunPlan& the_plan, const RunOptions& options);
     void add_devices();
 
-    DeviceWork& device(int number) override { return *devices_[number]; }
-    Costs costs() override;
+    Device& device(int number) override { return *devices_[number]; }
+    Costs prepare_memory() override;
     bool computes() const override { return true; }
     bool uses_cores() const override;
     std::string machine() const override { return devices_.front()->kernels().machine(); }
@@ -172,7 +172,7 @@ public:
     void finish(RunResult& result) override;
     void write_files(const RunResult& result) override;
 
-    const KernelDevice& kernel_device(int number) const { return *devices_[number]; }
+    const TrainingDevice& kernel_device(int number) const { return *devices_[number]; }
     std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
     std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
     std::int64_t first_sample(int step, int microbatch) const;
@@ -181,7 +181,7 @@ public:
     [[noreturn]] void refuse_loss(int step, int microbatch);
     bool dumps() const { return !dump_.empty(); }
 
-    const HostPlan& plan;
+    const RunPlan& plan;
     const Job& job;
     const Dataset data;
     std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
@@ -195,7 +195,7 @@ public:
     std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
 protected:
-    std::vector<std::unique_ptr<KernelDevice>> devices_;
+    std::vector<std::unique_ptr<TrainingDevice>> devices_;
 
 private:
     Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;

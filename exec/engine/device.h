@@ -36,7 +36,7 @@ private:
 };
 
 // What the devices of a run share. The buffers are planned when all devices are prepared.
-struct HostPlan {
+struct RunPlan {
     const Job& job;
     PlanGraph graph;
     MicroBatchSizes sizes;
@@ -48,7 +48,7 @@ struct HostPlan {
     const std::unique_ptr<Watch> watch;
     const std::unique_ptr<MeetingPoints> meetings;
 
-    explicit HostPlan(const Job& the_job)
+    explicit RunPlan(const Job& the_job)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
@@ -66,9 +66,9 @@ struct HostPlan {
 };
 
 // One device; called on its own thread, in this order.
-class DeviceWork {
+class Device {
 public:
-    virtual ~DeviceWork() = default;
+    virtual ~Device() = default;
     virtual void prepare() = 0;                                   // all devices, before the memory is planned
     virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;     // for all its buffers
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
@@ -92,11 +92,11 @@ public:
     virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
 
-class HostWork : public Payload {
+class Devices : public Payload {
 public:
-    virtual DeviceWork& device(int number) = 0;
+    virtual Device& device(int number) = 0;
     // On the main thread, when all devices are prepared: bytes, and the times of links.
-    virtual Costs costs() = 0;
+    virtual Costs prepare_memory() = 0;
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // run() computes, on the core of the device's thread
@@ -116,8 +116,8 @@ public:
 };
 
 // The work of `run.backend`. Throws Error when this build does not have it.
-std::unique_ptr<HostWork> make_work(const HostPlan& plan, const RunOptions& options);
-std::unique_ptr<HostWork> make_kernel_work(const HostPlan& plan, const RunOptions& options);
-std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options);
+std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options);
+std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options);
+std::unique_ptr<Devices> make_emulation(const RunPlan& plan, const RunOptions& options);
 
 }  // namespace pw

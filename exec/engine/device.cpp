@@ -1,4 +1,4 @@
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 
 #include <algorithm>
 
@@ -21,29 +21,29 @@ std::byte* EdgeBuffers::made(bool forward, int edge, int microbatch) const {
     return copy != nullptr ? copy : landed(forward, edge, microbatch);
 }
 
-std::int64_t HostPlan::samples_of(int update) const {
+std::int64_t RunPlan::samples_of(int update) const {
     const Shape& shape = job.plan.shape;
     return sizes.first_sample(shape.last_of(update) + 1) - sizes.first_sample(shape.first_of(update));
 }
 
-bool HostPlan::trains() const {
+bool RunPlan::trains() const {
     return std::any_of(job.plan.order.begin(), job.plan.order.end(), [](const std::vector<Task>& order) {
         return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::Update; });
     });
 }
 
-int HostPlan::gradient_part(int stage, int microbatch) const {
+int RunPlan::gradient_part(int stage, int microbatch) const {
     return job.plan.gradient_parts.empty() ? 0 : job.plan.gradient_parts[stage][microbatch];
 }
 
-int HostPlan::gradient_parts(int stage) const {
+int RunPlan::gradient_parts(int stage) const {
     if (job.plan.gradient_parts.empty())
         return 1;
     const std::vector<int>& parts = job.plan.gradient_parts[stage];
     return *std::max_element(parts.begin(), parts.end()) + 1;
 }
 
-int HostPlan::edge_of(const Task& transfer) const {
+int RunPlan::edge_of(const Task& transfer) const {
     const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
     const int from = downstream ? transfer.stage : transfer.peer, to = downstream ? transfer.peer : transfer.stage;
     const auto found = std::find_if(edges.begin(), edges.end(),

@@ -1,4 +1,4 @@
-#include "exec/emulated/emulated_work.h"
+#include "exec/emulated/emulation.h"
 
 #include "exec/engine/arena.h"
 #include "exec/engine/pin.h"
@@ -37,7 +37,7 @@ double fraction(std::uint64_t tag) { return std::ldexp(static_cast<double>(tag),
 
 }  // namespace
 
-EmulatedDevice::EmulatedDevice(EmulatedWork& run, int device) : run_(run), device_(device) {
+EmulatedDevice::EmulatedDevice(Emulation& run, int device) : run_(run), device_(device) {
     const Job& job = run.job;
     for (const int stage : job.plan.shape.stages_of(device)) {
         StageState& state = stages_[stage];
@@ -203,7 +203,7 @@ std::uint64_t EmulatedDevice::weights(int stage) const {
     return state.weights[state.slot_of[state.newest]];
 }
 
-EmulatedWork::EmulatedWork(const HostPlan& the_plan)
+Emulation::Emulation(const RunPlan& the_plan)
     : plan(the_plan),
       job(the_plan.job),
       durations(durations_of(job.plan, the_plan.graph, job.costs, job.versions)),
@@ -222,7 +222,7 @@ EmulatedWork::EmulatedWork(const HostPlan& the_plan)
 }
 
 // A long sleep is cut in pieces, so that a run that has failed ends.
-void EmulatedWork::sleep_for(Ns duration) const {
+void Emulation::sleep_for(Ns duration) const {
     if (duration <= 0)
         return;
     const Ns until = clock_now() + duration, wakes = until - kSpun;
@@ -235,7 +235,7 @@ void EmulatedWork::sleep_for(Ns duration) const {
         std::this_thread::yield();
 }
 
-EmulatedWork::Ends EmulatedWork::ends_of(std::byte* buffer, bool is_forward, int edge) const {
+Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge) const {
     const EdgeBytes& bytes = plan.edges[edge];
     const auto size = static_cast<std::size_t>(is_forward ? bytes.forward : bytes.backward);
     const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
@@ -244,7 +244,7 @@ EmulatedWork::Ends EmulatedWork::ends_of(std::byte* buffer, bool is_forward, int
     return {buffer, buffer + (size / kTag * kTag - length), length};  // in step where they overlap
 }
 
-EmulatedWork::Ends EmulatedWork::ends_of(const Task& transfer) const {
+Emulation::Ends Emulation::ends_of(const Task& transfer) const {
     const int edge = plan.edge_of(transfer), mb = transfer.microbatch;
     const bool is_forward = transfer.op == Op::SendForward || transfer.op == Op::RecvForward;
     if (edge < 0)  // nothing flows between the stages
@@ -270,14 +270,14 @@ bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
 
 }  // namespace
 
-void EmulatedWork::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
+void Emulation::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
     tags_[is_forward][edge][microbatch] = tag;
     const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge);
     fill(ends.start, ends.length, tag);
     fill(ends.end, ends.length, tag);
 }
 
-std::uint64_t EmulatedWork::read(bool is_forward, int edge, const Task& reader) const {
+std::uint64_t Emulation::read(bool is_forward, int edge, const Task& reader) const {
     const std::uint64_t tag = tags_[is_forward][edge][reader.microbatch];
     const Ends ends = ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge);
     if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
@@ -287,15 +287,15 @@ std::uint64_t EmulatedWork::read(bool is_forward, int edge, const Task& reader) 
     return tag;
 }
 
-std::string EmulatedWork::machine() const { return machine_name(); }
+std::string Emulation::machine() const { return machine_name(); }
 
-void EmulatedWork::leave(int send) {
+void Emulation::leave(int send) {
     const Ends ends = ends_of(plan.graph.task(send));
     std::copy_n(ends.start, ends.length, letters_[send].start.begin());
     std::copy_n(ends.end, ends.length, letters_[send].end.begin());
 }
 
-void EmulatedWork::arrive(int recv) {
+void Emulation::arrive(int recv) {
     const Ends ends = ends_of(plan.graph.task(recv));
     const Letter& letter = letters_[plan.graph.inputs(recv).front()];
     std::copy_n(letter.start.begin(), ends.length, ends.start);
@@ -303,7 +303,7 @@ void EmulatedWork::arrive(int recv) {
 }
 
 // Tasks that end in less are a matter of the machine, not of the plan.
-std::string EmulatedWork::note_on_short_tasks() const {
+std::string Emulation::note_on_short_tasks() const {
     Ns shortest = kResolution;
     std::size_t few = 0, tasks = 0;
     for (int node = 0; node < plan.graph.size(); ++node) {
@@ -321,7 +321,7 @@ std::string EmulatedWork::note_on_short_tasks() const {
         few, tasks, print_time(kResolution), print_time(shortest));
 }
 
-void EmulatedWork::finish(RunResult& result) {
+void Emulation::finish(RunResult& result) {
     result.notes.emplace_back(
         "emulated devices learn nothing: losses, norms and weights are checksums of what ran "
         "in which order");
@@ -334,18 +334,18 @@ void EmulatedWork::finish(RunResult& result) {
     result.weights_hash = fmt::format("{:016x}", hash);
 }
 
-std::vector<double> EmulatedWork::gradient_norms() const {
+std::vector<double> Emulation::gradient_norms() const {
     std::vector<double> all;
     for (const std::vector<double>& row : norms)
         all.push_back(std::accumulate(row.begin(), row.end(), 0.0));
     return all;
 }
 
-std::unique_ptr<HostWork> make_emulated_work(const HostPlan& plan, const RunOptions& options) {
+std::unique_ptr<Devices> make_emulation(const RunPlan& plan, const RunOptions& options) {
     for (const auto& [folder, flag] : {std::pair(options.dump, "--dump"), std::pair(options.save, "--save")})
         if (!folder.empty())
             fail("run.backend emulated has no tensors to write\n  help: run without {}, or with run.backend cpu", flag);
-    return std::make_unique<EmulatedWork>(plan);
+    return std::make_unique<Emulation>(plan);
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-#include "exec/cuda/cuda_work.h"
+#include "exec/cuda/training.h"
 
 #include "exec/cuda/backend.h"
 #include "exec/cuda/layers/algorithms.h"
@@ -37,7 +37,7 @@ private:
     std::unique_lock<std::mutex>& turn_;
 };
 
-KernelWork& CudaDevice::work_of(CudaWork& work) { return work; }
+Training& CudaDevice::work_of(CudaTraining& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
     const Config& config = work_.job.config;
@@ -46,12 +46,12 @@ std::shared_ptr<const Kernels> CudaDevice::open() {
 }
 
 void CudaDevice::begin() {
-    KernelDevice::begin();
+    TrainingDevice::begin();
     const PlanGraph& graph = work_.plan.graph;
     const auto length = static_cast<int>(work_.job.plan.order[device_].size());
     for (int position = 0; position < length; ++position) {
         const int node = graph.node(device_, position);
-        CudaWork::NodeEvents& own = work_.events[node];
+        CudaTraining::NodeEvents& own = work_.events[node];
         const bool is_received = is_recv(graph.task(node).op);
         own.start.emplace(is_received ? Event::Kind::Untimed : Event::Kind::Timed);
         own.end.emplace(Event::Kind::Timed);
@@ -69,7 +69,7 @@ void CudaDevice::meet(const Task& task, int node) {
     if (!work_.queues())
         return;
     const Turn turn(*this);
-    KernelDevice::meet(task, node);
+    TrainingDevice::meet(task, node);
 }
 
 void CudaDevice::arrive(int node, int round) {
@@ -125,7 +125,7 @@ void CudaDevice::run(const Task& task, int node) {
     const cudaStream_t stream = device().stream();
     work_.call_for(node, "queues", [&] {
         work_.record_start(node, stream);
-        KernelDevice::run(task, node);
+        TrainingDevice::run(task, node);
         work_.record_end(node, stream);
     });
 }
@@ -155,11 +155,11 @@ void CudaDevice::all_done() { work_.device_is_done(device_); }
 
 Interval CudaDevice::interval(int node, Interval) { return work_.interval(node); }
 
-std::unique_lock<std::mutex> CudaWork::turn_to_capture() {
+std::unique_lock<std::mutex> CudaTraining::turn_to_capture() {
     return graph_ && queues() ? std::unique_lock(capturing_) : std::unique_lock<std::mutex>();
 }
 
-void CudaWork::record_start(int node, cudaStream_t stream) const {
+void CudaTraining::record_start(int node, cudaStream_t stream) const {
     const Event& start = *events[node].start;
     if (graph_)
         start.record_each_launch(stream);
@@ -167,7 +167,7 @@ void CudaWork::record_start(int node, cudaStream_t stream) const {
         start.record(stream);
 }
 
-void CudaWork::record_end(int node, cudaStream_t stream) const {
+void CudaTraining::record_end(int node, cudaStream_t stream) const {
     const NodeEvents& own = events[node];
     if (graph_)
         own.end->record_each_launch(stream);
@@ -177,8 +177,8 @@ void CudaWork::record_end(int node, cudaStream_t stream) const {
         own.done->record(stream);
 }
 
-CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
-    : KernelWork(the_plan, options),
+CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
+    : Training(the_plan, options),
       seats(seats_of(the_plan.job.config, the_plan.job.plan.shape.devices)),
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
@@ -194,7 +194,7 @@ CudaWork::CudaWork(const HostPlan& the_plan, const RunOptions& options)
         job.config.fail_at("run.graph", "a step cannot be a graph: " + obstacle, "set run.graph: false");
 }
 
-std::string CudaWork::what_forbids_graphs() const {
+std::string CudaTraining::what_forbids_graphs() const {
     if (job.plan.asynchronous)
         return fmt::format("{} has no steps that repeat", job.plan.schedule);
     if (job.config.run.transport != "threads")
@@ -204,29 +204,29 @@ std::string CudaWork::what_forbids_graphs() const {
     return "";
 }
 
-std::vector<int> CudaWork::devices_of(const Meeting& meeting) const {
+std::vector<int> CudaTraining::devices_of(const Meeting& meeting) const {
     std::vector<int> devices;
     for (const int node : meeting.first)
         devices.push_back(plan.graph.device_of(node));
     return devices;
 }
 
-std::set<int> CudaWork::gpus_of(const std::vector<int>& devices) const {
+std::set<int> CudaTraining::gpus_of(const std::vector<int>& devices) const {
     std::set<int> gpus;
     for (const int device : devices)
         gpus.insert(seats[device].gpu);
     return gpus;
 }
 
-bool CudaWork::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+bool CudaTraining::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
 
-bool CudaWork::reduces(int stage) const {
+bool CudaTraining::reduces(int stage) const {
     const std::vector<int> holders = job.plan.shape.devices_of(stage);
     return transport_->reduces() && holders.size() > 1 && gpus_of(holders).size() == holders.size();
 }
 
 // The devices of each group of stages, and the holders of each stage.
-std::vector<std::vector<int>> CudaWork::sums_between_gpus() const {
+std::vector<std::vector<int>> CudaTraining::sums_between_gpus() const {
     std::vector<std::vector<int>> sums;
     for (const SumGroup& group : sum_groups(job.plan.shape)) {
         sums.push_back(group.devices);
@@ -237,7 +237,7 @@ std::vector<std::vector<int>> CudaWork::sums_between_gpus() const {
     return sums;
 }
 
-void CudaWork::fetch(const Meeting& meeting) {
+void CudaTraining::fetch(const Meeting& meeting) {
     const std::vector<int> devices = devices_of(meeting);
     std::vector<Fetch> all;
     for (const int device : devices)
@@ -246,7 +246,7 @@ void CudaWork::fetch(const Meeting& meeting) {
         transport_->fetch(devices, all);
 }
 
-void CudaWork::reduce(const Meeting& meeting) {
+void CudaTraining::reduce(const Meeting& meeting) {
     for (const int stage : meeting.stages) {
         if (!reduces(stage))
             continue;
@@ -259,19 +259,19 @@ void CudaWork::reduce(const Meeting& meeting) {
     }
 }
 
-void CudaWork::abort() {
+void CudaTraining::abort() {
     if (transport_)
         transport_->abort();
 }
 
-Costs CudaWork::costs() {
-    Costs costs = KernelWork::costs();
+Costs CudaTraining::prepare_memory() {
+    Costs costs = Training::prepare_memory();
     costs.sent_copies = true;
     make_lanes();
     return costs;
 }
 
-void CudaWork::make_lanes() {
+void CudaTraining::make_lanes() {
     streams_.assign(static_cast<std::size_t>(lanes_.size()), nullptr);
     std::set<Route> routes;
     for (int node = 0; node < plan.graph.size(); ++node) {
@@ -296,7 +296,7 @@ void CudaWork::make_lanes() {
 }
 
 // The first step is queued as ever: libraries load their code, and plans are made.
-void CudaWork::make_graph() {
+void CudaTraining::make_graph() {
     std::vector<cudaStream_t> all;
     for (int device = 0; device < job.plan.shape.devices; ++device)
         all.push_back(cuda_device(device).device().stream());
@@ -306,7 +306,7 @@ void CudaWork::make_graph() {
     graph_->begin();
 }
 
-void CudaWork::device_has_queued() {
+void CudaTraining::device_has_queued() {
     if (!graph_ || ++queued_ < job.plan.shape.devices)
         return;
     const CurrentGpu current(seats.front().gpu);
@@ -317,10 +317,10 @@ void CudaWork::device_has_queued() {
 }
 
 // Of every GPU, by a stream of one of its devices; all are idle.
-void CudaWork::read_clocks(void (EventClock::*read)(cudaStream_t)) {
+void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
-        const Device& on = cuda_device(device).device();
+        const GpuShare& on = cuda_device(device).device();
         if (!done.insert(on.gpu()).second)
             continue;
         const CurrentGpu current(on.gpu());
@@ -328,7 +328,7 @@ void CudaWork::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     }
 }
 
-void CudaWork::device_is_done(int device) {
+void CudaTraining::device_is_done(int device) {
     if (++done_ == job.plan.shape.devices) {
         read_clocks(&EventClock::read_after);
         clocks_read_ = true;
@@ -337,7 +337,7 @@ void CudaWork::device_is_done(int device) {
     }
 }
 
-void CudaWork::begin_step(int step) {
+void CudaTraining::begin_step(int step) {
     read_clocks(&EventClock::read_before);
     if (makes_graphs_ && step == 1)
         make_graph();
@@ -350,7 +350,7 @@ void CudaWork::begin_step(int step) {
 
 // Queued by whichever thread brought the message's turn. It starts when the tensor is made, when both lanes
 // are through with what came before, and, with deferred receives, when the receiver's list is there.
-void CudaWork::leave(int send) {
+void CudaTraining::leave(int send) {
     if (!queues())
         return;
     const int recv = lanes_.partner(send);
@@ -385,7 +385,7 @@ void CudaWork::leave(int send) {
     });
 }
 
-void CudaWork::call_for(int node, const char* what, const std::function<void()>& call) const {
+void CudaTraining::call_for(int node, const char* what, const std::function<void()>& call) const {
     try {
         call();
     } catch (const Error& error) {
@@ -393,12 +393,12 @@ void CudaWork::call_for(int node, const char* what, const std::function<void()>&
     }
 }
 
-void CudaWork::wait(int node) const {
+void CudaTraining::wait(int node) const {
     const Event& event = graph_ ? graph_->finished() : *events[node].end;
     wait_until(node, [&] { return all_launched_ && event.passed(); });
 }
 
-void CudaWork::wait_until(int node, const std::function<bool()>& passed) const {
+void CudaTraining::wait_until(int node, const std::function<bool()>& passed) const {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
     const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
@@ -420,7 +420,7 @@ void CudaWork::wait_until(int node, const std::function<bool()>& passed) const {
     }
 }
 
-Interval CudaWork::interval(int node) const {
+Interval CudaTraining::interval(int node) const {
     const bool is_received = is_recv(plan.graph.task(node).op);
     const NodeEvents& begun = events[is_received ? lanes_.partner(node) : node];
     const int from = plan.graph.device_of(is_received ? lanes_.partner(node) : node);
@@ -428,15 +428,15 @@ Interval CudaWork::interval(int node) const {
     return {clocks_.at(seats[from].gpu).time_of(*begun.start), clocks_.at(seats[to].gpu).time_of(*events[node].end)};
 }
 
-void CudaWork::finish(RunResult& result) {
-    KernelWork::finish(result);
+void CudaTraining::finish(RunResult& result) {
+    Training::finish(result);
     if (const int ways = count_impossible_ways(); ways > 0)
         result.notes.push_back(fmt::format("cuDNN cannot run {} of the profile's convolutions as it says: they were "
                                            "timed anew, and may take longer than predicted",
                                            ways));
     std::set<int> gpus;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
-        const Device& on = cuda_device(device).device();
+        const GpuShare& on = cuda_device(device).device();
         const Bytes room = cuda_device(device).room();
         result.notes.push_back(fmt::format("device {}: {}{}", device, on.name(),
                                            room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
@@ -455,8 +455,8 @@ void CudaWork::finish(RunResult& result) {
 
 namespace pw {
 
-std::unique_ptr<HostWork> make_cuda_work(const HostPlan& plan, const RunOptions& options) {
-    return std::make_unique<cuda::CudaWork>(plan, options);
+std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOptions& options) {
+    return std::make_unique<cuda::CudaTraining>(plan, options);
 }
 
 }  // namespace pw

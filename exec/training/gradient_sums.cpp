@@ -1,7 +1,7 @@
 // S: the holders of a stage, and stages that share a parameter, add up their gradients. Every device adds its share
 // of the bytes from all blocks, and copies the other shares from those who added them. What its kernels cannot read it
 // fetches first.
-#include "exec/training/kernel_work.h"
+#include "exec/training/training.h"
 #include "workloads/error.h"
 #include "workloads/stages/ties.h"
 
@@ -32,9 +32,9 @@ std::size_t place_of(int device, const std::vector<int>& devices) {
 
 }  // namespace
 
-void KernelDevice::arrive(int node, int) { run_.plan.meetings->arrive(node); }
+void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node); }
 
-void KernelDevice::meet(const Task& task, int node) {
+void TrainingDevice::meet(const Task& task, int node) {
     if (!run_.plan.meetings->begins(node))
         return;
     if (task.op == Op::Update)
@@ -43,7 +43,7 @@ void KernelDevice::meet(const Task& task, int node) {
 }
 
 // What additions of a stage's gradients and of tables take at most, one after the other.
-void KernelDevice::make_room() {
+void TrainingDevice::make_room() {
     Bytes stages = 0, tables = 0;
     if (!run_.plan.trains())
         return;
@@ -66,7 +66,7 @@ void KernelDevice::make_room() {
 
 // A device that holds several stages of the meeting sums them all at its first S. Between its first and its last
 // meeting every device may read the blocks of the others, and nobody writes what another one reads.
-void KernelDevice::sum_gradients(int node) {
+void TrainingDevice::sum_gradients(int node) {
     if (!run_.plan.meetings->begins(node))
         return;
     const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
@@ -111,7 +111,7 @@ void KernelDevice::sum_gradients(int node) {
 }
 
 // A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its own.
-void KernelDevice::list_share(int stage) {
+void TrainingDevice::list_share(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
     const Bytes all = run_.layouts[stage].weights;
     std::byte* own = stages_.at(stage).parts.front().block;
@@ -127,7 +127,7 @@ void KernelDevice::list_share(int stage) {
     additions_.push_back(std::move(sum));
 }
 
-void KernelDevice::copy_shares(int stage) {
+void TrainingDevice::copy_shares(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
     std::byte* own = stages_.at(stage).parts.front().block;
     for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
@@ -139,7 +139,7 @@ void KernelDevice::copy_shares(int stage) {
 }
 
 // The copies of a shared table: the embedding's gradient first. All holders of a stage have the same one by now.
-void KernelDevice::list_share(const SharedTable& table) {
+void TrainingDevice::list_share(const SharedTable& table) {
     const std::size_t place = place_of(device_, table.devices);
     const Share share = share_of(table.bytes, place, table.devices.size());
     if (share.bytes == 0)
@@ -153,7 +153,7 @@ void KernelDevice::list_share(const SharedTable& table) {
     additions_.push_back(std::move(sum));
 }
 
-void KernelDevice::copy_shares(const SharedTable& table) {
+void TrainingDevice::copy_shares(const SharedTable& table) {
     for (const int layer : table.layers) {
         if (!holds(run_.job.split.stage_of[layer]))
             continue;
@@ -167,7 +167,7 @@ void KernelDevice::copy_shares(const SharedTable& table) {
 }
 
 // Where kernels here can read the block once fetch() has been called.
-const std::byte* KernelDevice::readable(int device, const std::byte* block, Bytes bytes) {
+const std::byte* TrainingDevice::readable(int device, const std::byte* block, Bytes bytes) {
     if (reads(device))
         return block;
     std::byte* here = room_->data() + std::exchange(used_, used_ + bytes);
@@ -175,14 +175,14 @@ const std::byte* KernelDevice::readable(int device, const std::byte* block, Byte
     return here;
 }
 
-void KernelDevice::take(int device, const std::byte* from, std::byte* to, Bytes bytes) {
+void TrainingDevice::take(int device, const std::byte* from, std::byte* to, Bytes bytes) {
     if (reads(device))
         kernels_->copy(from, to, bytes);
     else if (bytes > 0)
         fetches_.push_back({device, device_, from, to, bytes});
 }
 
-void KernelDevice::add_up() {
+void TrainingDevice::add_up() {
     for (const Addition& sum : additions_)
         if (sum.from.empty())
             kernels_->fill(sum.to, 0, sum.bytes);
@@ -193,7 +193,7 @@ void KernelDevice::add_up() {
 }
 
 // A stage without S has one holder, and its tables are its own.
-void KernelDevice::complete_gradients(int stage) {
+void TrainingDevice::complete_gradients(int stage) {
     if (std::exchange(stages_.at(stage).summed, true))
         return;
     for (const SharedTable& table : run_.tables)
@@ -205,7 +205,7 @@ void KernelDevice::complete_gradients(int stage) {
 }
 
 // With a global norm, before any U: what this device adds to it.
-void KernelDevice::measure(const Task& update) {
+void TrainingDevice::measure(const Task& update) {
     for (const auto& [stage, program] : programs_) {
         complete_gradients(stage);
         if (const std::byte* gradients = stages_.at(stage).parts.front().block;
@@ -214,17 +214,17 @@ void KernelDevice::measure(const Task& update) {
     }
 }
 
-double* KernelDevice::squares_of(const Task& update) const {
+double* TrainingDevice::squares_of(const Task& update) const {
     const auto number = static_cast<std::size_t>(run_.job.plan.shape.mini_batch_of(update.microbatch));
     return run_.step_squares + number * run_.layer_bytes.size();
 }
 
-std::byte* KernelWork::gradient_of(int device, int layer) const {
+std::byte* Training::gradient_of(int device, int layer) const {
     const int stage = job.split.stage_of[layer];
     return devices_[device]->gradients_of(stage).front().block + layouts[stage].weight_offset[layer];
 }
 
-std::vector<SharedTable> KernelWork::shared_tables() const {
+std::vector<SharedTable> Training::shared_tables() const {
     std::map<int, SharedTable> by_owner;
     for (const Tie& tie : ties_of(job.model->layers)) {
         SharedTable& table = by_owner.try_emplace(tie.table, SharedTable{{tie.table}, {}, {}, 0}).first->second;

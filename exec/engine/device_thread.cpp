@@ -1,4 +1,4 @@
-#include "exec/engine/host_device.h"
+#include "exec/engine/device_thread.h"
 
 namespace pw {
 
@@ -13,7 +13,7 @@ bool is_on_edge(BufferUse use) {
 
 }  // namespace
 
-void HostDevice::make_memory() {
+void DeviceThread::make_memory() {
     const std::size_t length = plan_.job.plan.order[device_].size();
     arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
     if (options_.guarded)
@@ -36,18 +36,18 @@ void HostDevice::make_memory() {
     }
 }
 
-void HostDevice::begin_step(int step) {
+void DeviceThread::begin_step(int step) {
     step_ = step;
     samples_.reserve(dies_.size());
     work_.begin_step(step);
 }
 
-bool HostDevice::is_persistent(const Buffer& buffer) const {
+bool DeviceThread::is_persistent(const Buffer& buffer) const {
     return buffer.first == 0 && buffer.last + 1 == static_cast<int>(dies_.size());
 }
 
 // Buffers that live across the whole list are lent once and never given back.
-void HostDevice::lend(int position) {
+void DeviceThread::lend(int position) {
     for (const int k : born_[position]) {
         const Buffer& buffer = plan_.buffers[k];
         if (!is_persistent(buffer) || step_ == 0)
@@ -55,7 +55,7 @@ void HostDevice::lend(int position) {
     }
 }
 
-void HostDevice::give_back(int position, Ns now) {
+void DeviceThread::give_back(int position, Ns now) {
     sample_of_[position] = -1;
     if (samples_.empty() || samples_.back().use != arena_->lent()) {
         sample_of_[position] = static_cast<int>(samples_.size());
@@ -68,11 +68,12 @@ void HostDevice::give_back(int position, Ns now) {
             arena_->give_back(buffer.bytes, buffer.kind);
 }
 
-// What waits comes before what lends: memory that a position takes over is free only then.
-Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket> after) {
+// What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
+// own may still be far behind.
+void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
-    for (const Ticket ticket : after)
-        if (const int input = node_of(ticket); is_recv(plan_.graph.task(input).op)) {
+    for (const int input : plan_.graph.inputs(node))
+        if (plan_.graph.device_of(input) == device_ && is_recv(plan_.graph.task(input).op)) {
             mailbox_->wait(input);
             work_.wait_for_received(input);
         }
@@ -103,10 +104,9 @@ Ticket HostDevice::launch(const Task& task, int position, std::span<const Ticket
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
     plan_.watch->rests(device_);
-    return position;
 }
 
-void HostDevice::all_launched() {
+void DeviceThread::wait_for_all() {
     work_.all_queued();
     for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
         const int node = node_of(position);
@@ -117,16 +117,28 @@ void HostDevice::all_launched() {
     work_.all_done();
 }
 
-Interval HostDevice::finish(Ticket ticket) {
-    const int node = node_of(ticket);
+Interval DeviceThread::interval_of(int position) {
+    const int node = node_of(position);
     const bool moves = is_transfer(plan_.graph.task(node).op);
-    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[ticket]);
-    if (!moves && sample_of_[ticket] >= 0)
-        samples_[sample_of_[ticket]].time = interval.start;
+    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
+    if (!moves && sample_of_[position] >= 0)
+        samples_[sample_of_[position]].time = interval.start;
     return interval;
 }
 
-void HostDevice::end_step() {
+std::vector<Interval> DeviceThread::run_step(int step) {
+    const std::vector<Task>& order = plan_.job.plan.order[device_];
+    begin_step(step);
+    for (int position = 0; position < static_cast<int>(order.size()); ++position)
+        launch(order[position], position);
+    wait_for_all();
+    std::vector<Interval> intervals;
+    for (int position = 0; position < static_cast<int>(order.size()); ++position)
+        intervals.push_back(interval_of(position));
+    return intervals;
+}
+
+void DeviceThread::end_step() {
     if (guards_)
         guards_->end_step();
     plan_.watch->is_away(device_);

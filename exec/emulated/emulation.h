@@ -3,7 +3,7 @@
 // weights it was made from, so that two runs whose weights agree did the same things.
 #pragma once
 
-#include "exec/engine/host_work.h"
+#include "exec/engine/device.h"
 
 #include <array>
 #include <atomic>
@@ -15,11 +15,11 @@
 
 namespace pw {
 
-class EmulatedWork;
+class Emulation;
 
-class EmulatedDevice : public DeviceWork {
+class EmulatedDevice : public Device {
 public:
-    EmulatedDevice(EmulatedWork& run, int device);
+    EmulatedDevice(Emulation& run, int device);
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
@@ -56,18 +56,18 @@ private:
     std::uint64_t gradient_of(const StageState& state) const { return state.summed ? state.sum : state.parts[0].sum; }
     void update(const Task& task);
 
-    EmulatedWork& run_;
+    Emulation& run_;
     const int device_;
     std::map<int, StageState> stages_;
     int step_ = 0;
 };
 
-class EmulatedWork : public HostWork {
+class Emulation : public Devices {
 public:
-    explicit EmulatedWork(const HostPlan& the_plan);
+    explicit Emulation(const RunPlan& the_plan);
 
-    DeviceWork& device(int number) override { return *devices_[number]; }
-    Costs costs() override { return job.costs; }
+    Device& device(int number) override { return *devices_[number]; }
+    Costs prepare_memory() override { return job.costs; }
     bool computes() const override { return false; }
     std::string machine() const override;
     void leave(int send) override;
@@ -84,7 +84,7 @@ public:
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
     void sleep_for(Ns duration) const;
 
-    const HostPlan& plan;
+    const RunPlan& plan;
     const Job& job;
     std::vector<Ns> durations;                // by node
     std::vector<double> losses;               // of this step, [micro-batch]

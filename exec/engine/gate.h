@@ -1,0 +1,55 @@
+// Where threads of a run wait for each other.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+namespace pw {
+
+Ns clock_now();  // steady, nanoseconds
+[[noreturn]] void fail_because_of_others();  // Error (RunFailed)
+
+// Where a fixed number of threads meet, again and again.
+class Gate {
+public:
+    explicit Gate(int threads) : threads_(threads) {}
+    // Throws Error (RunFailed) when a thread has failed. All that meet come to the same `phase`.
+    void arrive(int phase = 0);
+    // Calls look(time since the last call, or since it came) about every `slice` while it waits.
+    template <class Look>
+    void arrive(int phase, Ns slice, Look look);
+    void abort();
+
+private:
+    bool is_last(int phase, std::int64_t& round);  // lets the others go
+
+    const int threads_;
+    int waiting_ = 0;
+    int phase_ = 0;  // of those that wait
+    std::int64_t round_ = 0;
+    bool aborted_ = false;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+template <class Look>
+void Gate::arrive(int phase, Ns slice, Look look) {
+    std::unique_lock lock(mutex_);
+    std::int64_t round = 0;
+    if (is_last(phase, round))
+        return;
+    Ns before = clock_now();
+    while (!changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return aborted_ || round_ != round; })) {
+        const Ns now = clock_now();
+        look(now - std::exchange(before, now));
+    }
+    if (round_ == round)
+        fail_because_of_others();
+}
+
+}  // namespace pw
