@@ -8,8 +8,6 @@ namespace pw {
 
 namespace {
 
-bool is_backward(Op op) { return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight; }
-
 // A stage's backward tasks in the order of its list: the order in which it adds up its gradients.
 std::vector<Task> backwards_of(const Plan& plan, int stage) {
     std::vector<Task> tasks;

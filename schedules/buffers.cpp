@@ -254,10 +254,8 @@ Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs) {
     const bool smaller = !costs.last_edges.empty() && shape.ends_mini_batch(task.microbatch);
     const std::vector<EdgeBytes>& edges = smaller ? costs.last_edges : costs.edges;
     const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
-    const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
     for (const EdgeBytes& edge : edges)
-        if (is_transfer(task.op) && edge.from == (downstream ? task.stage : task.peer) &&
-            edge.to == (downstream ? task.peer : task.stage))
+        if (is_transfer(task.op) && Edge{edge.from, edge.to} == edge_of(task))
             return forward ? edge.forward : edge.backward;
     return 0;
 }

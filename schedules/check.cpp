@@ -42,7 +42,6 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
         }
 }
 
-bool makes_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 bool is_sum(Op op) { return op == Op::SumGradients; }
 bool is_update(Op op) { return op == Op::Update; }
 
@@ -60,7 +59,7 @@ std::vector<int> last_positions(const Plan& plan, int device, int stage, bool (*
 void check_closing(const Plan& plan, int device, int stage, Op op, const PlaceName& place) {
     const std::vector<Task>& order = plan.order[device];
     const std::vector<int> closing = last_positions(plan, device, stage, op == Op::Update ? is_update : is_sum);
-    const std::vector<int> gradient = last_positions(plan, device, stage, makes_gradient);
+    const std::vector<int> gradient = last_positions(plan, device, stage, makes_weight_gradient);
     for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch) {
         const Task wanted{op, stage, plan.shape.last_of(mini_batch)};
         const int at = closing[mini_batch];
@@ -91,7 +90,7 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
         const Task& task = graph.task(node);
         if (!is_transfer(task.op))
             continue;
-        const bool downstream = task.op == Op::SendForward || task.op == Op::RecvBackward;
+        const bool downstream = edge_of(task).from == task.stage;
         const std::vector<int> peers = downstream ? plan.shape.after(task.stage) : plan.shape.before(task.stage);
         const auto where = [&] {
             return fmt::format("plan '{}': {}: {}", plan.schedule,

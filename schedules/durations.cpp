@@ -50,7 +50,7 @@ std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs&
                 time += time_to_predict(cost);
             if (task.op == Op::Update)
                 begun[task.stage] = false;
-            if (task.op == Op::Backward || task.op == Op::BackwardWeight) {
+            if (makes_weight_gradient(task.op)) {
                 time += begun[task.stage] ? cost.accumulate : 0;
                 begun[task.stage] = true;
             }

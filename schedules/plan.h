@@ -34,6 +34,11 @@ struct Edge {
     int from, to;  // stages
     auto operator<=>(const Edge&) const = default;
 };
+// The edge on which a transfer is: activations go along it, gradients against it.
+constexpr Edge edge_of(const Task& transfer) {
+    const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
+    return downstream ? Edge{transfer.stage, transfer.peer} : Edge{transfer.peer, transfer.stage};
+}
 
 struct Shape {
     int devices = 1;

@@ -154,7 +154,7 @@ void PlanGraph::connect_gradients(const Plan& plan) {
             const int here = node(static_cast<int>(device), position);
             const Task& task = tasks_[here];
             std::vector<int>&pending = gradients[task.stage], &summed = sums[task.stage];
-            if (task.op == Op::Backward || task.op == Op::BackwardWeight)
+            if (makes_weight_gradient(task.op))
                 pending.push_back(here);
             if (task.op == Op::SumGradients) {
                 inputs_[here] = pending;

@@ -1,5 +1,5 @@
 // One step of one device. Plain data: comparable, printable, cheap to copy. A task says what to do,
-// never how long it takes (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
+// never how long it takes (workloads/costs/costs.h) or when it ran (schedules/trace.h).
 #pragma once
 
 #include <compare>
@@ -11,6 +11,8 @@
 
 namespace pw {
 
+// In this order: what computes, what a stage does once per update, transfers. Lists of tasks that are sorted, and the
+// numbers in pages and files, follow it.
 enum class Op : std::uint8_t {
     Forward,
     Backward,        // input and weight gradients in one go
@@ -47,6 +49,9 @@ std::string print(const Task& task);
 // The transfer at the other end of a SEND or RECV.
 Task other_end(const Task& transfer);
 
+constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
+constexpr bool makes_weight_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
+constexpr bool is_backward(Op op) { return makes_input_gradient(op) || makes_weight_gradient(op); }
 constexpr bool is_transfer(Op op) { return op >= Op::SendForward; }
 constexpr bool is_send(Op op) { return op == Op::SendForward || op == Op::SendBackward; }
 constexpr bool is_recv(Op op) { return op == Op::RecvForward || op == Op::RecvBackward; }

@@ -12,7 +12,6 @@ namespace pw {
 
 namespace {
 
-bool makes_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 
 bool has_update(const std::vector<Task>& order, int stage) {
     return std::any_of(order.begin(), order.end(),
@@ -27,14 +26,13 @@ int end_of_step(const std::vector<Task>& order, int position) {
     return position;
 }
 
-bool reads_saved_state(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
 
 bool is_trained(const Plan& plan, int stage) {
     const std::vector<int> holders = plan.shape.devices_of(stage);
     return std::any_of(holders.begin(), holders.end(), [&](int device) {
         const std::vector<Task>& order = plan.order[device];
         return std::any_of(order.begin(), order.end(),
-                           [&](const Task& task) { return task.stage == stage && makes_gradient(task.op); });
+                           [&](const Task& task) { return task.stage == stage && makes_weight_gradient(task.op); });
     });
 }
 
@@ -51,7 +49,7 @@ std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
     for (int position = 0; position < static_cast<int>(order.size()); ++position) {
         const Task& task = order[position];
         const bool sums = task.op == Op::SumGradients;
-        if (task.stage != stage || !(makes_gradient(task.op) || sums))
+        if (task.stage != stage || !(makes_weight_gradient(task.op) || sums))
             continue;
         auto& [at, summed] = endings[plan.shape.mini_batch_of(task.microbatch)];
         at = sums ? position : end_of_step(order, position);
@@ -130,7 +128,7 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
         for (const Task& task : order) {
             if (longer.empty() || !longer.back().with_next)
                 pair = std::ssize(longer);
-            if (reads_saved_state(task.op) && is_recomputed(task.stage))
+            if (makes_input_gradient(task.op) && is_recomputed(task.stage))
                 longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});
             longer.push_back(task);
         }

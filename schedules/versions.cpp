@@ -8,7 +8,6 @@ namespace pw {
 
 namespace {
 
-bool is_backward(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
 
 // What F and B would use if every stage took the newest version at that place of its device's list.
 void newest_versions(const Plan& plan, VersionTable& table) {
@@ -19,7 +18,7 @@ void newest_versions(const Plan& plan, VersionTable& table) {
                 ++updates[task.stage];
             else if (task.op == Op::Forward)
                 table.forward[task.stage][task.microbatch] = updates[task.stage];
-            else if (is_backward(task.op))
+            else if (makes_input_gradient(task.op))
                 table.backward[task.stage][task.microbatch] = updates[task.stage];
         }
     }
@@ -44,7 +43,7 @@ std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& t
     for (int position = 0; position < static_cast<int>(order.size()); ++position) {
         const Task& task = order[position];
         const bool forward = task.op == Op::Forward || task.op == Op::Recompute;
-        if (task.stage != stage || !(forward || is_backward(task.op)))
+        if (task.stage != stage || !(forward || makes_input_gradient(task.op)))
             continue;
         const auto& row = forward ? table.forward[stage] : table.backward[stage];
         const auto version = static_cast<std::size_t>(row[task.microbatch]);

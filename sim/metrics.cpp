@@ -21,8 +21,6 @@ T lower_median(std::vector<T> values) {
     return *middle;
 }
 
-bool frees_input(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
-bool frees_weight(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
 
 // Last end - first start of the events that `counts` admits.
 template <class Counts>
@@ -144,7 +142,7 @@ Ns exposed_communication(const Events& events, Ns start_of_step) {
         if (is_transfer(event->task.op))
             continue;
         const Task& task = event->task;
-        if (task.op == Op::Forward || frees_input(task.op)) {
+        if (task.op == Op::Forward || makes_input_gradient(task.op)) {
             const auto found = arrivals.find({receive_for(task.op), task.stage, task.microbatch, task.slice});
             if (found != arrivals.end())
                 exposed += covered(found->second, idle_since, event->start);
@@ -209,8 +207,8 @@ DeviceMetrics device_metrics(const Events& events, Ns start_of_step, Ns makespan
             device.busy += event->end - event->start;
     device.idle = makespan - device.busy;
     device.exposed_communication = exposed_communication(events, start_of_step);
-    device.peak_in_flight = peak_of_pairs(events, frees_input);
-    device.peak_in_flight_until_weight = peak_of_pairs(events, frees_weight);
+    device.peak_in_flight = peak_of_pairs(events, makes_input_gradient);
+    device.peak_in_flight_until_weight = peak_of_pairs(events, makes_weight_gradient);
     device.weight_versions = versions_of_device(events);
     return device;
 }

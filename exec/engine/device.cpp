@@ -44,10 +44,9 @@ int RunPlan::gradient_parts(int stage) const {
 }
 
 int RunPlan::edge_of(const Task& transfer) const {
-    const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
-    const int from = downstream ? transfer.stage : transfer.peer, to = downstream ? transfer.peer : transfer.stage;
+    const Edge on = pw::edge_of(transfer);
     const auto found = std::find_if(edges.begin(), edges.end(),
-                                    [&](const EdgeBytes& edge) { return edge.from == from && edge.to == to; });
+                                    [&](const EdgeBytes& edge) { return Edge{edge.from, edge.to} == on; });
     return found == edges.end() ? -1 : static_cast<int>(found - edges.begin());
 }
 

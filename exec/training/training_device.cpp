@@ -74,7 +74,7 @@ TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
     const std::vector<Task>& order = job.plan.order[device_];
     state.saves = std::any_of(order.begin(), order.end(), [&](const Task& task) {
-        return task.stage == stage && (task.op == Op::Backward || task.op == Op::BackwardInput);
+        return task.stage == stage && makes_input_gradient(task.op);
     });
     Places& places = state.places;
     for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})

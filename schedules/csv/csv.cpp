@@ -93,7 +93,7 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDiale
         if (!fresh)
             fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(first->second)),
                     "remove one of them");
-        if (op == Op::Backward || op == Op::BackwardWeight)
+        if (makes_weight_gradient(op))
             note_gradient(cell, gradients_of[cell.stage]);
         order.push_back(task);
     }
@@ -221,7 +221,7 @@ private:
             names = {fmt::format("({})OVERLAP_F_B", fmt::join(names, ";"))};
         cells_.insert(cells_.end(), names.begin(), names.end());
         for (const Task& task : std::exchange(step_, {}))
-            if (task.op == Op::Backward || task.op == Op::BackwardInput)
+            if (makes_input_gradient(task.op))
                 wait_for_output_of(task);
         cells_.insert(cells_.end(), after_.begin(), after_.end());
         after_.clear();

@@ -13,7 +13,7 @@ class CellCheck {
 public:
     CellCheck(const CsvPlan& read, CsvDialect dialect) : read_(read), dialect_(dialect) {
         for (const auto& [task, place] : read.cells)
-            has_backward_ |= task.op == Op::Backward || task.op == Op::BackwardInput || task.op == Op::BackwardWeight;
+            has_backward_ |= is_backward(task.op);
     }
 
     // The first task that lacks is found after as many steps as there are tasks, however large the

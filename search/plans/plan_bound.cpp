@@ -11,7 +11,6 @@ namespace pw {
 
 namespace {
 
-bool hands_gradients_on(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
 
 std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
     std::vector<Task> tasks;
@@ -25,7 +24,7 @@ std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
 int in_flight_of(const std::vector<Task>& tasks) {
     int now = 0, most = 0;
     for (const Task& task : tasks) {
-        now += task.op == Op::Forward ? 1 : hands_gradients_on(task.op) ? -1 : 0;
+        now += task.op == Op::Forward ? 1 : makes_input_gradient(task.op) ? -1 : 0;
         most = std::max(most, now);
     }
     return now == 0 ? most : 0;  // without backwards nothing is kept
@@ -34,7 +33,7 @@ int in_flight_of(const std::vector<Task>& tasks) {
 bool never(int) { return false; }
 bool always(int) { return true; }
 
-bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || hands_gradients_on(op); }
+bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
 
 // Tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices) {
@@ -52,7 +51,7 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices)
 
 std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch) {
     const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
-        return hands_gradients_on(task.op) && task.microbatch == microbatch;
+        return makes_input_gradient(task.op) && task.microbatch == microbatch;
     });
     return static_cast<std::size_t>(found - tasks.begin());
 }
@@ -75,7 +74,7 @@ PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
         way.forwards += task.op == Op::Forward;
-        way.backwards += hands_gradients_on(task.op);
+        way.backwards += makes_input_gradient(task.op);
         way.weights += task.op == Op::BackwardWeight;
         way.recomputes += task.op == Op::Recompute;
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
@@ -93,7 +92,7 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
     std::size_t end = 0;
     int first = -1, last = -1;
     for (std::size_t at = 0; at < tasks.size(); ++at) {
-        if (hands_gradients_on(tasks[at].op))
+        if (makes_input_gradient(tasks[at].op))
             end = at + 1;
         if (tasks[at].op == Op::Forward) {
             first = first < 0 ? tasks[at].microbatch : first;

@@ -107,7 +107,7 @@ inline bool is_well_formed(const Plan& plan, const Plan& original) {
             bool fine = true;
             if (task.op == Op::Forward)
                 fine = in_order({Op::RecvForward, s, mb, 0, s - 1}, task) && in_order({Op::Forward, s - 1, mb}, task);
-            if (task.op == Op::Backward || task.op == Op::BackwardInput)
+            if (makes_input_gradient(task.op))
                 fine = in_order({Op::Forward, s, mb}, task) && in_order({Op::RecvBackward, s, mb, 0, s + 1}, task) &&
                        in_order({task.op, s + 1, mb}, task);
             if (task.op == Op::BackwardWeight)
