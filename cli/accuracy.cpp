@@ -42,14 +42,14 @@ std::vector<double> absolute_values(const Json& points, const char* key) {
     return values;
 }
 
-double median_of(const std::vector<double>& sorted) {
+double median_of_sorted(const std::vector<double>& sorted) {
     const std::size_t middle = sorted.size() / 2;
     return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
 void summarise(Accuracy& accuracy) {
     const std::vector<double> step = absolute_values(accuracy.points, "step_time_error");
-    accuracy.step_time_error_median_abs = median_of(step);
+    accuracy.step_time_error_median_abs = median_of_sorted(step);
     accuracy.step_time_error_p95_abs = step[(step.size() * 95 + 99) / 100 - 1];
     for (const Json& point : accuracy.points)
         accuracy.step_time_error_bias +=

@@ -21,7 +21,7 @@ namespace pw {
 
 namespace {
 
-std::vector<std::string> row_of(const std::string& schedule, const Sides& sides, const Comparison& comparison) {
+std::vector<std::string> row_of_sides(const std::string& schedule, const Sides& sides, const Comparison& comparison) {
     const Metrics &predicted = sides.predicted.metrics, &measured = sides.measured.metrics;
     return {schedule,
             print_time(predicted.step_time),
@@ -133,7 +133,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         print_note(summary_of(job));
         const Sides sides = both_sides(job);
         const Comparison comparison = comparison_of(sides.predicted, sides.measured);
-        table.add(row_of(schedule, sides, comparison));
+        table.add(row_of_sides(schedule, sides, comparison));
         Json point = json_of(sides, comparison);
         point["name"] = schedule;
         points.push_back(std::move(point));

@@ -67,12 +67,12 @@ void list_rows(const std::vector<BackendRow>& rows) {
     print_result("{}", table.print());
 }
 
-struct Kind {
+struct List {
     std::string_view name;
     void (*list)();
 };
 
-constexpr Kind kKinds[] = {
+constexpr List kLists[] = {
     {"models", list_models},
     {"schedules", list_schedules},
     {"backends", [] { list_rows(backends()); }},
@@ -80,7 +80,7 @@ constexpr Kind kKinds[] = {
 };
 
 void list_kind(const std::string& name) {
-    for (const Kind& kind : kKinds)
+    for (const List& kind : kLists)
         if (kind.name == name)
             return kind.list();
     fail("nothing to list under '{}'\n  help: list models, schedules, backends or transports", name);

@@ -3,6 +3,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
+#include "job/build.h"
 #include "job/config.h"
 #include "sim/simulate.h"
 #include "workloads/beyond_limit.h"
@@ -19,8 +20,6 @@ namespace pw {
 namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
-
-bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
 
 void print_notes(const Notices& notices) {
     for (const std::string& notice : notices)

@@ -28,7 +28,7 @@ struct ProfileArguments {
 
 Ns sum_of(const LayerTimes& times) { return times.forward.median + times.backward.median; }
 
-std::vector<std::string> row_of(const std::string& name, const LayerTimes& times) {
+std::vector<std::string> row_of_layer(const std::string& name, const LayerTimes& times) {
     return {name,
             print_time(times.forward.median),
             print_time(times.backward.median),
@@ -63,9 +63,9 @@ std::string print_size(const Profile& profile, int samples) {
     const std::size_t shown = std::min(layers.size(), kSlowest);
     Table table({fmt::format("{} of {} layers", shown, layers.size()), "F", "B", "I", "W", "spread of F + B"});
     for (std::size_t k = 0; k < shown; ++k)
-        table.add(row_of(layers[k]->name, layers[k]->times.at(samples)));
+        table.add(row_of_layer(layers[k]->name, layers[k]->times.at(samples)));
     const LayerTimes total = total_of(profile.layers, samples);
-    table.add(row_of("all", total));
+    table.add(row_of_layer("all", total));
     return fmt::format("micro-batches of {}\n{}{:.4g} samples/s unpipelined\n\n", samples, table.print(),
                        samples * 1e9 / static_cast<double>(std::max<Ns>(sum_of(total), 1)));
 }

@@ -44,7 +44,7 @@ std::string print_stages(const Report& report, std::size_t device) {
     return fmt::format("{}", fmt::join(report.trace.stages_of[device], " "));
 }
 
-std::vector<std::string> row_of(std::string name, std::string stages, const DeviceMetrics& device) {
+std::vector<std::string> row_of_device(std::string name, std::string stages, const DeviceMetrics& device) {
     return {std::move(name),
             std::move(stages),
             print_time(device.busy),
@@ -193,7 +193,7 @@ std::string print(const Report& report) {
     Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
                  "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
-        table.add(row_of(report.names[device], print_stages(report, device), metrics.devices[device]));
+        table.add(row_of_device(report.names[device], print_stages(report, device), metrics.devices[device]));
     if (metrics.devices.size() > 1)
         table.add(row_of_largest(metrics.devices));
     return fmt::format("{}\nstep time {}   {:.4g} samples/s   bubble rate {}\n{}", table.print(),

@@ -130,7 +130,7 @@ std::string print_value(const Answer& answer, double value) {
     return answer.seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
 }
 
-double gap_of(const Partition& partition) {
+double gap_of_partition(const Partition& partition) {
     return partition.objective > 0 ? (partition.objective - partition.lower_bound) / partition.objective : 0;
 }
 
@@ -151,7 +151,7 @@ std::string print(const Answer& answer) {
         partition.lower_bound >= partition.objective
             ? "none is better"
             : fmt::format("none is better than {} (gap {})", print_value(answer, partition.lower_bound),
-                          print_percent(gap_of(partition)));
+                          print_percent(gap_of_partition(partition)));
     return fmt::format("{}\nobjective {}; {}\n", table.print(), print_value(answer, partition.objective), proof);
 }
 
@@ -187,7 +187,7 @@ Json json_of(const Answer& answer, const std::string& objective, double seconds)
         json["objective_ns"] = nanoseconds(partition.objective);
         json["lower_bound"] = partition.lower_bound;
         json["lower_bound_ns"] = nanoseconds(partition.lower_bound);
-        json["gap"] = gap_of(partition);
+        json["gap"] = gap_of_partition(partition);
     }
     json["candidates"] = partition.candidates;
     json["seconds"] = seconds;

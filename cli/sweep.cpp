@@ -145,7 +145,7 @@ std::string verdict_of(const SweepPoint& point) {
     return fits(*point.report) ? "yes" : "no";
 }
 
-std::vector<std::string> row_of(const SweepPoint& point) {
+std::vector<std::string> row_of_point(const SweepPoint& point) {
     std::vector<std::string> row = point.texts;
     if (point.error) {
         row.insert(row.end(), 5, "-");
@@ -170,7 +170,7 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     header.push_back(fmt::format("{:<{}}", "fits", widest));
     Table table(header);
     for (const SweepPoint& point : points) {
-        std::vector<std::string> row = row_of(point);
+        std::vector<std::string> row = row_of_point(point);
         row.push_back(fmt::format("{:<{}}", verdict_of(point), widest));
         table.add(std::move(row));
     }

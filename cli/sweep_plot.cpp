@@ -53,14 +53,14 @@ std::optional<Numbers> numbers_by(Quantity quantity, const std::vector<std::stri
 
 std::optional<Numbers> numbers_of(const SweepAxis& axis) {
     using Parse = std::optional<double> (*)(const std::string& text);
-    constexpr std::pair<Quantity, Parse> kKinds[] = {
+    constexpr std::pair<Quantity, Parse> kParsers[] = {
         {Quantity::Number, parse_number},
         {Quantity::Time, [](const std::string& text) { return as_double(parse_time(text)); }},
         {Quantity::Size, [](const std::string& text) { return as_double(parse_bytes(text)); }},
         {Quantity::Bandwidth, [](const std::string& text) { return parse_bandwidth(text); }},
         {Quantity::ComputeRate, [](const std::string& text) { return parse_flops(text); }},
     };
-    for (const auto& [quantity, parse] : kKinds)
+    for (const auto& [quantity, parse] : kParsers)
         if (auto numbers = numbers_by(quantity, axis.texts, parse))
             return numbers;
     return std::nullopt;

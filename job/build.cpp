@@ -46,8 +46,6 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
-bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
-
 bool is_segmented(const WorkloadConfig& workload) { return workload.model == "unet"; }
 
 ProfiledModel model_from_file(const Config& config) {
@@ -114,6 +112,8 @@ Dataset stored_dataset(const Config& config, const Model& model) {
 }
 
 }  // namespace
+
+bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
 
 Model build_model(const Config& config) {
     const WorkloadConfig& workload = config.workload;

@@ -7,6 +7,9 @@
 
 namespace pw {
 
+// Whether the model comes with times of its own, from a file that workload.model names.
+bool is_from_file(const Config& config);
+
 // The model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
 // The split it asks for; `profile` serves `auto`.

@@ -16,8 +16,6 @@ namespace {
 
 bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
-bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
-
 void add_plan(Job& job, const StageLinks& links, Notices& notices) {
     job.plan = make_plan(job.config, links, job.config.training.steps, &notices);
     job.versions = versions_of(job.plan);

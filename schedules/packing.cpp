@@ -134,12 +134,12 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<
 }
 
 // Large ones first, long-lived ones first, or both in one; the first come first among equals.
-using Key = std::pair<double, double>;
+using PackingKey = std::pair<double, double>;
 double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
 double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }
-Key by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.first}; }
-Key by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
-Key by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
+PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.first}; }
+PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
+PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
 // No order is the best for all plans: the one that leaves the smallest arena counts.
 Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough, std::vector<Bytes>& offset) {

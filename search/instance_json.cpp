@@ -80,4 +80,23 @@ std::vector<InstanceObject> InstanceObject::list(const char* key) const {
     return items;
 }
 
+void NodeNumbers::add(const InstanceObject& node) {
+    const int id = node.integer("id", 0);
+    if (!numbers_.emplace(id, static_cast<int>(ids_.size())).second)
+        fail("{}: id {} is taken already", node.place, id);
+    ids_.push_back(id);
+}
+
+int NodeNumbers::end_of(const InstanceObject& edge, const char* key) const {
+    const int id = edge.integer(key, 0);
+    const auto found = numbers_.find(id);
+    if (found == numbers_.end())
+        fail("{}.{}: no node has id {}", edge.place, key, id);
+    return found->second;
+}
+
+std::string name_of_node(const InstanceObject& node) {
+    return node.has("name") ? node.text("name") : fmt::format("node {}", node.integer("id", 0));
+}
+
 }  // namespace pw

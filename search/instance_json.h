@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,21 @@ struct InstanceObject {
     InstanceObject child(const char* key) const;
     std::vector<InstanceObject> list(const char* key) const;  // of objects
 };
+
+// Numbers the nodes of an instance from 0, in the order of its file; edges name them by their ids.
+class NodeNumbers {
+public:
+    // Refuses an id that another node has.
+    void add(const InstanceObject& node);
+    int id_of(int number) const { return ids_[static_cast<std::size_t>(number)]; }
+    // The number of the node whose id the edge has under `key`.
+    int end_of(const InstanceObject& edge, const char* key) const;
+
+private:
+    std::vector<int> ids_;
+    std::map<int, int> numbers_;
+};
+
+std::string name_of_node(const InstanceObject& node);  // "node 7" where it has none
 
 }  // namespace pw

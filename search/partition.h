@@ -4,10 +4,17 @@
 #include "workloads/units.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
 namespace pw {
+
+// A time, load or objective that nothing reaches.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// How far sums of the same numbers in different orders may lie apart, relative.
+inline constexpr double kRounding = 1e-12;
 
 struct PlannedStage {
     std::vector<int> layers;           // numbers in the instance, ascending

@@ -13,7 +13,7 @@ namespace {
 constexpr Colour kColours[] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x7d8590, 0x8fbf4d};
 constexpr Colour kGrey = 0xb4bac1, kRed = 0xb3261e;
 constexpr double kLine = 18;    // height of a row of the legend
-constexpr double kLegend = 72;  // from the field to the first row of the legend
+constexpr double kAboveLegend = 72;  // from the field to the first row of the legend
 constexpr double kField = 340;  // height of the field of the curves
 
 double number_at(const Curve& curve, std::size_t i) {
@@ -181,9 +181,9 @@ void place_legend(const Chart& chart, ChartLayout& layout) {
     for (std::size_t i = 0; i < named.size(); ++i)
         layout.legend.push_back({named[i],
                                  layout.left + static_cast<double>(i / rows) * (wide / static_cast<double>(most)),
-                                 layout.bottom + kLegend + kLine * static_cast<double>(i % rows)});
+                                 layout.bottom + kAboveLegend + kLine * static_cast<double>(i % rows)});
     layout.legend_columns = static_cast<int>(columns);
-    layout.height = static_cast<int>(layout.bottom + kLegend + kLine * static_cast<double>(rows));
+    layout.height = static_cast<int>(layout.bottom + kAboveLegend + kLine * static_cast<double>(rows));
 }
 
 }  // namespace

@@ -11,9 +11,6 @@ namespace pw::cpu {
 namespace {
 
 using Desc = dnnl::memory::desc;
-using Forward = dnnl::convolution_forward;
-using BackwardInput = dnnl::convolution_backward_data;
-using BackwardWeight = dnnl::convolution_backward_weights;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 // 0: generated code, 1: through a matrix product, 2: plain loops.
@@ -39,6 +36,10 @@ auto with_weights_like(const Desc& preferred, const Desc& any, Make make) {
 }
 
 class Convolution : public CpuLayer {
+    using Forward = dnnl::convolution_forward;
+    using BackwardInput = dnnl::convolution_backward_data;
+    using BackwardWeight = dnnl::convolution_backward_weights;
+
 public:
     Convolution(const Layer& layer, int samples, bool reads_data)
         : CpuLayer(layer, samples),

@@ -11,7 +11,6 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 
 // One block of channels after the other: its second trip often hits the cache.
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: a NormState per block.
@@ -40,7 +39,7 @@ public:
             const NormState state = save ? saved_state(args, b) : state_in(unsaved);
             const float* scale = floats(args.weights) + b * per_block_;
             for (std::int64_t l = 0; l < per_block_; ++l) {
-                const double inverse = 1 / std::sqrt(variance[l] + kEpsilon);
+                const double inverse = 1 / std::sqrt(variance[l] + kNormEpsilon);
                 state.mean[l] = static_cast<float>(mean[l]);
                 state.inverse[l] = static_cast<float>(inverse);
                 state.scale[l] = static_cast<float>(inverse * static_cast<double>(scale[l]));

@@ -9,7 +9,6 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 constexpr std::int64_t kRowsAtOnce = 64;  // summed in float before they join a sum in double
 
 using LooseLanes = float __attribute__((vector_size(64), may_alias, aligned(4)));
@@ -109,7 +108,7 @@ PW_CLONES void normalise_rows(const NormRows& in, const float* scale, const floa
             load(x + i, lanes, mean, value);
             squares += (value - mean) * (value - mean);
         });
-        const auto inverse = static_cast<float>(1 / std::sqrt(sum_of(squares) / width + kEpsilon));
+        const auto inverse = static_cast<float>(1 / std::sqrt(sum_of(squares) / width + kNormEpsilon));
         in.state[2 * row] = mean;
         in.state[2 * row + 1] = inverse;
         for_groups(in.width, [&] [[gnu::always_inline]] (std::int64_t i, std::int64_t lanes) {

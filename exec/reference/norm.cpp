@@ -7,7 +7,6 @@ namespace pw::reference {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: mean, 1 / deviation of
 // every channel, then with a fused ReLU one byte per element: whether it passed.
@@ -31,7 +30,7 @@ public:
         Real* y = this->reals(args.output);
         for (std::int64_t c = 0; c < channels_; ++c) {
             const Moments moments = save ? moments_of(x, c) : running_moments(args, c);
-            const double inverse = 1 / std::sqrt(moments.variance + kEpsilon);
+            const double inverse = 1 / std::sqrt(moments.variance + kNormEpsilon);
             const double scale = real(weights[c]), shift = real(weights[channels_ + c]);
             for_channel(c, [&](std::int64_t i) {
                 const double value = (real(x[i]) - moments.mean) * inverse * scale + shift;

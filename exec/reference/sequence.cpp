@@ -9,7 +9,6 @@ namespace pw::reference {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 
 template <class Real>
 double real(Real value) {
@@ -128,7 +127,7 @@ public:
             Real* y = this->reals(args.output) + row * width_;
             const double mean = mean_over([&](std::int64_t i) { return real(x[i]); });
             const double variance = mean_over([&](std::int64_t i) { return square(real(x[i]) - mean); });
-            const double inverse = 1 / std::sqrt(variance + kEpsilon);
+            const double inverse = 1 / std::sqrt(variance + kNormEpsilon);
             for (std::int64_t i = 0; i < width_; ++i)
                 y[i] = static_cast<Real>((real(x[i]) - mean) * inverse * real(scale[i]) + real(scale[width_ + i]));
             if (!save)

@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-constexpr const char* kHelp = "\n  help: lower training.learning_rate, or set run.allow_nan: true to go on";
+constexpr const char* kGoOn = "\n  help: lower training.learning_rate, or set run.allow_nan: true to go on";
 
 bool are_finite(const std::vector<float>& values) {
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
@@ -107,9 +107,9 @@ void Training::explain() {
         const bool weights = devices_[device]->has_finite_parameters(forward, layer);
         fail_with(ExitCode::RunFailed, "{}: the first output that is not finite is that of layer '{}'{}{}", fact,
                   job.model->layers[layer].name,
-                  weights ? ", whose parameters are finite" : ", whose parameters are not finite either", kHelp);
+                  weights ? ", whose parameters are finite" : ", whose parameters are not finite either", kGoOn);
     }
-    fail_with(ExitCode::RunFailed, "{}; every layer before it is, with the weights of now{}", fact, kHelp);
+    fail_with(ExitCode::RunFailed, "{}; every layer before it is, with the weights of now{}", fact, kGoOn);
 }
 
 void Training::check_numbers(int step) const {
@@ -120,7 +120,7 @@ void Training::check_numbers(int step) const {
             fail_with(ExitCode::RunFailed,
                       "{}: the loss of micro-batch {} is not finite; which layer is the first is not known on {}{}\n"
                       "  help: run.backend: cpu names it",
-                      place_of(step, static_cast<int>(mb)), mb, job.config.run.backend, kHelp);
+                      place_of(step, static_cast<int>(mb)), mb, job.config.run.backend, kGoOn);
     for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
         const double* squares = step_squares + static_cast<std::size_t>(update) * layer_bytes.size();
         for (std::size_t layer = layer_bytes.size(); layer-- > 0;)
@@ -128,7 +128,7 @@ void Training::check_numbers(int step) const {
                 fail_with(ExitCode::RunFailed,
                           "{}: the gradient norm is not finite. Backwards, the first layer whose parameters have such "
                           "gradients is '{}'{}",
-                          place_of(step, job.plan.shape.last_of(update)), job.model->layers[layer].name, kHelp);
+                          place_of(step, job.plan.shape.last_of(update)), job.model->layers[layer].name, kGoOn);
     }
 }
 

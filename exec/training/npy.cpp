@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-constexpr const char* kHelp = "float32 arrays in C order are read: numpy.save(file, array.astype('<f4'))";
+constexpr const char* kWhatIsRead = "float32 arrays in C order are read: numpy.save(file, array.astype('<f4'))";
 constexpr std::uint32_t kMostHeader = 1 << 20;
 constexpr std::string_view kMagic = "\x93NUMPY";
 
@@ -124,7 +124,7 @@ std::optional<Header> read_dictionary(std::string_view text) {
 }
 
 [[noreturn]] void reject(const std::string& file, const std::string& fact) {
-    fail("{}: {}\n  help: {}", file, fact, kHelp);
+    fail("{}: {}\n  help: {}", file, fact, kWhatIsRead);
 }
 
 // Leaves the stream at the values.
@@ -180,12 +180,12 @@ void write_npy(const std::string& file, const std::vector<int>& shape, const std
 }
 
 std::vector<int> read_npy_shape(const std::string& file) {
-    std::ifstream in = open_file(file, kHelp);
+    std::ifstream in = open_file(file, kWhatIsRead);
     return read_header(in, file).shape;
 }
 
 std::vector<float> read_npy(const std::string& file) {
-    std::ifstream in = open_file(file, kHelp);
+    std::ifstream in = open_file(file, kWhatIsRead);
     const Header header = read_header(in, file);
     const std::uintmax_t held = std::filesystem::file_size(file) - static_cast<std::uintmax_t>(in.tellg());
     std::uintmax_t values = 1;

@@ -13,11 +13,11 @@ namespace pw {
 namespace {
 
 // Which task an event is: every one runs once. U and S run on each holder of their stage.
-using Key = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
+using EventKey = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
 
 bool is_closing(Op op) { return op == Op::Update || op == Op::SumGradients; }
 
-Key key_of(int step, const Task& task, int device) {
+EventKey key_of(int step, const Task& task, int device) {
     return {step,       static_cast<int>(task.op), task.stage, task.microbatch,
             task.slice, is_closing(task.op) ? -2 - device : task.peer};
 }
@@ -95,13 +95,13 @@ private:
     }
 
     const TraceEvent* find(int step, const Task& task, int device = 0) const {
-        const std::pair<Key, std::size_t> wanted{key_of(step, task, device), 0};
+        const std::pair<EventKey, std::size_t> wanted{key_of(step, task, device), 0};
         const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
         return found != index_.end() && found->first == wanted.first ? &trace_.events[found->second] : nullptr;
     }
 
     bool runs(int step, Op op, int stage, int microbatch) const {
-        const std::pair<Key, std::size_t> wanted{Key{step, static_cast<int>(op), stage, microbatch, 0, -1}, 0};
+        const std::pair<EventKey, std::size_t> wanted{{step, static_cast<int>(op), stage, microbatch, 0, -1}, 0};
         const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
         return found != index_.end() && std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
     }
@@ -203,7 +203,7 @@ private:
     const Trace& trace_;
     const std::string& path_;
     Ns slack_ = 0;
-    std::vector<std::pair<Key, std::size_t>> index_;  // sorted
+    std::vector<std::pair<EventKey, std::size_t>> index_;  // sorted
 };
 
 }  // namespace

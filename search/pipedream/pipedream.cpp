@@ -13,7 +13,6 @@
 namespace pw {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostStates = 60'000;
 constexpr std::size_t kMostStatesOfLevels = 4'000;  // their tables are quadratic
 

@@ -12,9 +12,8 @@ namespace pw {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
-struct Found {
+struct FoundSplit {
     PiperSplit split;                   // empty: none
     PiperGoal goal = PiperGoal::Least;  // that chose the layers to recompute
     double most = kNever;
@@ -45,7 +44,7 @@ Successors against_data(const PiperInstance& instance) {
     return graph;
 }
 
-void keep_better(Found& found, const std::optional<PiperSplit>& split, double most, PiperGoal goal) {
+void keep_better(FoundSplit& found, const std::optional<PiperSplit>& split, double most, PiperGoal goal) {
     if (!split || most >= found.most)
         return;
     found.split = *split;
@@ -63,7 +62,7 @@ std::optional<PiperSplit> first_below(PiperSearch& search, double most, PiperGoa
 }
 
 // Quick enough to need no deadline.
-void search_orders(const PiperInstance& instance, bool data_parallel, PiperGoal goal, Found& found) {
+void search_orders(const PiperInstance& instance, bool data_parallel, PiperGoal goal, FoundSplit& found) {
     Deadline none(1e9);
     for (const Ready tie : {Ready::LatestFirst, Ready::SmallestFirst, Ready::LargestFirst}) {
         const Downsets suffixes = prefixes_of(topological_order(against_data(instance), tie));
@@ -75,7 +74,7 @@ void search_orders(const PiperInstance& instance, bool data_parallel, PiperGoal 
     }
 }
 
-void search_all(PiperSearch& search, PiperGoal goal, Deadline& deadline, Found& found) {
+void search_all(PiperSearch& search, PiperGoal goal, Deadline& deadline, FoundSplit& found) {
     const auto split = search.below(found.most, goal);
     if (deadline.passed())
         return;
@@ -83,9 +82,9 @@ void search_all(PiperSearch& search, PiperGoal goal, Deadline& deadline, Found& 
     found.lower_bound = found.most;
 }
 
-Found fastest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
+FoundSplit fastest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
     Deadline deadline(limits.seconds);
-    Found found;
+    FoundSplit found;
     search_orders(instance, data_parallel, PiperGoal::Greedy, found);
     const auto sets = downsets_of(against_data(instance), limits.downsets);
     if (!sets)
@@ -103,9 +102,9 @@ Found fastest(const PiperInstance& instance, bool data_parallel, const SearchLim
 }
 
 // The split whose fullest device needs the least memory.
-Found smallest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
+FoundSplit smallest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
     Deadline deadline(limits.seconds);
-    Found found;
+    FoundSplit found;
     search_orders(instance, data_parallel, PiperGoal::Memory, found);
     const auto sets = downsets_of(against_data(instance), limits.downsets);
     if (!sets)
@@ -145,7 +144,7 @@ std::optional<Shortage> shortage_of(const Partition& partition, double memory) {
 
 Partition piper_partition(const PiperInstance& instance, const PiperChoices& choices, const SearchLimits& limits) {
     const PiperInstance allowed = restricted(instance, choices);
-    Found found = fastest(allowed, choices.data_parallel, limits);
+    FoundSplit found = fastest(allowed, choices.data_parallel, limits);
     if (found.split.empty())
         found = smallest(allowed, choices.data_parallel, limits);
     Partition partition;

@@ -12,9 +12,9 @@ namespace pw {
 
 namespace {
 
-class Reader {
+class PiperReader {
 public:
-    explicit Reader(InstanceObject file) : file_(std::move(file)) {}
+    explicit PiperReader(InstanceObject file) : file_(std::move(file)) {}
 
     PiperInstance read() {
         instance_.devices = file_.integer("maxDevices", 1);
@@ -38,25 +38,14 @@ public:
 
 private:
     void add_layer(const InstanceObject& node) {
-        const int id = node.integer("id", 0);
-        if (!numbers_.emplace(id, static_cast<int>(ids_.size())).second)
-            fail("{}: id {} is taken already", node.place, id);
-        ids_.push_back(id);
-        instance_.layers.push_back({node.has("name") ? node.text("name") : fmt::format("node {}", id), {}});
-    }
-
-    int end_of(const InstanceObject& edge, const char* key) const {
-        const int id = edge.integer(key, 0);
-        const auto found = numbers_.find(id);
-        if (found == numbers_.end())
-            fail("{}.{}: no node has id {}", edge.place, key, id);
-        return found->second;
+        numbers_.add(node);
+        instance_.layers.push_back({name_of_node(node), {}});
     }
 
     void add_edge(const InstanceObject& edge) {
-        const int from = end_of(edge, "sourceId"), to = end_of(edge, "destId");
+        const int from = numbers_.end_of(edge, "sourceId"), to = numbers_.end_of(edge, "destId");
         if (!joined_.emplace(from, to).second)
-            fail("{}: nodes {} and {} are joined already", edge.place, ids_[from], ids_[to]);
+            fail("{}: nodes {} and {} are joined already", edge.place, numbers_.id_of(from), numbers_.id_of(to));
         const int number = static_cast<int>(instance_.edges.size());
         instance_.edges.push_back({from, to, edge.amount("communicationCost")});
         instance_.layers[from].out.push_back(number);
@@ -64,7 +53,7 @@ private:
     }
 
     void refuse_cycles() const {
-        Successors graph(ids_.size());
+        Successors graph(instance_.layers.size());
         for (const PiperEdge& edge : instance_.edges)
             graph[edge.from].push_back(edge.to);
         if (topological_order(graph, Ready::LatestFirst).size() < graph.size())
@@ -95,17 +84,17 @@ private:
         if (!options.empty() && (options.size() > 1 || options[0].recompute == option.recompute))
             fail("{}: the layer has an option '{}' already", object.place, id);
         const InstanceObject forward = object.child("syncTimeFw"), backward = object.child("syncTimeBw");
+        const auto key_of = [&](int node) { return std::to_string(numbers_.id_of(node)); };
         for (const int edge : layer.in)
-            option.sync_in.push_back(forward.amount(std::to_string(ids_[instance_.edges[edge].from]).c_str()));
+            option.sync_in.push_back(forward.amount(key_of(instance_.edges[edge].from).c_str()));
         for (const int edge : layer.out)
-            option.sync_out.push_back(backward.amount(std::to_string(ids_[instance_.edges[edge].to]).c_str()));
+            option.sync_out.push_back(backward.amount(key_of(instance_.edges[edge].to).c_str()));
         options.push_back(std::move(option));
     }
 
     InstanceObject file_;
     PiperInstance instance_;
-    std::vector<int> ids_;
-    std::map<int, int> numbers_;  // by id
+    NodeNumbers numbers_;
     std::set<std::pair<int, int>> joined_;
 };
 
@@ -113,7 +102,7 @@ private:
 
 PiperInstance parse_piper_instance(const std::string& text, const std::string& name) {
     const nlohmann::json file = parse_instance(text, name);
-    return Reader({file, fmt::format("instance '{}'", name)}).read();
+    return PiperReader({file, fmt::format("instance '{}'", name)}).read();
 }
 
 PiperInstance read_piper_instance(const std::string& path) {

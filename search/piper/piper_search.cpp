@@ -8,9 +8,7 @@ namespace pw {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-12;  // relative; of sums in different orders
-constexpr std::size_t kMostStates = 40'000'000;
+constexpr std::size_t kMostCells = 40'000'000;
 
 }  // namespace
 
@@ -77,7 +75,7 @@ PiperSearch::Layer PiperSearch::least_of(const PiperLayer& layer, int degree) {
 
 bool PiperSearch::is_feasible_size() const {
     const std::size_t rows = static_cast<std::size_t>(sets_.count()) * (std::size_t(instance_.devices) + 1);
-    return rows <= kMostStates / (std::size_t(most_replicas_) + 1);
+    return rows <= kMostCells / (std::size_t(most_replicas_) + 1);
 }
 
 std::size_t PiperSearch::state(int set, int devices, int replicas) const {

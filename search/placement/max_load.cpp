@@ -11,21 +11,21 @@ namespace pw {
 
 namespace {
 
-struct Found {
-    Placement placement;  // empty: none
-    double load = std::numeric_limits<double>::infinity();
+struct FoundPlacement {
+    PlacedStages placement;  // empty: none
+    double load = kNever;
     double lower_bound = 0;
     std::int64_t stages_seen = 0;
 };
 
-double most_of(const Placement& placement) {
+double most_of(const PlacedStages& placement) {
     double most = 0;
     for (const PlacedGroups& stage : placement)
         most = std::max(most, stage.load);
     return most;
 }
 
-void keep_better(Found& found, std::optional<Placement> placement) {
+void keep_better(FoundPlacement& found, std::optional<PlacedStages> placement) {
     if (!placement || most_of(*placement) >= found.load)
         return;
     found.load = most_of(*placement);
@@ -33,7 +33,7 @@ void keep_better(Found& found, std::optional<Placement> placement) {
 }
 
 // Quick enough to need no deadline.
-void search_orders(const PlacementGroups& graph, const Devices& devices, Found& found) {
+void search_orders(const PlacementGroups& graph, const Devices& devices, FoundPlacement& found) {
     Deadline none(1e9);
     for (const Ready tie : {Ready::LatestFirst, Ready::SmallestFirst, Ready::LargestFirst}) {
         const Downsets prefixes = prefixes_of(topological_order(graph.successors, tie));
@@ -55,7 +55,7 @@ double greatest_load(const PlacementGroups& graph) {
 
 // A bound costs the more to refute the greater it is: try small ones first, so that a limit leaves a lower bound.
 void search_all(const PlacementGroups& graph, const Devices& devices, const Downsets& sets, Deadline& deadline,
-                Found& found) {
+                FoundPlacement& found) {
     MaxLoadSearch search(graph, devices, sets, deadline);
     const double top = std::min(found.load, greatest_load(graph));
     double step = (top - found.lower_bound) / 64;
@@ -71,8 +71,9 @@ void search_all(const PlacementGroups& graph, const Devices& devices, const Down
     found.stages_seen += search.stages_seen();
 }
 
-Found search(const PlacementGroups& graph, const Devices& devices, const SearchLimits& limits, Deadline& deadline) {
-    Found found;
+FoundPlacement search(const PlacementGroups& graph, const Devices& devices, const SearchLimits& limits,
+                      Deadline& deadline) {
+    FoundPlacement found;
     found.lower_bound = average_load(graph, devices);
     search_orders(graph, devices, found);
     if (const auto sets = downsets_of(graph.successors, limits.downsets))
@@ -101,7 +102,7 @@ PlannedStage planned(const PlacementGroups& graph, const PlacedGroups& stage) {
 }
 
 // The placement whose fullest accelerator needs the least memory, when there is no CPU to help.
-Found least_memory(const PlacementGroups& graph, const Devices& devices, const SearchLimits& limits) {
+FoundPlacement least_memory(const PlacementGroups& graph, const Devices& devices, const SearchLimits& limits) {
     PlacementGroups sizes = graph;
     sizes.nets.clear();
     for (PlacementGroup& group : sizes.groups) {
@@ -109,7 +110,7 @@ Found least_memory(const PlacementGroups& graph, const Devices& devices, const S
         group.nets.clear();
     }
     Deadline deadline(limits.seconds);
-    Found found = search(sizes, {devices.accelerators, 0}, limits, deadline);
+    FoundPlacement found = search(sizes, {devices.accelerators, 0}, limits, deadline);
     for (PlacedGroups& stage : found.placement)
         stage.load = load_of(graph, stage.groups, false);
     found.load = most_of(found.placement);
@@ -117,7 +118,7 @@ Found least_memory(const PlacementGroups& graph, const Devices& devices, const S
     return found;
 }
 
-std::optional<Shortage> shortage_of(const PlacementGroups& graph, const Placement& placement, double memory) {
+std::optional<Shortage> shortage_of(const PlacementGroups& graph, const PlacedStages& placement, double memory) {
     std::optional<Shortage> shortage;
     double most = memory;
     for (std::size_t stage = 0; stage < placement.size(); ++stage) {
@@ -143,7 +144,7 @@ Partition max_load_partition(const PlacementInstance& instance, const SearchLimi
     const PlacementGroups graph = group(instance);
     const Devices devices{instance.accelerators, instance.cpus, instance.memory};
     Deadline deadline(limits.seconds);
-    Found found = search(graph, devices, limits, deadline);
+    FoundPlacement found = search(graph, devices, limits, deadline);
     if (found.placement.empty())
         found = least_memory(graph, devices, limits);
     Partition partition;

@@ -8,8 +8,6 @@ namespace pw {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-12;  // relative; of sums in different orders
 
 // Work for accelerators; what only a CPU can run is none.
 double work_of(const PlacementGroup& group) { return group.on_accelerator ? group.accelerator_time : 0; }
@@ -74,7 +72,7 @@ MaxLoadSearch::MaxLoadSearch(const PlacementGroups& graph, const Devices& device
             work_[next] = work_[set] + work_of(graph_.groups[group]);
 }
 
-std::optional<Placement> MaxLoadSearch::below(double bound) {
+std::optional<PlacedStages> MaxLoadSearch::below(double bound) {
     start(bound);
     for (int set = 0; set + 1 < sets_.count() && !deadline_.passed(); ++set)
         extend_from(set);
@@ -251,11 +249,11 @@ std::vector<int> MaxLoadSearch::groups_between(int smaller, int bigger) const {
     return groups;
 }
 
-Placement MaxLoadSearch::placement() const {
+PlacedStages MaxLoadSearch::placement() const {
     int set = sets_.count() - 1;
     const auto end = most_.end() - static_cast<std::ptrdiff_t>(capacity_.size());
     auto devices = std::min_element(end, most_.end()) - end;
-    Placement stages;
+    PlacedStages stages;
     while (set != 0) {
         const std::int32_t via = via_[static_cast<std::size_t>(set) * capacity_.size() + devices];
         const bool on_cpu = via % 2 == 1;

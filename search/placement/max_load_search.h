@@ -21,7 +21,7 @@ struct PlacedGroups {
     bool on_cpu = false;
     double load = 0;
 };
-using Placement = std::vector<PlacedGroups>;  // in the order of the data
+using PlacedStages = std::vector<PlacedGroups>;  // in the order of the data
 
 // The least B for which loads up to B could hold all work if groups could be cut and transfers were free.
 double average_load(const PlacementGroups& graph, const Devices& devices);
@@ -34,7 +34,7 @@ public:
 
     // The placement of least maximum load among those with all loads below `bound`. Empty: there is none, or the
     // deadline passed.
-    std::optional<Placement> below(double bound);
+    std::optional<PlacedStages> below(double bound);
     std::int64_t stages_seen() const { return stages_seen_; }
 
 private:
@@ -67,7 +67,7 @@ private:
     void reach(int next, const Reached& from, bool on_cpu, double load);
     bool fits(const Load& load) const;
     std::size_t state(int set, int cpus, int accelerators) const;
-    Placement placement() const;
+    PlacedStages placement() const;
     std::vector<int> groups_between(int smaller, int bigger) const;
 
     const PlacementGroups& graph_;

@@ -3,15 +3,13 @@
 #include "search/instance_json.h"
 #include "workloads/error.h"
 
-#include <map>
-
 namespace pw {
 
 namespace {
 
-class Reader {
+class PlacementReader {
 public:
-    explicit Reader(InstanceObject file) : file_(std::move(file)) {}
+    explicit PlacementReader(InstanceObject file) : file_(std::move(file)) {}
 
     PlacementInstance read() {
         instance_.memory = file_.amount("maxSizePerFPGA");
@@ -31,10 +29,8 @@ public:
 
 private:
     void add_node(const InstanceObject& node) {
-        const int id = node.integer("id", 0);
-        if (!numbers_.emplace(id, static_cast<int>(instance_.nodes.size())).second)
-            fail("{}: id {} is taken already", node.place, id);
-        instance_.nodes.push_back({.name = node.has("name") ? node.text("name") : fmt::format("node {}", id),
+        numbers_.add(node);
+        instance_.nodes.push_back({.name = name_of_node(node),
                                    .cpu_time = node.amount("cpuLatency"),
                                    .accelerator_time = node.amount("fpgaLatency"),
                                    .transfer_time = 0,
@@ -44,16 +40,8 @@ private:
                                    .on_accelerator = node.flag("supportedOnFpga")});
     }
 
-    int end_of(const InstanceObject& edge, const char* key) const {
-        const int id = edge.integer(key, 0);
-        const auto found = numbers_.find(id);
-        if (found == numbers_.end())
-            fail("{}.{}: no node has id {}", edge.place, key, id);
-        return found->second;
-    }
-
     void add_edge(const InstanceObject& edge) {
-        const int from = end_of(edge, "sourceId"), to = end_of(edge, "destId");
+        const int from = numbers_.end_of(edge, "sourceId"), to = numbers_.end_of(edge, "destId");
         const double cost = edge.amount("cost");
         PlacementNode& node = instance_.nodes[from];
         if (from == to)
@@ -70,7 +58,7 @@ private:
 
     InstanceObject file_;
     PlacementInstance instance_;
-    std::map<int, int> numbers_;  // by id
+    NodeNumbers numbers_;
     std::vector<bool> costs_known_;
 };
 
@@ -78,7 +66,7 @@ private:
 
 PlacementInstance parse_placement_instance(const std::string& text, const std::string& name) {
     const nlohmann::json file = parse_instance(text, name);
-    return Reader({file, fmt::format("instance '{}'", name)}).read();
+    return PlacementReader({file, fmt::format("instance '{}'", name)}).read();
 }
 
 PlacementInstance read_placement_instance(const std::string& path) {

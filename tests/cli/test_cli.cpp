@@ -1,4 +1,5 @@
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +8,6 @@
 namespace pw::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* kResultKeys[] = {"schema_version", "makespan_ns",      "span_ns",       "step_time_ns",
                                        "ideal_ns",       "bubble_rate",      "bubble_ratio",  "tasks",

@@ -1,13 +1,12 @@
 // What a user must be told, since the numbers alone would mislead: on stderr, beside the numbers, or in their place.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
 namespace pw::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string replaced(std::string text, const std::string& part, const std::string& by) {
     const std::size_t at = text.find(part);

@@ -19,7 +19,7 @@ struct Beyond {
 };
 void PrintTo(const Beyond& beyond, std::ostream* out) { *out << beyond.name; }
 
-constexpr const char* kLayers = R"(
+constexpr const char* kLayersOfGigabytes = R"(
 samples: 8
 layers:
   - {name: a, inputs: [], forward: 1 ms, backward: 2 ms, output: 1 GB, weights: 1 GB}
@@ -29,7 +29,7 @@ layers:
 
 class Limits : public Cli, public testing::WithParamInterface<Beyond> {};
 TEST_P(Limits, AreToldWithPlaceAndWayOut) {
-    write("layers.yaml", kLayers);
+    write("layers.yaml", kLayersOfGigabytes);
     write("cfg.yaml", GetParam().config);
     const std::string error = error_of(std::string(GetParam().command) + " cfg.yaml", 2);
     for (const std::string& part : GetParam().said)

@@ -7,6 +7,7 @@
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
@@ -153,8 +154,6 @@ TEST(Reserved, IsLittleMoreThanThePeak) {
 namespace test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* kGaps = R"(
 workload: {model: unet, image_size: 64, base_channels: 8}

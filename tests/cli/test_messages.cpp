@@ -1,5 +1,6 @@
 // What a user reads after a mistake: typed, and what the message must contain. Ways out are obeyed.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +9,6 @@
 namespace pw::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Mistake {
     std::string typed;

@@ -3,6 +3,7 @@
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
 #include "workloads/error.h"
 
@@ -33,8 +34,6 @@ constexpr const char* kDualPipeV =
     "GRAD,"
     "2WAIT_REDUCE_GRAD,2RESHARD,1W3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1,1WAIT_SEND_B2,"
     "1WAIT_SEND_B3\r\n";
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // One communicator, and nothing is posted before the list comes to it.
 constexpr TransferMode kPyTorch{TransferMode::Communicator::One, false, TransferMode::Protocol::Rendezvous, false};

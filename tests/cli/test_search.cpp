@@ -1,13 +1,12 @@
 // The command `search`.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
 namespace pw::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Four layers that take 6, 3, 3 and 6 us, most of it backward.
 constexpr const char* kLayers = R"(

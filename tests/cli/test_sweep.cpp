@@ -1,5 +1,6 @@
 // simulate with a block `sweep`.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +9,6 @@
 namespace pw::test {
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 constexpr const char* kSweep = R"(
 workload: {model: uniform, stages: 4, forward: 1 us, backward_input: 1 us, backward_weight: 1 us, activation: 1 MB}

@@ -1,10 +1,9 @@
 // The command line with a mini-batch whose last micro-batch is smaller.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 namespace pw::test {
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class UnevenCli : public Cli {};
 

@@ -1,5 +1,6 @@
 // The stand-in of CUDA that other tests rely on: order and its absence, memory, and the arithmetic of its libraries.
 #include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/cuda_ok.h"
 
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -15,10 +16,7 @@
 
 namespace {
 
-#define ASSERT_OK(call) ASSERT_EQ(call, cudaSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, cudaSuccess)
-
-constexpr int kCount = 1000;
+constexpr int kValues = 1000;
 
 __global__ void add_one(float* values, int count) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -27,8 +25,8 @@ __global__ void add_one(float* values, int count) {
 }
 
 cudaError_t launch_add_one(float* values, cudaStream_t stream) {
-    const cudaLaunchConfig_t config{(kCount + 127) / 128, 128, 0, stream, nullptr, 0};
-    return cudaLaunchKernelEx(&config, add_one, values, kCount);
+    const cudaLaunchConfig_t config{(kValues + 127) / 128, 128, 0, stream, nullptr, 0};
+    return cudaLaunchKernelEx(&config, add_one, values, kValues);
 }
 
 class HostCuda : public testing::Test {
@@ -40,8 +38,8 @@ protected:
             ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
         for (cudaEvent_t& event : events)
             ASSERT_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-        ASSERT_OK(cudaMalloc(&values, kCount * sizeof(float)));
-        ASSERT_OK(cudaHostAlloc(&pinned, kCount * sizeof(float), cudaHostAllocPortable));
+        ASSERT_OK(cudaMalloc(&values, kValues * sizeof(float)));
+        ASSERT_OK(cudaHostAlloc(&pinned, kValues * sizeof(float), cudaHostAllocPortable));
     }
     void TearDown() override {
         host_cuda::slow_streams(0);
@@ -77,12 +75,12 @@ protected:
 
 TEST_F(HostCuda, RunsAStreamInOrder) {
     host_cuda::slow_streams(7);
-    ASSERT_OK(cudaMemsetAsync(values, 0, kCount * sizeof(float), streams[0]));
+    ASSERT_OK(cudaMemsetAsync(values, 0, kValues * sizeof(float), streams[0]));
     for (int i = 0; i < 50; ++i)
         ASSERT_OK(launch_add_one(values, streams[0]));
-    ASSERT_OK(cudaMemcpyAsync(pinned, values, kCount * sizeof(float), cudaMemcpyDeviceToHost, streams[0]));
+    ASSERT_OK(cudaMemcpyAsync(pinned, values, kValues * sizeof(float), cudaMemcpyDeviceToHost, streams[0]));
     ASSERT_OK(cudaStreamSynchronize(streams[0]));
-    EXPECT_EQ(std::vector<float>(pinned, pinned + kCount), std::vector<float>(kCount, 50));
+    EXPECT_EQ(std::vector<float>(pinned, pinned + kValues), std::vector<float>(kValues, 50));
 }
 
 TEST_F(HostCuda, DoesNotWait) {
@@ -103,14 +101,14 @@ TEST_F(HostCuda, DoesNotWait) {
 TEST_F(HostCuda, OrdersStreamsByEvents) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         host_cuda::slow_streams(seed);
-        ASSERT_OK(cudaMemsetAsync(values, 0, kCount * sizeof(float), streams[0]));
+        ASSERT_OK(cudaMemsetAsync(values, 0, kValues * sizeof(float), streams[0]));
         for (int i = 0; i < 10; ++i) {
             ASSERT_OK(launch_add_one(values, streams[i % 2]));
             ASSERT_OK(cudaEventRecord(events[i % 2], streams[i % 2]));
             ASSERT_OK(cudaStreamWaitEvent(streams[1 - i % 2], events[i % 2], 0));
         }
         ASSERT_OK(cudaStreamSynchronize(streams[0]));
-        EXPECT_EQ(values[kCount - 1], 10);
+        EXPECT_EQ(values[kValues - 1], 10);
     }
 }
 
@@ -163,31 +161,31 @@ TEST_F(HostCuda, MeasuresTimeBetweenTimedEvents) {
 }
 
 TEST_F(HostCuda, CountsMemory) {
-    host_cuda::set_memory(kCount * sizeof(float) + 100);
+    host_cuda::set_memory(kValues * sizeof(float) + 100);
     void *first = nullptr, *second = nullptr;
     std::size_t free = 0, total = 0;
     EXPECT_EQ(cudaMalloc(&first, 101), cudaErrorMemoryAllocation);
     EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
     ASSERT_OK(cudaMalloc(&first, 60));
     EXPECT_EQ(cudaMalloc(&second, 60), cudaErrorMemoryAllocation);
-    EXPECT_EQ(host_cuda::allocated(0), kCount * sizeof(float) + 60);
+    EXPECT_EQ(host_cuda::allocated(0), kValues * sizeof(float) + 60);
     EXPECT_OK(cudaMemGetInfo(&free, &total));
     EXPECT_EQ(free, 40u);
     EXPECT_TRUE(std::isnan(*static_cast<float*>(first)));
     ASSERT_OK(cudaFree(first));
     EXPECT_EQ(cudaFree(first), cudaErrorInvalidValue);
     EXPECT_OK(cudaFree(nullptr));
-    EXPECT_EQ(host_cuda::allocated(0), kCount * sizeof(float));
+    EXPECT_EQ(host_cuda::allocated(0), kValues * sizeof(float));
 }
 
 TEST_F(HostCuda, RefusesMemoryThatTheDeviceCannotReach) {
-    std::vector<float> pageable(kCount);
+    std::vector<float> pageable(kValues);
     EXPECT_EQ(launch_add_one(pageable.data(), streams[0]), cudaErrorIllegalAddress);
     EXPECT_OK(launch_add_one(pinned, streams[0]));
     EXPECT_EQ(cudaMemcpyAsync(pinned, values, 4, cudaMemcpyHostToDevice, streams[0]), cudaErrorInvalidValue);
     float* elsewhere = nullptr;
     ASSERT_OK(cudaSetDevice(1));
-    ASSERT_OK(cudaMalloc(&elsewhere, kCount * sizeof(float)));
+    ASSERT_OK(cudaMalloc(&elsewhere, kValues * sizeof(float)));
     EXPECT_EQ(launch_add_one(elsewhere, streams[0]), cudaErrorInvalidResourceHandle);  // a stream of device 0
     ASSERT_OK(cudaSetDevice(0));
     EXPECT_EQ(launch_add_one(elsewhere, streams[0]), cudaErrorIllegalAddress);
@@ -208,14 +206,14 @@ TEST_F(HostCuda, RefusesMemoryThatTheDeviceCannotReach) {
 }
 
 TEST_F(HostCuda, WaitsWhereMemoryIsNotPinned) {
-    std::vector<float> pageable(kCount, 3);
-    ASSERT_OK(cudaMemcpyAsync(values, pageable.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, streams[0]));
-    pageable.assign(kCount, 0);
+    std::vector<float> pageable(kValues, 3);
+    ASSERT_OK(cudaMemcpyAsync(values, pageable.data(), kValues * sizeof(float), cudaMemcpyHostToDevice, streams[0]));
+    pageable.assign(kValues, 0);
     ASSERT_OK(launch_add_one(values, streams[0]));
-    ASSERT_OK(cudaMemcpyAsync(pageable.data(), values, kCount * sizeof(float), cudaMemcpyDefault, streams[0]));
-    EXPECT_EQ(pageable, std::vector<float>(kCount, 4));
-    pageable.assign(kCount, 5);
-    ASSERT_OK(cudaMemcpy(values, pageable.data(), kCount * sizeof(float), cudaMemcpyHostToDevice));
+    ASSERT_OK(cudaMemcpyAsync(pageable.data(), values, kValues * sizeof(float), cudaMemcpyDefault, streams[0]));
+    EXPECT_EQ(pageable, std::vector<float>(kValues, 4));
+    pageable.assign(kValues, 5);
+    ASSERT_OK(cudaMemcpy(values, pageable.data(), kValues * sizeof(float), cudaMemcpyHostToDevice));
     EXPECT_EQ(values[0], 5);
 }
 
@@ -283,7 +281,7 @@ TEST_F(HostCuda, SplitsMultiprocessors) {
     ASSERT_EQ(DRIVER(cuGreenCtxGetDevResource)(context, &got, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
     EXPECT_EQ(got.sm.smCount, 24u);
     ASSERT_EQ(DRIVER(cuGreenCtxStreamCreate)(&stream, context, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
-    ASSERT_OK(cudaMemsetAsync(values, 0, kCount * sizeof(float), stream));
+    ASSERT_OK(cudaMemsetAsync(values, 0, kValues * sizeof(float), stream));
     ASSERT_OK(launch_add_one(values, stream));
     ASSERT_OK(cudaStreamDestroy(stream));
     EXPECT_EQ(values[1], 1);

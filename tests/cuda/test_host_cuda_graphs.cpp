@@ -1,5 +1,6 @@
 // Capture and graphs in the stand-in of CUDA: what is captured, in which order it runs, and what is refused.
 #include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/cuda_ok.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -11,9 +12,6 @@
 #include <thread>
 
 namespace {
-
-#define ASSERT_OK(call) ASSERT_EQ(call, cudaSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, cudaSuccess)
 
 constexpr auto kRelaxed = cudaStreamCaptureModeRelaxed;
 

@@ -1,5 +1,6 @@
 // NCCL in the stand-in of CUDA: transfers between ranks, in order, in groups, and when they fail.
 #include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/cuda_ok.h"
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -10,9 +11,6 @@
 #include <vector>
 
 namespace {
-
-#define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
-#define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
 
 
 constexpr int kBytes = 4096;

@@ -1,5 +1,6 @@
 // cuDNN and cuBLAS in the stand-in of CUDA: convolutions and matrix products against direct formulas.
 #include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/cuda_ok.h"
 
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
@@ -14,9 +15,6 @@
 #include <vector>
 
 namespace {
-
-#define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
-#define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
 
 // Memory of device 0 with its values on the host. Small integers are exact in both types.
 class Values {

@@ -15,7 +15,7 @@
 namespace pw {
 namespace {
 
-constexpr const char* kUniform = R"(
+constexpr const char* kEmulated = R"(
 workload: {model: uniform, forward: 200 us, backward_input: 200 us, backward_weight: 200 us,
            activation: 4 kB, activation_until_weight: 1 kB, output: 1 kB, weights: 2 kB}
 cluster: {devices: 4, link: {bandwidth: 20 MB/s, latency: 20 us}}
@@ -28,7 +28,7 @@ using Settings = std::vector<std::string>;
 
 class Emulation : public Execution {
 public:
-    explicit Emulation(const Settings& set) : Execution(kUniform, set) {}
+    explicit Emulation(const Settings& set) : Execution(kEmulated, set) {}
 };
 
 Settings settings(std::string_view schedule, const Settings& more = {}) {

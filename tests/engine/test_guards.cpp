@@ -16,18 +16,6 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 1}
 training: {steps: 1, learning_rate: 0.001, seed: 3}
 )";
 
-constexpr const char* kUNet = R"(
-workload: {model: unet, image_size: 8, classes: 3, base_channels: 8, levels: 2}
-pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
-training: {steps: 2, learning_rate: 0.01, seed: 3}
-)";
-
-constexpr const char* kGpt = R"(
-workload: {model: gpt, sequence_length: 6, vocabulary: 11, embedding: 8, blocks: 4, heads: 2, dropout: 0.1}
-pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
-training: {steps: 2, learning_rate: 0.1, seed: 3}
-)";
-
 // Freed memory is NaN, so that what reads it does not do as without guards.
 void expect_same(const char* yaml, const std::vector<std::string>& set) {
     const Execution execution(yaml, set);
@@ -50,7 +38,7 @@ TEST(Guarded, SchedulesOfAGptDoTheSame) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "interleaved"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* recompute : {"none", "all"})
-                expect_same(kGpt,
+                expect_same(kSmallGpt,
                             {"cluster.devices=2", fmt::format("pipeline.schedule={}", schedule),
                              fmt::format("run.backend={}", backend), fmt::format("pipeline.recompute={}", recompute)});
 }
@@ -59,7 +47,7 @@ TEST(Guarded, SchedulesOfAUNetDoTheSame) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
-                expect_same(kUNet,
+                expect_same(kSmallUNet,
                             {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
                              fmt::format("pipeline.schedule={}", schedule), fmt::format("run.backend={}", backend),
                              fmt::format("transfer.receive={}", receive)});

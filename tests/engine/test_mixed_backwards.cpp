@@ -10,18 +10,6 @@
 namespace pw {
 namespace {
 
-constexpr const char* kGpt = R"(
-workload: {model: gpt, sequence_length: 6, vocabulary: 11, embedding: 8, blocks: 4, heads: 2}
-pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
-training: {steps: 2, learning_rate: 0.1, seed: 3}
-)";
-
-constexpr const char* kUNet = R"(
-workload: {model: unet, image_size: 8, classes: 3, base_channels: 8, levels: 2}
-pipeline: {schedule: naive, micro_batches: 3, micro_batch_size: 1}
-training: {steps: 2, learning_rate: 0.01, seed: 3}
-)";
-
 // Some B become I here and W later, before the update that wants it.
 std::vector<Task> mixed(const std::vector<Task>& list, std::mt19937& random) {
     std::vector<Task> order, waiting;
@@ -70,10 +58,10 @@ TEST(MixedBackwards, OfAnMlpEqualTheOracle) {
     expect_oracle(kMlp, {"cluster.devices=3"}, 3);
 }
 
-TEST(MixedBackwards, OfAGptEqualTheOracle) { expect_oracle(kGpt, {"cluster.devices=2"}, 4); }
+TEST(MixedBackwards, OfAGptEqualTheOracle) { expect_oracle(kSmallGpt, {"cluster.devices=2"}, 4); }
 
 TEST(MixedBackwards, OfAUNetEqualTheOracle) {
-    expect_oracle(kUNet, {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]"}, 2);
+    expect_oracle(kSmallUNet, {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]"}, 2);
 }
 
 // Batch norm makes its weight gradients in I, convolutions in W.
@@ -90,13 +78,13 @@ TEST(MixedBackwards, TheFirstWeightGradientOverwrites) {
     const std::string file = folder.write("plan.csv", "0F0,0F1,0I0,0B1,0W0\n");
     for (const char* backend : {"reference", "cpu"}) {
         const auto gradient = [&](int steps) {
-            return Execution(kUNet, {"cluster.devices=1", "pipeline.schedule=" + file, "training.learning_rate=0",
+            return Execution(kSmallUNet, {"cluster.devices=1", "pipeline.schedule=" + file, "training.learning_rate=0",
                                      fmt::format("training.steps={}", steps), std::string("run.backend=") + backend,
                                      "pipeline.micro_batches=2"})
                 .run(guarded());
         };
         const RunResult run = gradient(2),
-                        whole = Execution(kUNet, {"cluster.devices=1", "training.learning_rate=0",
+                        whole = Execution(kSmallUNet, {"cluster.devices=1", "training.learning_rate=0",
                                                   std::string("run.backend=") + backend, "pipeline.micro_batches=2"})
                                     .run();
         EXPECT_EQ(run.losses, whole.losses);

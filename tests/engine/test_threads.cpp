@@ -15,7 +15,7 @@
 namespace pw {
 namespace {
 
-constexpr const char* kUniform = R"(
+constexpr const char* kManyDevices = R"(
 workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, output: 1 kB, weights: 2 kB}
 cluster: {devices: 200}
 pipeline: {schedule: gpipe, micro_batches: 2}
@@ -28,7 +28,7 @@ TEST(Threads, ARunThatGetsTooFewSaysSo) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "sanitizers need address space";
 #endif
-    const Execution execution(kUniform, {});
+    const Execution execution(kManyDevices, {});
     const auto run_with_little = [&] {
         long pages = 0;
         std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -84,7 +84,7 @@ TEST_F(Watched, TimeInWhichTheWholeProcessSleptDoesNotCount) {
         watch->look(limits, 3600 * kSecond);
 }
 
-constexpr const char* kUniform = R"(
+constexpr const char* kThreeDevices = R"(
 workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, output: 1 kB, weights: 2 kB}
 cluster: {devices: 3}
 pipeline: {schedule: gpipe, micro_batches: 2}
@@ -92,14 +92,14 @@ training: {steps: 2}
 run: {backend: emulated}
 )";
 
-class Emulation : public Execution {
+class EmulatedPeers : public Execution {
 public:
-    explicit Emulation(const std::vector<std::string>& set) : Execution(kUniform, set) {}
+    explicit EmulatedPeers(const std::vector<std::string>& set) : Execution(kThreeDevices, set) {}
 };
 
 // Its tasks are predicted to last fifteen times the timeout.
 TEST(Silence, AHealthySlowPeerIsWaitedFor) {
-    EXPECT_EQ(Emulation({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
+    EXPECT_EQ(EmulatedPeers({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
 }
 
 // Nobody knows how long the tasks of this run last.
@@ -124,7 +124,7 @@ TEST(Silence, ASilentPeerEndsTheRunAndIsNamed) {
             release.wait();
     };
     alive.reset();
-    const Emulation emulation({"run.timeout=50 ms"});  // outlives the thread
+    const EmulatedPeers emulation({"run.timeout=50 ms"});  // outlives the thread
     const std::string said = refusal([&] { emulation.run(options); }, ExitCode::PeerSilent);
     expect_says(said, {"device 2 is silent: 2F1 does not end", "device 1 waits at"});
     options.before_task = {};

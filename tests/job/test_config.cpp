@@ -1,6 +1,7 @@
 #include "job/build.h"
 #include "job/config.h"
 
+#include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
@@ -11,11 +12,6 @@
 
 namespace pw {
 namespace {
-
-Config load(const std::string& text, const std::vector<std::string>& set = {}) {
-    const TemporaryFolder folder;
-    return load_config(folder.write("cfg.yaml", text), set);
-}
 
 std::string mistakes(const std::string& text, const std::vector<std::string>& set = {}) {
     return refusal([&] { load(text, set); });

@@ -1,6 +1,7 @@
 // What a configuration names is built, and errors of the builders point at its keys.
 #include "job/build.h"
 #include "job/config.h"
+#include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
@@ -8,11 +9,6 @@
 
 namespace pw {
 namespace {
-
-Config load(const std::string& text) {
-    const TemporaryFolder folder;
-    return load_config(folder.write("cfg.yaml", text), {});
-}
 
 StageSplit split_of(const Config& config) {
     const Model model = build_model(config);

@@ -87,14 +87,14 @@ TEST(Mnist, HasAStandIn) {
     EXPECT_EQ(data.classes(), 10);
 }
 
-struct Broken {
+struct BrokenSet {
     const char* name;
     std::string images, labels;
     std::vector<std::string> says;
 };
-void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+void PrintTo(const BrokenSet& broken, std::ostream* out) { *out << broken.name; }
 
-class BrokenMnist : public testing::TestWithParam<Broken> {};
+class BrokenMnist : public testing::TestWithParam<BrokenSet> {};
 TEST_P(BrokenMnist, IsRefusedWithFileFactAndWayOut) {
     const TemporaryFolder folder;
     folder.write("train-images-idx3-ubyte", GetParam().images);
@@ -111,37 +111,38 @@ std::string replaced(std::string text, std::size_t at, const std::string& bytes)
 INSTANTIATE_TEST_SUITE_P(
     Grid, BrokenMnist,
     testing::Values(
-        Broken{"empty", "", idx_labels(2), {"train-images-idx3-ubyte' ends in its header, after byte 0"}},
-        Broken{"half a header", idx_images(2).substr(0, 11), idx_labels(2), {"ends in its header, after byte 8"}},
-        Broken{"exchanged", idx_labels(2), idx_images(2), {"starts with 0x00000801 instead of 0x00000803"}},
-        Broken{"floats", replaced(idx_images(2), 2, "\x0d"), idx_labels(2), {"0x00000d03 instead of 0x00000803"}},
-        Broken{"little-endian",
+        BrokenSet{"empty", "", idx_labels(2), {"train-images-idx3-ubyte' ends in its header, after byte 0"}},
+        BrokenSet{"half a header", idx_images(2).substr(0, 11), idx_labels(2), {"ends in its header, after byte 8"}},
+        BrokenSet{"exchanged", idx_labels(2), idx_images(2), {"starts with 0x00000801 instead of 0x00000803"}},
+        BrokenSet{"floats", replaced(idx_images(2), 2, "\x0d"), idx_labels(2), {"0x00000d03 instead of 0x00000803"}},
+        BrokenSet{"little-endian",
                replaced(idx_images(2), 0, std::string("\x03\x08\0\0", 4)),
                idx_labels(2),
                {"starts with 0x03080000"}},
-        Broken{"gzip", "\x1f\x8b\x08\x08 and so on", idx_labels(2), {"is compressed", "gunzip"}},
-        Broken{"no images", replaced(idx_images(2), 4, idx_word(0)), idx_labels(2), {"announces 0 samples at byte 4"}},
-        Broken{"huge",
+        BrokenSet{"gzip", "\x1f\x8b\x08\x08 and so on", idx_labels(2), {"is compressed", "gunzip"}},
+        BrokenSet{
+            "no images", replaced(idx_images(2), 4, idx_word(0)), idx_labels(2), {"announces 0 samples at byte 4"}},
+        BrokenSet{"huge",
                replaced(idx_images(2), 4, idx_word(0xffffffff)),
                idx_labels(2),
                {"announces 4294967295 samples at byte 4", "1 to 1000000"}},
-        Broken{"many",
+        BrokenSet{"many",
                replaced(idx_images(2), 4, idx_word(1'000'000)),
                idx_labels(2),
                {"has 1584 bytes instead of 784000016: a header of 16 and 1000000 samples of 784"}},
-        Broken{"short", idx_images(2).substr(0, 1583), idx_labels(2), {"has 1583 bytes instead of 1584"}},
-        Broken{"long", idx_images(2) + "x", idx_labels(2), {"has 1585 bytes instead of 1584"}},
-        Broken{"other size",
+        BrokenSet{"short", idx_images(2).substr(0, 1583), idx_labels(2), {"has 1583 bytes instead of 1584"}},
+        BrokenSet{"long", idx_images(2) + "x", idx_labels(2), {"has 1585 bytes instead of 1584"}},
+        BrokenSet{"other size",
                replaced(idx_images(2), 8, idx_word(0xffffffff)),
                idx_labels(2),
                {"images of 4294967295x28 pixels (bytes 8 to 15), but MNIST's are 28x28"}},
-        Broken{"huge labels",
+        BrokenSet{"huge labels",
                idx_images(2),
                replaced(idx_labels(2), 4, idx_word(0x80000000)),
                {"train-labels-idx1-ubyte' announces 2147483648 samples"}},
-        Broken{"short labels", idx_images(2), idx_labels(2).substr(0, 9), {"has 9 bytes instead of 10"}},
-        Broken{"label", idx_images(2), replaced(idx_labels(2), 9, "\x0a"), {"byte 9 of '", "is label 10"}},
-        Broken{"counts", idx_images(2), idx_labels(3), {"has 2 images", "has 3 labels", "same place"}}),
+        BrokenSet{"short labels", idx_images(2), idx_labels(2).substr(0, 9), {"has 9 bytes instead of 10"}},
+        BrokenSet{"label", idx_images(2), replaced(idx_labels(2), 9, "\x0a"), {"byte 9 of '", "is label 10"}},
+        BrokenSet{"counts", idx_images(2), idx_labels(3), {"has 2 images", "has 3 labels", "same place"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
 TEST(BrokenMnist, NamesWhatIsMissing) {

@@ -75,12 +75,12 @@ std::string replaced(std::string text, const std::string& from, const std::strin
     return text.replace(at, from.size(), to);
 }
 
-struct Broken {
+struct BadTable {
     std::string text;
     std::vector<std::string> says;
 };
-void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.says[0]; }
-class BrokenRankTable : public testing::TestWithParam<Broken> {};
+void PrintTo(const BadTable& broken, std::ostream* out) { *out << broken.says[0]; }
+class BrokenRankTable : public testing::TestWithParam<BadTable> {};
 TEST_P(BrokenRankTable, IsRefusedWithPlaceAndWayOut) {
     const std::string message = refusal([&] { read(GetParam().text); });
     expect_says(message, GetParam().says);
@@ -90,35 +90,35 @@ TEST_P(BrokenRankTable, IsRefusedWithPlaceAndWayOut) {
 INSTANTIATE_TEST_SUITE_P(
     Grid, BrokenRankTable,
     testing::Values(
-        Broken{"", {"'server_list' or 'group_list'"}}, Broken{"[]", {"'server_list' or 'group_list'"}},
-        Broken{"{}", {"'server_list' or 'group_list'"}}, Broken{std::string(kTable).substr(0, 200), {"not YAML"}},
-        Broken{R"({"server_list": []})", {"'server_list' is empty"}},
-        Broken{R"({"server_list": "node_0"})", {"'server_list' must be a list"}},
-        Broken{R"({"server_list": [7]})",
+        BadTable{"", {"'server_list' or 'group_list'"}}, BadTable{"[]", {"'server_list' or 'group_list'"}},
+        BadTable{"{}", {"'server_list' or 'group_list'"}}, BadTable{std::string(kTable).substr(0, 200), {"not YAML"}},
+        BadTable{R"({"server_list": []})", {"'server_list' is empty"}},
+        BadTable{R"({"server_list": "node_0"})", {"'server_list' must be a list"}},
+        BadTable{R"({"server_list": [7]})",
                {"'server_list[0].server_id' is missing", "'server_list[0].device' is missing"}},
-        Broken{R"({"server_list": [{"server_id": "a", "device": []}]})", {"'server_list[0].device' is empty"}},
-        Broken{R"({"server_list": [{"server_id": "a", "device": [{}]}]})",
+        BadTable{R"({"server_list": [{"server_id": "a", "device": []}]})", {"'server_list[0].device' is empty"}},
+        BadTable{R"({"server_list": [{"server_id": "a", "device": [{}]}]})",
                {"'server_list[0].device[0].rank_id' is missing", "'server_list[0].device[0].device_id' is missing"}},
-        Broken{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"one")"), {"is 'one', which is no whole number"}},
-        Broken{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"-1")"), {"is -1"}},
-        Broken{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"99999999999999999999")"), {"no whole number"}},
-        Broken{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"3")"),
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"one")"), {"is 'one', which is no whole number"}},
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"-1")"), {"is -1"}},
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"99999999999999999999")"), {"no whole number"}},
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"3")"),
                {"is 3, but the table has 3 devices", "0 to 2, each once"}},
-        Broken{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"2")"), {"rank 2 stands twice", ":4:"}},
-        Broken{replaced(kTable, R"("device_id":"1")", R"("device_id":"0")"),
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"2")"), {"rank 2 stands twice", ":4:"}},
+        BadTable{replaced(kTable, R"("device_id":"1")", R"("device_id":"0")"),
                {"device 0 of server 'node_0' is rank 2 and rank 0", "its own device"}},
-        Broken{replaced(kTable, "node_1", "node_0"), {"two servers are called 'node_0'"}},
-        Broken{replaced(kTable, R"("server_count":"2")", R"("server_count":"3")"),
+        BadTable{replaced(kTable, "node_1", "node_0"), {"two servers are called 'node_0'"}},
+        BadTable{replaced(kTable, R"("server_count":"2")", R"("server_count":"3")"),
                {"'server_count' is 3, but the table has 2 servers"}},
-        Broken{replaced(kTable, "completed", "initializing"), {"'status' is 'initializing'", "completed"}},
-        Broken{replaced(old_table(8), R"("device_num": "8")", R"("device_num": "16")"),
+        BadTable{replaced(kTable, "completed", "initializing"), {"'status' is 'initializing'", "completed"}},
+        BadTable{replaced(old_table(8), R"("device_num": "8")", R"("device_num": "16")"),
                {"'group_list[0].device_num' is 16, but the table has 8 devices"}},
-        Broken{replaced(old_table(8), R"("server_num": "1")", R"("server_num": "2")"), {"has 1 servers"}},
-        Broken{replaced(old_table(8), R"("instance_count": "8")", R"("instance_count": "7")"), {"has 8 instances"}},
-        Broken{replaced(old_table(8), R"("group_count": "1")", R"("group_count": "2")"), {"has 1 groups"}},
-        Broken{replaced(old_table(2), R"({"device_id": "1",)", R"({"device_id": "5"}, {"device_id": "1",)"),
+        BadTable{replaced(old_table(8), R"("server_num": "1")", R"("server_num": "2")"), {"has 1 servers"}},
+        BadTable{replaced(old_table(8), R"("instance_count": "8")", R"("instance_count": "7")"), {"has 8 instances"}},
+        BadTable{replaced(old_table(8), R"("group_count": "1")", R"("group_count": "2")"), {"has 1 groups"}},
+        BadTable{replaced(old_table(2), R"({"device_id": "1",)", R"({"device_id": "5"}, {"device_id": "1",)"),
                {"has 2 devices", "a rank is one device"}},
-        Broken{replaced(old_table(2), R"("rank_id": "1")", R"("rank": "1")"),
+        BadTable{replaced(old_table(2), R"("rank_id": "1")", R"("rank": "1")"),
                {"'group_list[0].instance_list[0].rank_id' is missing"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 

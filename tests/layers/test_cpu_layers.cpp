@@ -1,5 +1,6 @@
 // What every backend must keep: the cpu kernels against the reference kernels, layer by layer.
 #include "exec/cpu/layers.h"
+#include "tests/support/layer_case.h"
 #include "tests/support/layer_laws.h"
 
 #include <fmt/format.h>
@@ -10,47 +11,36 @@
 namespace pw {
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
-struct Case {
-    std::string name;
-    Layer layer;
-    int samples;
-    int per_block = 0;  // channels; 0: as this machine has it
-};
-
-void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
-
-Case convolution(Dims input, int outputs, int kernel, int stride, int samples = 2) {
+LayerCase convolution(Dims input, int outputs, int kernel, int stride, int samples = 2) {
     const int padding = kernel / 2;
     return {fmt::format("Convolution{}x{}x{}to{}k{}s{}b{}", input.channels, input.height, input.width, outputs, kernel,
                         stride, samples),
             make_layer(LayerKind::Convolution, input, outputs, kernel, stride, padding), samples};
 }
 
-Case shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu = false, int samples = 3) {
+LayerCase shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu = false, int samples = 3) {
     return {fmt::format("{}{}{}x{}x{}b{}", kind_name, relu ? "Relu" : "", input.channels, input.height, input.width,
                         samples),
             make_layer(kind, input, input.channels, 1, 1, 0, relu), samples};
 }
 
-Case pool(Dims input, int kernel, int stride, int padding) {
+LayerCase pool(Dims input, int kernel, int stride, int padding) {
     return {fmt::format("MaxPool{}x{}x{}k{}s{}", input.channels, input.height, input.width, kernel, stride),
             make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
 }
 
-Case linear(Dims input, int outputs, int samples) {
+LayerCase linear(Dims input, int outputs, int samples) {
     return {fmt::format("Linear{}x{}x{}to{}b{}", input.channels, input.height, input.width, outputs, samples),
             make_layer(LayerKind::Linear, input, outputs), samples};
 }
 
-void add_unique(std::vector<Case>& cases, const Case& added) {
-    if (std::ranges::none_of(cases, [&](const Case& other) { return other.name == added.name; }))
+void add_unique(std::vector<LayerCase>& cases, const LayerCase& added) {
+    if (std::ranges::none_of(cases, [&](const LayerCase& other) { return other.name == added.name; }))
         cases.push_back(added);
 }
 
 // Every layer shape of ResNet-50 at an image of `size` pixels.
-void add_resnet50(std::vector<Case>& cases, int size) {
+void add_resnet50(std::vector<LayerCase>& cases, int size) {
     const int stem = size / 2;
     int pixels = stem / 2, channels = 64;
     add_unique(cases, convolution({3, size, size}, 64, 7, 2));
@@ -79,14 +69,14 @@ void add_resnet50(std::vector<Case>& cases, int size) {
 }
 
 // The own loops run over blocks of either width on any machine. Pixels: odd, even, more than a chunk.
-void add_block_widths(std::vector<Case>& cases) {
+void add_block_widths(std::vector<LayerCase>& cases) {
     for (const int per_block : {8, 16})
         for (const int channels : {8, 16, 24, 64})
             for (const Dims& input : {Dims{channels, 1, 1}, Dims{channels, 5, 3}, Dims{channels, 6, 3},
                                       Dims{channels, 23, 17}, Dims{channels, 113, 57}}) {
-                Case average = shaped("AveragePool", LayerKind::AveragePool, input);
+                LayerCase average = shaped("AveragePool", LayerKind::AveragePool, input);
                 average.layer.output = {channels, 1, 1};
-                for (Case tested : {average, shaped("BatchNorm", LayerKind::BatchNorm, input),
+                for (LayerCase tested : {average, shaped("BatchNorm", LayerKind::BatchNorm, input),
                                     shaped("BatchNorm", LayerKind::BatchNorm, input, true)}) {
                     tested.name += fmt::format("Of{}", per_block);
                     tested.per_block = per_block;
@@ -95,14 +85,14 @@ void add_block_widths(std::vector<Case>& cases) {
             }
 }
 
-Case loss(LayerKind kind, Dims input, int per_block) {
+LayerCase loss(LayerKind kind, Dims input, int per_block) {
     return {fmt::format("{}{}x{}x{}Of{}", kind == LayerKind::CrossEntropy ? "CrossEntropy" : "MeanSquaredError",
                         input.channels, input.height, input.width, per_block),
             make_layer(kind, input, 1), 3, per_block};
 }
 
 // Classes that fill blocks and that do not, along channels and along rows.
-void add_losses(std::vector<Case>& cases) {
+void add_losses(std::vector<LayerCase>& cases) {
     for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError})
         for (const int per_block : {8, 16})
             for (const Dims& input : {Dims{1000, 1, 1}, Dims{3, 5, 7}, Dims{8, 5, 7}, Dims{32, 3, 4}, Dims{1, 6, 16}})
@@ -110,7 +100,7 @@ void add_losses(std::vector<Case>& cases) {
 }
 
 // Two tensors that fill blocks or do not, into one that does or does not.
-void add_concats(std::vector<Case>& cases) {
+void add_concats(std::vector<LayerCase>& cases) {
     for (const int per_block : {8, 16})
         for (const auto& [first, second] : {std::pair{16, 16},
                                             {16, 32},
@@ -127,7 +117,7 @@ void add_concats(std::vector<Case>& cases) {
                              make_layer(LayerKind::Concat, {first, 5, 3}, first + second), 3, per_block});
 }
 
-void add_upsamples(std::vector<Case>& cases) {
+void add_upsamples(std::vector<LayerCase>& cases) {
     for (const int per_block : {8, 16})
         for (const int channels : {5, 16, 24})
             for (const int times : {2, 3})
@@ -135,14 +125,14 @@ void add_upsamples(std::vector<Case>& cases) {
                                  make_layer(LayerKind::Upsample, {channels, 3, 5}, channels, 1, times), 3, per_block});
 }
 
-std::vector<Case> all_cases() {
-    std::vector<Case> cases;
+std::vector<LayerCase> all_cases() {
+    std::vector<LayerCase> cases;
     add_resnet50(cases, 64);
     add_block_widths(cases);
     add_losses(cases);
     add_concats(cases);
     add_upsamples(cases);
-    for (const Case& added : {convolution({20, 6, 5}, 12, 3, 1),
+    for (const LayerCase& added : {convolution({20, 6, 5}, 12, 3, 1),
                               convolution({16, 6, 5}, 10, 3, 2),
                               convolution({5, 7, 7}, 32, 1, 1),
                               convolution({32, 1, 1}, 48, 3, 1, 4),
@@ -169,12 +159,12 @@ std::vector<Case> all_cases() {
                               linear({3, 8, 8}, 512, 4),
                               linear({512, 1, 1}, 10, 3),
                               linear({32, 4, 3}, 20, 2),
-                              Case{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3}})
+                              LayerCase{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3}})
         add_unique(cases, added);
     return cases;
 }
 
-class CpuLayers : public testing::TestWithParam<Case> {
+class CpuLayers : public testing::TestWithParam<LayerCase> {
 protected:
     static constexpr unsigned kSeed = 5;
 
@@ -271,9 +261,9 @@ TEST_P(CpuLayers, HaveAlignedSizes) { have_aligned_sizes(rig(cpu_kernels()).size
 
 TEST_P(CpuLayers, RepeatTheirBits) { repeat_their_bits(rig(cpu_kernels()), rig(cpu_kernels())); }
 
-std::vector<Case> cases_that(bool (*fit)(const Layer& layer)) {
-    std::vector<Case> cases = all_cases();
-    std::erase_if(cases, [&](const Case& each) { return !fit(each.layer); });
+std::vector<LayerCase> cases_that(bool (*fit)(const Layer& layer)) {
+    std::vector<LayerCase> cases = all_cases();
+    std::erase_if(cases, [&](const LayerCase& each) { return !fit(each.layer); });
     return cases;
 }
 
@@ -286,12 +276,10 @@ bool has_relu(const Layer& layer) {
 
 bool is_batch_norm(const Layer& layer) { return layer.kind == LayerKind::BatchNorm; }
 
-std::string name_of(const testing::TestParamInfo<Case>& tested) { return tested.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayers, testing::ValuesIn(all_cases()), name_of);
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersWithParameters, testing::ValuesIn(cases_that(has_parameters)), name_of);
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersWithAReLU, testing::ValuesIn(cases_that(has_relu)), name_of);
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuBatchNorms, testing::ValuesIn(cases_that(is_batch_norm)), name_of);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayers, testing::ValuesIn(all_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersWithParameters, testing::ValuesIn(cases_that(has_parameters)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersWithAReLU, testing::ValuesIn(cases_that(has_relu)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuBatchNorms, testing::ValuesIn(cases_that(is_batch_norm)), name_of_case);
 
 TEST(CpuKernels, UpdateLikeTheReference) {
     const Sgd sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 1e-2};

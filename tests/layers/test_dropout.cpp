@@ -1,7 +1,7 @@
 // Dropout drops the same elements in every backend, layout, split and schedule.
 #include "exec/cpu/layers.h"
 #include "tests/support/execution.h"
-#include "tests/support/layer_rig.h"
+#include "tests/support/layer_case.h"
 #include "workloads/random.h"
 
 #include <gtest/gtest.h>
@@ -11,12 +11,6 @@
 
 namespace pw {
 namespace {
-
-Layer dropout(Dims input, double probability) {
-    Layer layer = make_layer(LayerKind::Dropout, input, input.channels);
-    layer.probability = probability;
-    return layer;
-}
 
 std::vector<float> dropped(LayerRig rig, std::uint64_t seed, bool save = true) {
     rig.fill(1);

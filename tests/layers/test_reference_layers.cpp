@@ -1,6 +1,7 @@
 // The reference kernels in double against central differences: the derivative of <p, output> for a
 // random p (of a loss itself) by every input and every trained parameter.
 #include "tests/support/derivatives.h"
+#include "tests/support/layer_case.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +10,7 @@
 namespace pw {
 namespace {
 
-struct Case {
-    std::string name;
-    Layer layer;
-    int samples;
-};
-
-class ReferenceLayers : public testing::TestWithParam<Case> {};
+class ReferenceLayers : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(ReferenceLayers, GradientsAreDerivatives) {
     LayerRig rig(reference_kernels_double(), GetParam().layer, GetParam().samples);
@@ -30,40 +25,34 @@ TEST_P(ReferenceLayers, GradientsAreDerivatives) {
     expect_derivative(rig, rig.weights, rig.weight_gradient, trained, "parameter");
 }
 
-Layer dropout(Dims input, double probability) {
-    Layer layer = make_layer(LayerKind::Dropout, input, input.channels);
-    layer.probability = probability;
-    return layer;
-}
-
 const Dims kSmall{3, 5, 6};
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ReferenceLayers,
-    testing::Values(Case{"Convolution1x1", make_layer(LayerKind::Convolution, {4, 3, 3}, 5), 2},
-                    Case{"Convolution3x3", make_layer(LayerKind::Convolution, kSmall, 4, 3, 1, 1), 2},
-                    Case{"Convolution3x3Stride2", make_layer(LayerKind::Convolution, kSmall, 2, 3, 2, 1), 2},
-                    Case{"Convolution1x1Stride2", make_layer(LayerKind::Convolution, {3, 6, 5}, 2, 1, 2, 0), 2},
-                    Case{"Convolution7x7Stride2", make_layer(LayerKind::Convolution, {2, 9, 8}, 2, 7, 2, 3), 1},
-                    Case{"ConvolutionOnePixel", make_layer(LayerKind::Convolution, {3, 1, 1}, 2, 3, 1, 1), 3},
-                    Case{"BatchNorm", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3), 3},
-                    Case{"BatchNormRelu", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3, 1, 1, 0, true), 3},
-                    Case{"BatchNormOnePixel", make_layer(LayerKind::BatchNorm, {4, 1, 1}, 4), 5},
-                    Case{"Relu", make_layer(LayerKind::Relu, kSmall, 3), 2},
-                    Case{"Add", make_layer(LayerKind::Add, kSmall, 3), 2},
-                    Case{"AddRelu", make_layer(LayerKind::Add, kSmall, 3, 1, 1, 0, true), 2},
-                    Case{"Concat", make_layer(LayerKind::Concat, {2, 3, 4}, 5), 3},
-                    Case{"Dropout", dropout(kSmall, 0.4), 2},
-                    Case{"Upsample", make_layer(LayerKind::Upsample, {2, 3, 2}, 2, 1, 2), 2},
-                    Case{"UpsampleThrice", make_layer(LayerKind::Upsample, {2, 1, 3}, 2, 1, 3), 2},
-                    Case{"MaxPool", make_layer(LayerKind::MaxPool, {2, 7, 6}, 2, 3, 2, 1), 2},
-                    Case{"MaxPool2x2", make_layer(LayerKind::MaxPool, {2, 6, 4}, 2, 2, 2, 0), 2},
-                    Case{"AveragePool", make_layer(LayerKind::AveragePool, {4, 3, 5}, 4), 2},
-                    Case{"Linear", make_layer(LayerKind::Linear, {3, 2, 2}, 5), 3},
-                    Case{"CrossEntropy", make_layer(LayerKind::CrossEntropy, {7, 1, 1}, 1), 4},
-                    Case{"CrossEntropyOfPixels", make_layer(LayerKind::CrossEntropy, {5, 3, 2}, 1), 2},
-                    Case{"CrossEntropyOfRows", make_layer(LayerKind::CrossEntropy, {1, 4, 6}, 1), 2},
-                    Case{"MeanSquaredError", make_layer(LayerKind::MeanSquaredError, {7, 1, 1}, 1), 4},
-                    Case{"MeanSquaredErrorOfPixels", make_layer(LayerKind::MeanSquaredError, {3, 2, 4}, 1), 2}),
+    testing::Values(LayerCase{"Convolution1x1", make_layer(LayerKind::Convolution, {4, 3, 3}, 5), 2},
+                    LayerCase{"Convolution3x3", make_layer(LayerKind::Convolution, kSmall, 4, 3, 1, 1), 2},
+                    LayerCase{"Convolution3x3Stride2", make_layer(LayerKind::Convolution, kSmall, 2, 3, 2, 1), 2},
+                    LayerCase{"Convolution1x1Stride2", make_layer(LayerKind::Convolution, {3, 6, 5}, 2, 1, 2, 0), 2},
+                    LayerCase{"Convolution7x7Stride2", make_layer(LayerKind::Convolution, {2, 9, 8}, 2, 7, 2, 3), 1},
+                    LayerCase{"ConvolutionOnePixel", make_layer(LayerKind::Convolution, {3, 1, 1}, 2, 3, 1, 1), 3},
+                    LayerCase{"BatchNorm", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3), 3},
+                    LayerCase{"BatchNormRelu", make_layer(LayerKind::BatchNorm, {3, 3, 4}, 3, 1, 1, 0, true), 3},
+                    LayerCase{"BatchNormOnePixel", make_layer(LayerKind::BatchNorm, {4, 1, 1}, 4), 5},
+                    LayerCase{"Relu", make_layer(LayerKind::Relu, kSmall, 3), 2},
+                    LayerCase{"Add", make_layer(LayerKind::Add, kSmall, 3), 2},
+                    LayerCase{"AddRelu", make_layer(LayerKind::Add, kSmall, 3, 1, 1, 0, true), 2},
+                    LayerCase{"Concat", make_layer(LayerKind::Concat, {2, 3, 4}, 5), 3},
+                    LayerCase{"Dropout", dropout(kSmall, 0.4), 2},
+                    LayerCase{"Upsample", make_layer(LayerKind::Upsample, {2, 3, 2}, 2, 1, 2), 2},
+                    LayerCase{"UpsampleThrice", make_layer(LayerKind::Upsample, {2, 1, 3}, 2, 1, 3), 2},
+                    LayerCase{"MaxPool", make_layer(LayerKind::MaxPool, {2, 7, 6}, 2, 3, 2, 1), 2},
+                    LayerCase{"MaxPool2x2", make_layer(LayerKind::MaxPool, {2, 6, 4}, 2, 2, 2, 0), 2},
+                    LayerCase{"AveragePool", make_layer(LayerKind::AveragePool, {4, 3, 5}, 4), 2},
+                    LayerCase{"Linear", make_layer(LayerKind::Linear, {3, 2, 2}, 5), 3},
+                    LayerCase{"CrossEntropy", make_layer(LayerKind::CrossEntropy, {7, 1, 1}, 1), 4},
+                    LayerCase{"CrossEntropyOfPixels", make_layer(LayerKind::CrossEntropy, {5, 3, 2}, 1), 2},
+                    LayerCase{"CrossEntropyOfRows", make_layer(LayerKind::CrossEntropy, {1, 4, 6}, 1), 2},
+                    LayerCase{"MeanSquaredError", make_layer(LayerKind::MeanSquaredError, {7, 1, 1}, 1), 4},
+                    LayerCase{"MeanSquaredErrorOfPixels", make_layer(LayerKind::MeanSquaredError, {3, 2, 4}, 1), 2}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ReferenceMaxPool, GivesATieToTheFirst) {

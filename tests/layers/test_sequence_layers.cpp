@@ -1,6 +1,7 @@
 // Layers on rows of tokens: the reference kernels against derivatives and closed forms, the cpu kernels against
 // the reference.
 #include "tests/support/derivatives.h"
+#include "tests/support/layer_case.h"
 #include "tests/support/layer_laws.h"
 
 #include <fmt/format.h>
@@ -9,38 +10,29 @@
 namespace pw {
 namespace {
 
-constexpr double kTolerance = 1e-5;
 constexpr unsigned kSeed = 5;
-
-struct Case {
-    std::string name;
-    Layer layer;
-    int samples;
-};
-
-void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 
 Layer rows(LayerKind kind, int length, int from, int to) {
     return {.name = "tested", .kind = kind, .input = {1, length, from}, .output = {1, length, to}};
 }
 
-Case simple(const std::string& name, LayerKind kind, int length, int width, int samples) {
+LayerCase simple(const std::string& name, LayerKind kind, int length, int width, int samples) {
     return {fmt::format("{}{}x{}b{}", name, length, width, samples), rows(kind, length, width, width), samples};
 }
 
-Case embedding(int length, int vocabulary, int width, int samples) {
+LayerCase embedding(int length, int vocabulary, int width, int samples) {
     Layer layer = rows(LayerKind::Embedding, length, 1, width);
     layer.vocabulary = vocabulary;
     return {fmt::format("Embedding{}of{}x{}b{}", length, vocabulary, width, samples), layer, samples};
 }
 
-Case linear(int length, int from, int to, int samples, bool bias) {
+LayerCase linear(int length, int from, int to, int samples, bool bias) {
     Layer layer = rows(LayerKind::RowLinear, length, from, to);
     layer.bias = bias;
     return {fmt::format("RowLinear{}{}x{}to{}b{}", bias ? "" : "Plain", length, from, to, samples), layer, samples};
 }
 
-Case attention(int length, int width, int heads, int samples) {
+LayerCase attention(int length, int width, int heads, int samples) {
     Layer layer = rows(LayerKind::Attention, length, 3 * width, width);
     layer.heads = heads;
     return {fmt::format("Attention{}x{}h{}b{}", length, width, heads, samples), layer, samples};
@@ -58,13 +50,13 @@ void fill(LayerRig& rig, unsigned seed) {
     rig.kernel->fill_input(std::vector<float>(tokens.size()), rig.input_gradients[0].get());
 }
 
-LayerRig filled(const HostKernels& kernels, const Case& tested) {
+LayerRig filled(const HostKernels& kernels, const LayerCase& tested) {
     LayerRig rig(kernels, tested.layer, tested.samples);
     fill(rig, kSeed);
     return rig;
 }
 
-class ReferenceSequenceLayers : public testing::TestWithParam<Case> {};
+class ReferenceSequenceLayers : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(ReferenceSequenceLayers, GradientsAreDerivatives) {
     LayerRig rig = filled(reference_kernels_double(), GetParam());
@@ -88,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ReferenceSequenceLayers,
                                          attention(1, 4, 2, 2)),
                          [](const auto& tested) { return tested.param.name; });
 
-class CpuSequenceLayers : public testing::TestWithParam<Case> {};
+class CpuSequenceLayers : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(CpuSequenceLayers, ComputeWhatTheReferenceDoes) {
     compute_what_the_reference_does(filled(cpu_kernels(), GetParam()), filled(reference_kernels(), GetParam()),
@@ -152,8 +144,8 @@ TEST_P(CpuOwnLoops, ComputeAlikeOnAnyNumberOfThreads) {
 }
 
 // Widths around sixteen floats, lengths around a block of attention's rows.
-std::vector<Case> cpu_cases() {
-    std::vector<Case> cases{embedding(6, 7, 5, 3),       embedding(33, 50, 64, 4),      linear(4, 5, 7, 2, true),
+std::vector<LayerCase> cpu_cases() {
+    std::vector<LayerCase> cases{embedding(6, 7, 5, 3),       embedding(33, 50, 64, 4),      linear(4, 5, 7, 2, true),
                             linear(64, 48, 80, 4, true), linear(64, 48, 256, 4, false), linear(5, 17, 3, 1, false)};
     for (const int width : {1, 7, 16, 33, 128})
         for (const int length : {1, 5, 130}) {
@@ -168,27 +160,28 @@ std::vector<Case> cpu_cases() {
     cases.push_back(attention(20, 5, 5, 2));
     return cases;
 }
-std::vector<Case> cpu_cases_that(bool (*fit)(const Layer& layer)) {
-    std::vector<Case> cases = cpu_cases();
-    std::erase_if(cases, [&](const Case& each) { return !fit(each.layer); });
+std::vector<LayerCase> cpu_cases_that(bool (*fit)(const Layer& layer)) {
+    std::vector<LayerCase> cases = cpu_cases();
+    std::erase_if(cases, [&](const LayerCase& each) { return !fit(each.layer); });
     return cases;
 }
-std::string name_of(const testing::TestParamInfo<Case>& tested) { return tested.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuSequenceLayersWithParameters,
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })), name_of);
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })),
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuLayersOfValues,  // an embedding takes tokens
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::Embedding; })), name_of);
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::Embedding; })),
+    name_of_case);
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuOwnLoops,
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::RowLinear; })), name_of);
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::RowLinear; })),
+    name_of_case);
 
 class EveryBackend : public testing::TestWithParam<const HostKernels*> {
 protected:
-    LayerRig rig(const Case& tested) const { return filled(*GetParam(), tested); }
+    LayerRig rig(const LayerCase& tested) const { return filled(*GetParam(), tested); }
     void set_input(LayerRig& rig, const std::vector<float>& values) const {
         rig.kernel->fill_input(values, rig.inputs[0].get());
     }

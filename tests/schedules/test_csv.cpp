@@ -3,6 +3,7 @@
 
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/error.h"
 
@@ -39,8 +40,6 @@ std::string error_of(const std::string& text) {
     ADD_FAILURE() << "accepted: " << text;
     return {};
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 Plan plan_of(std::string_view schedule, int devices, int microbatches) {
     Shape shape;

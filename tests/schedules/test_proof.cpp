@@ -14,7 +14,6 @@
 namespace pw::test {
 namespace {
 
-using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 std::vector<TransferMode> all_modes() {

@@ -6,6 +6,7 @@
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"
+#include "tests/support/dice.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -17,12 +18,6 @@
 
 namespace pw {
 namespace {
-
-using Random = std::mt19937;
-
-int pick(Random& random, int least, int most) {
-    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
-}
 
 // Up to ten layers: chains with branches that meet again.
 Model random_model(Random& random) {

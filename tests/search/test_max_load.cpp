@@ -1,6 +1,7 @@
 // Placements of least maximum load: published optima, and every placement tried on small instances.
 #include "search/placement/max_load.h"
 #include "search/placement/placement_groups.h"
+#include "tests/support/dice.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_stack.h"
@@ -18,7 +19,6 @@ using namespace pw;
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // The stage of each node.
 using Places = std::vector<int>;
@@ -97,12 +97,6 @@ double least_by_trying(const PlacementInstance& instance) {
     }
 }
 
-struct Dice {
-    std::mt19937 random;
-    int upto(int most) { return std::uniform_int_distribution<int>(0, most)(random); }
-    bool one_in(int count) { return upto(count - 1) == 0; }
-};
-
 PlacementNode random_node(Dice& dice, bool backward, int colours) {
     PlacementNode node{.name = "node"};
     node.accelerator_time = dice.one_in(4) ? 0 : dice.upto(20);
@@ -115,7 +109,7 @@ PlacementNode random_node(Dice& dice, bool backward, int colours) {
     return node;
 }
 
-PlacementInstance random_instance(unsigned seed) {
+PlacementInstance random_placement(unsigned seed) {
     Dice dice{std::mt19937(seed)};
     PlacementInstance instance;
     const int nodes = 2 + dice.upto(6), forward = dice.one_in(2) ? nodes : 1 + nodes / 2;
@@ -174,12 +168,12 @@ void expect_true(const PlacementInstance& instance, const Partition& partition) 
     EXPECT_LE(static_cast<int>(partition.stages.size()) - cpus, instance.accelerators);
 }
 
-struct Golden {
+struct GoldenPlacement {
     const char* file;
     double optimum;
 };
 
-class PublicPlacements : public testing::TestWithParam<Golden> {};
+class PublicPlacements : public testing::TestWithParam<GoldenPlacement> {};
 
 TEST(MaxLoad, SearchesStagesOfAnyLength) {
     PlacementInstance instance = chain(std::vector<double>(3000, 1), 0);
@@ -243,7 +237,7 @@ TEST(MaxLoad, BackwardNodesFollowTheirForwardMates) {
 TEST(MaxLoad, EveryPlacementOfSmallInstancesIsBeaten) {
     int infeasible = 0;
     for (unsigned seed = 0; seed < 800; ++seed) {
-        const PlacementInstance instance = random_instance(seed);
+        const PlacementInstance instance = random_placement(seed);
         const Partition partition = max_load_partition(instance);
         const double least = least_by_trying(instance);
         EXPECT_EQ(least == kNever, partition.shortage.has_value()) << "seed " << seed;
@@ -308,12 +302,12 @@ TEST_P(PublicPlacements, HaveTheirPublishedOptimum) {
     expect_true(instance, partition);
 }
 INSTANTIATE_TEST_SUITE_P(Goldens, PublicPlacements,
-                         testing::Values(Golden{"layer_resnet50_training", 78.6318125},
-                                         Golden{"layer_gnmt_training", 107.0044140625},
-                                         Golden{"layer_inceptionv3_inference", 51.55186358642578},
-                                         Golden{"op_bert_l-3_inference", 27.9185676799125},
-                                         Golden{"op_bert_l-6_training", 72.86496632241122},
-                                         Golden{"op_resnet50_inference", 124.34884977404485}),
+                         testing::Values(GoldenPlacement{"layer_resnet50_training", 78.6318125},
+                                         GoldenPlacement{"layer_gnmt_training", 107.0044140625},
+                                         GoldenPlacement{"layer_inceptionv3_inference", 51.55186358642578},
+                                         GoldenPlacement{"op_bert_l-3_inference", 27.9185676799125},
+                                         GoldenPlacement{"op_bert_l-6_training", 72.86496632241122},
+                                         GoldenPlacement{"op_resnet50_inference", 124.34884977404485}),
                          [](const auto& golden) {
                              std::string name = golden.param.file;
                              std::replace(name.begin(), name.end(), '-', '_');

@@ -17,7 +17,6 @@
 namespace pw {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 using Levels = std::vector<PipedreamOptions::Level>;
 
 PipedreamGraph public_graph(const std::string& path) {
@@ -56,7 +55,7 @@ void expect_plan(const PipedreamGraph& graph, const PipedreamOptions& options, c
 // Stages as {layers, devices}, where the best partition is the only one.
 using Shape = std::vector<std::pair<int, int>>;
 enum class Rule { Charged, Free, Straight, FreeStraight };
-struct Golden {
+struct GoldenPlan {
     const char* model;
     Levels levels;
     Rule rule;
@@ -64,9 +63,9 @@ struct Golden {
     Shape shape = {};
     Bytes memory = 0;
 };
-void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.model << " " << golden.seconds; }
+void PrintTo(const GoldenPlan& golden, std::ostream* out) { *out << golden.model << " " << golden.seconds; }
 
-PipedreamOptions options_of(const Golden& golden) {
+PipedreamOptions options_of(const GoldenPlan& golden) {
     PipedreamOptions options{golden.levels};
     options.charge_transfers = golden.rule == Rule::Charged || golden.rule == Rule::Straight;
     options.straight = golden.rule == Rule::Straight || golden.rule == Rule::FreeStraight;
@@ -75,7 +74,7 @@ PipedreamOptions options_of(const Golden& golden) {
     return options;
 }
 
-class PublicPlans : public testing::TestWithParam<Golden> {};
+class PublicPlans : public testing::TestWithParam<GoldenPlan> {};
 TEST_P(PublicPlans, AreThoseOfPipedream) {
     PIPEWRIGHT_NEED_DATA(path, fmt::format("pipedream-profiles/{}.graph.txt", GetParam().model));
     const PipedreamGraph graph = public_graph(path);
@@ -97,51 +96,51 @@ Levels one(int devices, double bandwidth = 1e9) { return {{devices, bandwidth}};
 // The first stage of vgg16 has the data source beside the layers that the program counts.
 INSTANTIATE_TEST_SUITE_P(
     Vgg16, PublicPlans,
-    testing::Values(Golden{"vgg16", one(2), Rule::Charged, 0.411041792, {{11, 1}, {30, 1}}},
-                    Golden{"vgg16", one(4), Rule::Charged, 0.205520896, {{18, 3}, {23, 1}}},
-                    Golden{"vgg16", one(4), Rule::Free, 0.175732624, {{16, 3}, {25, 1}}},
-                    Golden{"vgg16", one(4, 1e10), Rule::Charged, 0.1701790624, {{16, 3}, {25, 1}}},
-                    Golden{"vgg16", one(4), Rule::Straight, 0.411041792},
-                    Golden{"vgg16", one(8), Rule::Charged, 0.1038331702857, {{25, 7}, {16, 1}}},
-                    Golden{"vgg16", one(8), Rule::Charged, 0.27402786133, {{6, 4}, {28, 3}, {7, 1}}, 8'000'000'000},
-                    Golden{"vgg16", one(16, 1.25e9), Rule::Charged, 0.0547948908308},
-                    Golden{"vgg16", k4x4, Rule::Charged, 0.0668887521333},
-                    Golden{"vgg16", k8x2, Rule::Charged, 0.06576668672}));
+    testing::Values(GoldenPlan{"vgg16", one(2), Rule::Charged, 0.411041792, {{11, 1}, {30, 1}}},
+                    GoldenPlan{"vgg16", one(4), Rule::Charged, 0.205520896, {{18, 3}, {23, 1}}},
+                    GoldenPlan{"vgg16", one(4), Rule::Free, 0.175732624, {{16, 3}, {25, 1}}},
+                    GoldenPlan{"vgg16", one(4, 1e10), Rule::Charged, 0.1701790624, {{16, 3}, {25, 1}}},
+                    GoldenPlan{"vgg16", one(4), Rule::Straight, 0.411041792},
+                    GoldenPlan{"vgg16", one(8), Rule::Charged, 0.1038331702857, {{25, 7}, {16, 1}}},
+                    GoldenPlan{"vgg16", one(8), Rule::Charged, 0.27402786133, {{6, 4}, {28, 3}, {7, 1}}, 8'000'000'000},
+                    GoldenPlan{"vgg16", one(16, 1.25e9), Rule::Charged, 0.0547948908308},
+                    GoldenPlan{"vgg16", k4x4, Rule::Charged, 0.0668887521333},
+                    GoldenPlan{"vgg16", k8x2, Rule::Charged, 0.06576668672}));
 INSTANTIATE_TEST_SUITE_P(
     Alexnet, PublicPlans,
-    testing::Values(Golden{"alexnet", one(2), Rule::Charged, 0.066453504, {{7, 1}, {16, 1}}},
-                    Golden{"alexnet", one(4), Rule::Charged, 0.0342171413333},
-                    Golden{"alexnet", one(4, 1e10), Rule::Charged, 0.022186, {{7, 2}, {3, 1}, {13, 1}}},
-                    Golden{"alexnet", one(8), Rule::Charged, 0.018874368},
-                    Golden{"alexnet", one(16, 1.25e9), Rule::Charged, 0.0150994944},
-                    Golden{"alexnet", k4x4, Rule::Charged, 0.0150994944},
-                    Golden{"alexnet", k8x2, Rule::Charged, 0.0096825656}));
+    testing::Values(GoldenPlan{"alexnet", one(2), Rule::Charged, 0.066453504, {{7, 1}, {16, 1}}},
+                    GoldenPlan{"alexnet", one(4), Rule::Charged, 0.0342171413333},
+                    GoldenPlan{"alexnet", one(4, 1e10), Rule::Charged, 0.022186, {{7, 2}, {3, 1}, {13, 1}}},
+                    GoldenPlan{"alexnet", one(8), Rule::Charged, 0.018874368},
+                    GoldenPlan{"alexnet", one(16, 1.25e9), Rule::Charged, 0.0150994944},
+                    GoldenPlan{"alexnet", k4x4, Rule::Charged, 0.0150994944},
+                    GoldenPlan{"alexnet", k8x2, Rule::Charged, 0.0096825656}));
 INSTANTIATE_TEST_SUITE_P(Resnet50, PublicPlans,
-                         testing::Values(Golden{"resnet50", one(2), Rule::Charged, 0.285058},
-                                         Golden{"resnet50", one(4), Rule::Charged, 0.162880924},
-                                         Golden{"resnet50", one(4), Rule::Free, 0.111497},
-                                         Golden{"resnet50", one(4, 1e10), Rule::Charged, 0.111497},
-                                         Golden{"resnet50", one(4), Rule::Straight, 0.258149},
-                                         Golden{"resnet50", one(8), Rule::Charged, 0.092012272},
-                                         Golden{"resnet50", one(16, 1.25e9), Rule::Charged, 0.0438477900444},
-                                         Golden{"resnet50", k4x4, Rule::Charged, 0.04320846920},
-                                         Golden{"resnet50", k8x2, Rule::Charged, 0.03198874692}));
+                         testing::Values(GoldenPlan{"resnet50", one(2), Rule::Charged, 0.285058},
+                                         GoldenPlan{"resnet50", one(4), Rule::Charged, 0.162880924},
+                                         GoldenPlan{"resnet50", one(4), Rule::Free, 0.111497},
+                                         GoldenPlan{"resnet50", one(4, 1e10), Rule::Charged, 0.111497},
+                                         GoldenPlan{"resnet50", one(4), Rule::Straight, 0.258149},
+                                         GoldenPlan{"resnet50", one(8), Rule::Charged, 0.092012272},
+                                         GoldenPlan{"resnet50", one(16, 1.25e9), Rule::Charged, 0.0438477900444},
+                                         GoldenPlan{"resnet50", k4x4, Rule::Charged, 0.04320846920},
+                                         GoldenPlan{"resnet50", k8x2, Rule::Charged, 0.03198874692}));
 INSTANTIATE_TEST_SUITE_P(Images, PublicPlans,
-                         testing::Values(Golden{"resnet18", one(4), Rule::Charged, 0.100004036, {{71, 4}}},
-                                         Golden{"resnet101", one(4), Rule::Charged, 0.116555},
-                                         Golden{"resnext50", one(4), Rule::Charged, 0.201406532},
-                                         Golden{"squeezenet1_0", one(4), Rule::Charged, 0.074414},
-                                         Golden{"densenet121", one(4), Rule::Charged, 0.089976}));
+                         testing::Values(GoldenPlan{"resnet18", one(4), Rule::Charged, 0.100004036, {{71, 4}}},
+                                         GoldenPlan{"resnet101", one(4), Rule::Charged, 0.116555},
+                                         GoldenPlan{"resnext50", one(4), Rule::Charged, 0.201406532},
+                                         GoldenPlan{"squeezenet1_0", one(4), Rule::Charged, 0.074414},
+                                         GoldenPlan{"densenet121", one(4), Rule::Charged, 0.089976}));
 INSTANTIATE_TEST_SUITE_P(Translation, PublicPlans,
-                         testing::Values(Golden{"gnmt", one(2), Rule::Charged, 0.045936},
-                                         Golden{"gnmt", one(4), Rule::Charged, 0.025868},
-                                         Golden{"gnmt", one(8), Rule::Charged, 0.019285},
-                                         Golden{"gnmt", one(8), Rule::FreeStraight, 0.019032},
-                                         Golden{"gnmt", one(16, 1.25e9), Rule::Charged, 0.017125},
-                                         Golden{"gnmt", k4x4, Rule::Charged, 0.011081},
-                                         Golden{"gnmt", k8x2, Rule::Charged, 0.008859966637},
-                                         Golden{"gnmt_large", one(4), Rule::Charged, 0.137129},
-                                         Golden{"gnmt_large", one(8), Rule::FreeStraight, 0.082845}));
+                         testing::Values(GoldenPlan{"gnmt", one(2), Rule::Charged, 0.045936},
+                                         GoldenPlan{"gnmt", one(4), Rule::Charged, 0.025868},
+                                         GoldenPlan{"gnmt", one(8), Rule::Charged, 0.019285},
+                                         GoldenPlan{"gnmt", one(8), Rule::FreeStraight, 0.019032},
+                                         GoldenPlan{"gnmt", one(16, 1.25e9), Rule::Charged, 0.017125},
+                                         GoldenPlan{"gnmt", k4x4, Rule::Charged, 0.011081},
+                                         GoldenPlan{"gnmt", k8x2, Rule::Charged, 0.008859966637},
+                                         GoldenPlan{"gnmt_large", one(4), Rule::Charged, 0.137129},
+                                         GoldenPlan{"gnmt_large", one(8), Rule::FreeStraight, 0.082845}));
 
 // What PipeDream's program calls feasible, because its last stage needs no memory, or dies of.
 struct TooLittle {

@@ -2,6 +2,7 @@
 // instances.
 #include "search/piper/piper.h"
 #include "search/piper/recompute_choice.h"
+#include "tests/support/dice.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_stack.h"
@@ -18,7 +19,6 @@ using namespace pw;
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 using Places = std::vector<int>;  // the stage of each layer
@@ -151,12 +151,6 @@ private:
     Least least_;
 };
 
-struct Dice {
-    std::mt19937 random;
-    int upto(int most) { return std::uniform_int_distribution<int>(0, most)(random); }
-    bool one_in(int count) { return upto(count - 1) == 0; }
-};
-
 PiperOption random_option(Dice& dice, const PiperLayer& layer, bool recompute) {
     PiperOption option{.recompute = recompute,
                        .time = 1.0 + dice.upto(20) + (recompute ? 5 : 0),
@@ -231,7 +225,7 @@ void expect_true(const PiperInstance& instance, const Partition& partition) {
     EXPECT_LE(replicas, instance.microbatches);
 }
 
-struct Golden {
+struct GoldenSplit {
     const char* file;
     int devices;
     double memory;  // GiB
@@ -242,7 +236,7 @@ struct Golden {
 
 constexpr PiperChoices kAll{}, kNoData{true, false}, kNoTensor{false, true}, kPipeline{false, false};
 
-constexpr Golden kGoldens[] = {
+constexpr GoldenSplit kGoldens[] = {
     {"bert32a100", 4, 80, 1920, kAll, 0.243558231},
     {"bert32a100", 8, 80, 1920, kAll, 0.122007269},
     {"bert32a100", 8, 80, 480, kNoTensor, 0.123205077},
@@ -274,7 +268,7 @@ constexpr Golden kGoldens[] = {
     {"gnmt", 2, 2.5, 256, kAll, 263.354289062},
 };
 
-class PublicSplits : public testing::TestWithParam<Golden> {};
+class PublicSplits : public testing::TestWithParam<GoldenSplit> {};
 
 TEST(Piper, TakesTensorDegreesOfAnySize) {
     constexpr int kDegree = 65'536;
@@ -397,7 +391,7 @@ TEST(Piper, ALayerThatNothingRunsIsNamed) {
 }
 
 TEST_P(PublicSplits, HaveTheirPublishedTime) {
-    const Golden& golden = GetParam();
+    const GoldenSplit& golden = GetParam();
     PIPEWRIGHT_NEED_DATA(path, std::string("piper/") + golden.file + ".json");
     PiperInstance instance = read_piper_instance(path);
     instance.devices = golden.devices;

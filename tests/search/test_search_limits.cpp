@@ -1,6 +1,7 @@
 // The search by simulated step time: many devices, memory that ends, time that ends, and bounds of rounded times.
 #include "schedules/schedule.h"
 #include "search/plans/makespan.h"
+#include "tests/support/dice.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -10,12 +11,6 @@
 
 namespace pw {
 namespace {
-
-using Random = std::mt19937;
-
-int pick(Random& random, int least, int most) {
-    return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
-}
 
 // Equal layers, so that equal shares are best.
 struct EqualLayers {

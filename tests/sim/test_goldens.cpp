@@ -178,7 +178,6 @@ TEST(Versions, DoubleBufferLagsOneMiniBatch) {
 // pytorch#188833: in one lane for everything the receives of interleaved 1F1B's second chunk hold up the
 // sends of its first. Lanes per edge, the default, do not.
 TEST(Goldens, HeadOfLineBlocking) {
-    using Communicator = TransferMode::Communicator;
     const auto makespan = [](int p, int m, Communicator communicator, Ns latency) {
         PlanOptions options;
         options.transfers.communicator = communicator;

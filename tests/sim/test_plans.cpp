@@ -16,7 +16,6 @@
 namespace pw::test {
 namespace {
 
-using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 bool soak() { return std::getenv("PIPEWRIGHT_SOAK") != nullptr; }
@@ -161,20 +160,13 @@ TEST_P(Plans, NeverDeadlockInAnyModeAndProtocol) {
     });
 }
 
-std::vector<std::string_view> names() {
-    std::vector<std::string_view> all;
-    for (const Schedule& schedule : schedules())
-        all.push_back(schedule.name);
-    return all;
-}
-
 std::string test_name(const testing::TestParamInfo<std::string_view>& test) {
     std::string name(test.param);
     std::replace(name.begin(), name.end(), '-', '_');
     return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(EverySchedule, Plans, testing::ValuesIn(names()), test_name);
+INSTANTIATE_TEST_SUITE_P(EverySchedule, Plans, testing::ValuesIn(names_of_schedules()), test_name);
 
 }  // namespace
 }  // namespace pw::test

@@ -115,14 +115,7 @@ TEST_P(EverySchedule, BusyTimeGrowsByTheRecomputes) {
     });
 }
 
-std::vector<std::string_view> names() {
-    std::vector<std::string_view> all;
-    for (const Schedule& schedule : schedules())
-        all.push_back(schedule.name);
-    return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Recompute, EverySchedule, testing::ValuesIn(names()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Recompute, EverySchedule, testing::ValuesIn(names_of_schedules()), [](const auto& test) {
     std::string name(test.param);
     std::replace(name.begin(), name.end(), '-', '_');
     return name;

@@ -22,7 +22,6 @@
 namespace pw::test {
 namespace {
 
-using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 // Flushed ones; of the others: test_versions.cpp.

@@ -236,7 +236,6 @@ TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
 
 // The plans are proven as they are made.
 TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
-    using Communicator = TransferMode::Communicator;
     for (const Replicas& replicas : all_replicas(4))
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
             for (const bool early : {true, false}) {

@@ -29,6 +29,18 @@ training: {steps: 3, seed: 3}
 run: {backend: reference}
 )";
 
+inline constexpr const char* kSmallUNet = R"(
+workload: {model: unet, image_size: 8, classes: 3, base_channels: 8, levels: 2}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.01, seed: 3}
+)";
+
+inline constexpr const char* kSmallGpt = R"(
+workload: {model: gpt, sequence_length: 6, vocabulary: 11, embedding: 8, blocks: 4, heads: 2, dropout: 0.1}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.1, seed: 3}
+)";
+
 class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set) {

@@ -12,6 +12,14 @@
 namespace pw::test {
 
 using Replicas = std::vector<int>;
+using Communicator = TransferMode::Communicator;
+
+inline std::vector<std::string_view> names_of_schedules() {
+    std::vector<std::string_view> all;
+    for (const Schedule& schedule : schedules())
+        all.push_back(schedule.name);
+    return all;
+}
 
 // As many stages as the schedule has on each of `devices`.
 inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {

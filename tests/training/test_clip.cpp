@@ -18,8 +18,6 @@ namespace {
 
 using test::shape_of;
 
-bool flushes(const Schedule& schedule) { return !schedule.asynchronous(); }
-
 std::vector<std::string> clipped(std::string_view schedule, const std::vector<std::string>& more = {}) {
     return with({"pipeline.schedule=" + std::string(schedule), "cluster.devices=2", "pipeline.split=even",
                  "training.clip_norm=0.5"},
@@ -29,7 +27,7 @@ std::vector<std::string> clipped(std::string_view schedule, const std::vector<st
 TEST(Clipping, EqualsItsOracleInEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const char* backend : {"reference", "cpu", "emulated"})
-            if (flushes(schedule)) {
+            if (!schedule.asynchronous()) {
                 const Execution execution(kMlp, clipped(schedule.name, {std::string("run.backend=") + backend}));
                 expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", schedule.name, backend));
             }
@@ -111,7 +109,7 @@ Plan plan_with_norm(const Schedule& schedule, Shape shape, const PlanOptions& op
 
 TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
     for (const Schedule& schedule : schedules()) {
-        if (!flushes(schedule) || schedule.name == "forward-only")
+        if (schedule.asynchronous() || schedule.name == "forward-only")
             continue;
         const Plan plan = plan_with_norm(schedule, shape_of(schedule, 3, 5));
         const PlanGraph graph(plan);
@@ -135,9 +133,9 @@ TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
 
 // make_plan() has proven it.
 TEST(Clipping, NeverDeadlocks) {
-    using Communicator = TransferMode::Communicator;
+    using test::Communicator;
     for (const Schedule& schedule : schedules())
-        if (flushes(schedule))
+        if (!schedule.asynchronous())
             for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
                 for (const bool early : {true, false}) {
                     PlanOptions options;

@@ -1,6 +1,7 @@
 // GPT-2: its layers and parameters, its gradients as a whole, and its training on pipelines.
 #include "exec/training/stage_program.h"
 #include "tests/support/derivatives.h"
+#include "tests/support/layer_of.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
 #include "workloads/models/gpt.h"
@@ -25,10 +26,6 @@ run: {backend: reference}
 )";
 
 std::size_t size_of(const Model& model) { return boost::num_vertices(model.layers); }
-
-const Layer& layer_of(const Model& model, const std::string& name) {
-    return model.layers[static_cast<std::size_t>(find_layer(model.layers, name))];
-}
 
 TEST(Gpt2, HasThePublishedParameters) {
     const Model model =

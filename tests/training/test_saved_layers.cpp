@@ -109,7 +109,7 @@ std::vector<float> safe_gradient(const Layer& layer, const Saved& saved) {
     return gradient;
 }
 
-void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
     double difference = 0, norm = 0;
     for (std::size_t k = 0; k < expected.size(); ++k) {
@@ -142,13 +142,13 @@ TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
         if (layer.kind == LayerKind::CrossEntropy)
             EXPECT_NEAR(cpu.loss(), reference.loss(), 1e-5 * std::abs(reference.loss()));
         else
-            expect_close(cpu.plain_output(), reference.plain_output(), layer.name + " output");
+            expect_near(cpu.plain_output(), reference.plain_output(), layer.name + " output");
         for (std::size_t k = 0; !reads_data && k < cpu.inputs.size(); ++k)
-            expect_close(cpu.plain_input_gradient(k), reference.plain_input_gradient(k),
+            expect_near(cpu.plain_input_gradient(k), reference.plain_input_gradient(k),
                          layer.name + " input gradient");
         if (layer.parameter_bytes > 0)
             for (std::size_t k = 0; k < cpu.parameter_gradients().size(); ++k)
-                expect_close(cpu.parameter_gradients()[k], reference.parameter_gradients()[k],
+                expect_near(cpu.parameter_gradients()[k], reference.parameter_gradients()[k],
                              layer.name + " parameter gradient");
         ++compared;
     }

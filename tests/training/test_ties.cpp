@@ -47,8 +47,6 @@ Model tied(bool shares = true) {
     return model;
 }
 
-bool flushes(const Schedule& schedule) { return !schedule.asynchronous(); }
-
 Plan tied_plan(const Schedule& schedule, Shape shape, std::vector<Edge> ties, const PlanOptions& options = {}) {
     shape.ties = std::move(ties);
     return make_plan(schedule, std::move(shape), options);
@@ -91,7 +89,7 @@ TEST(Ties, AreSummedWhenTheDeviceIsThrough) {
 
 TEST(Ties, WaitForTheGradientsOfBothStages) {
     for (const Schedule& schedule : schedules()) {
-        if (!flushes(schedule) || schedule.name == "forward-only")
+        if (schedule.asynchronous() || schedule.name == "forward-only")
             continue;
         const Shape shape = shape_of(schedule, 3, 4);
         const Plan plan = tied_plan(schedule, shape, {{0, shape.stages - 1}});
@@ -111,13 +109,13 @@ TEST(Ties, WaitForTheGradientsOfBothStages) {
 
 // make_plan() has proven them.
 TEST(Ties, NeverDeadlock) {
-    using Communicator = TransferMode::Communicator;
+    using test::Communicator;
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
         for (const bool early : {true, false}) {
             PlanOptions options;
             options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
             for (const Schedule& schedule : schedules()) {
-                if (!flushes(schedule))
+                if (schedule.asynchronous())
                     continue;
                 const Shape shape = shape_of(schedule, 3, 4);
                 EXPECT_NO_THROW(tied_plan(schedule, shape, {{0, shape.stages - 1}}, options)) << schedule.name;
@@ -171,7 +169,7 @@ std::vector<std::string> in_parts(std::string_view schedule, const std::vector<s
 TEST(ExecutedTies, EqualTheirOracleInEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const char* backend : {"reference", "cpu", "emulated"})
-            if (flushes(schedule)) {
+            if (!schedule.asynchronous()) {
                 const Execution execution(kMlp, in_parts(schedule.name, {std::string("run.backend=") + backend}),
                                           tied());
                 expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", schedule.name, backend));

@@ -1,4 +1,5 @@
 // The U-Net: its graph, the images it learns from, and runs whose skips pass over stages.
+#include "tests/support/layer_of.h"
 #include "tests/support/predicted_memory.h"
 #include "workloads/error.h"
 
@@ -10,12 +11,6 @@
 
 namespace pw {
 namespace {
-
-const Layer& layer_of(const Model& model, std::string_view name) {
-    const int number = find_layer(model.layers, name);
-    EXPECT_GE(number, 0) << name;
-    return model.layers[static_cast<std::size_t>(std::max(number, 0))];
-}
 
 std::vector<std::string> names_of(const Model& model, const std::vector<int>& layers) {
     std::vector<std::string> names;

@@ -1,4 +1,5 @@
 // Costs per layer and per stage, analytic and measured.
+#include "tests/support/layer_of.h"
 #include "tests/support/refusal.h"
 #include "workloads/costs/costs.h"
 #include "workloads/error.h"
@@ -14,10 +15,6 @@ using namespace pw;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-const Layer& layer_of(const Model& model, std::string_view name) {
-    return model.layers[static_cast<std::size_t>(find_layer(model.layers, name))];
-}
 
 // Every pass of every layer takes a different time; n samples take n times as long, plus a start.
 Profile measured_mlp(const std::vector<int>& sizes) {

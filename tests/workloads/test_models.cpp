@@ -1,4 +1,5 @@
 // The layer graphs of the built-in models against published numbers.
+#include "tests/support/layer_of.h"
 #include "workloads/error.h"
 #include "workloads/models/layer_graph.h"
 
@@ -14,12 +15,6 @@ using namespace pw;
 namespace {
 
 int size_of(const Model& model) { return static_cast<int>(num_vertices(model.layers)); }
-
-const Layer& layer_of(const Model& model, std::string_view name) {
-    const int number = find_layer(model.layers, name);
-    EXPECT_GE(number, 0) << name;
-    return model.layers[static_cast<std::size_t>(std::max(number, 0))];
-}
 
 Bytes parameter_bytes(const Model& model) {
     Bytes sum = 0;

@@ -1,5 +1,7 @@
 #include "workloads/text/yaml.h"
 
+#include "tests/support/refusal.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,8 +32,6 @@ std::string mistakes(const std::string& text, const std::vector<std::string>& se
 std::string mistakes(const std::string& text, const std::vector<std::string>& set = {}) {
     return mistakes(text, set, [](const Yaml&) {});
 }
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 TEST(Yaml, ReadsEveryType) {
     const Yaml root =

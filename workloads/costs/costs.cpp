@@ -14,7 +14,6 @@ namespace pw {
 
 namespace {
 
-constexpr Bytes kFloat = 4;
 constexpr Bytes kAlignment = 64;
 constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
 
@@ -105,8 +104,6 @@ void check_measured(const LayerProfile& layer) {
         fail("profile: layer '{}' has no {}; measure it again", layer.name, layer.times.empty() ? "times" : "bytes");
 }
 
-std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
-
 void check_profile(const Model& model, const Profile& profile) {
     constexpr auto kWayOut = "measure one for this workload with `pipewright profile`";
     if (profile.model != model.name)
@@ -168,12 +165,12 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link) {
 
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
     const bool batch_norm = layer.kind == LayerKind::BatchNorm;
-    const Bytes two_per_channel = batch_norm ? 2 * kFloat * layer.input.channels : 0;  // mean and deviation
-    const Bytes two_per_row = layer.kind == LayerKind::LayerNorm ? 2 * kFloat * layer.input.height : 0;
+    const Bytes two_per_channel = batch_norm ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
+    const Bytes two_per_row = layer.kind == LayerKind::LayerNorm ? 2 * kFloatBytes * layer.input.height : 0;
     const bool loss = is_loss(layer.kind);
     return {.weights = aligned(layer.parameter_bytes),
             .statistics = aligned(two_per_channel),
-            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloat, samples)),
+            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloatBytes, samples)),
             .saved_until_input =
                 aligned(bounded_sum(bounded_product(mask_bytes(layer) + two_per_row, samples), two_per_channel))};
 }
@@ -183,8 +180,8 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
     const bool weighted = has_weight_pass(layer.kind);
     const double count = samples;
     const auto weights = static_cast<double>(layer.parameter_bytes);  // bytes as doubles: exact up to 2^53
-    const double tensor = static_cast<double>(layer.input.elements() * kFloat) * count;
-    const double output = static_cast<double>(layer.output.elements() * kFloat) * count;
+    const double tensor = static_cast<double>(layer.input.elements() * kFloatBytes) * count;
+    const double output = static_cast<double>(layer.output.elements() * kFloatBytes) * count;
     const double inputs = layer.kind == LayerKind::Add ? 2 * tensor : layer.kind == LayerKind::Concat ? output : tensor;
     const double mask = static_cast<double>(mask_bytes(layer)) * count;
     const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
@@ -217,7 +214,7 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
                                   .bytes = {{samples, analytic_bytes(layer, samples)}},
                                   .update = longer_of(0, 5 * static_cast<double>(layer.parameter_bytes), rates)});
     }
-    const Bytes data = aligned(bounded_product(model.input.elements() * kFloat, samples));
+    const Bytes data = aligned(bounded_product(model.input.elements() * kFloatBytes, samples));
     profile.data[samples] = longer_of(0, static_cast<double>(data), rates);
     profile.data_bytes[samples] = data;
     return profile;

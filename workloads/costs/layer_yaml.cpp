@@ -13,7 +13,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kMostSamples = 1'000'000;
+constexpr std::int64_t kMostPerMicrobatch = 1'000'000;
 using Times = std::map<int, Ns>;  // by samples
 
 Ns read_layer_time(const Yaml& at) {
@@ -39,7 +39,8 @@ Times read_times(const Yaml& at, int samples) {
     for (const auto& [key, value] : at.entries()) {
         int size = 0;
         const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), size);
-        if (error != std::errc() || end != key.data() + key.size() || size < 1 || size > kMostSamples || key[0] == '0')
+        if (error != std::errc() || end != key.data() + key.size() || size < 1 || size > kMostPerMicrobatch ||
+            key[0] == '0')
             value.complain(fmt::format("'{}' has times by numbers of samples, and '{}' is none", at.path(), key),
                            "write one time, or {1: 1 ms, 4: 3 ms}");
         else
@@ -159,7 +160,7 @@ ProfiledModel read_layer_yaml(const std::string& path, int samples) {
                                   "name a file with {samples: 8, layers: [...]}");
     root.allow({"samples", "layers", "workload"});
     const Yaml layers = root["layers"];
-    const int for_samples = static_cast<int>(root["samples"].integer(samples, 1, kMostSamples));
+    const int for_samples = static_cast<int>(root["samples"].integer(samples, 1, kMostPerMicrobatch));
     LayerReader reader(path, for_samples);
     const std::vector<Yaml> items = layers.items();
     if (items.empty() && root.source().clean())

@@ -14,8 +14,8 @@ namespace pw {
 namespace {
 
 constexpr Ns kLongest = 3'600'000'000'000;  // an hour: beyond it a file is broken, and sums could overflow
-constexpr Bytes kLargest = Bytes{1} << 44;
-constexpr int kMostSamples = 1 << 16;
+constexpr Bytes kLargestBytes = Bytes{1} << 44;
+constexpr int kMostMeasuredSamples = 1 << 16;
 constexpr int kMostExtent = 1 << 20;  // channels, height, width, classes, threads
 constexpr int kMostAlgorithm = 255;
 
@@ -38,7 +38,7 @@ Ns read_time(const Yaml& value) {
 // A multiple of 64 bytes.
 Bytes read_size(const Yaml& value) {
     const Bytes size = value.bytes(0);
-    if (size > kLargest)
+    if (size > kLargestBytes)
         value.complain(fmt::format("'{}' is larger than 16 TiB", value.path()), "measure the profile again");
     else if (size % 64 != 0)
         value.complain(fmt::format("'{}' is {} B, which is no multiple of 64", value.path(), size),
@@ -97,7 +97,7 @@ std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
         list.complain(fmt::format("'{}' is empty", list.path()), "measure at least one micro-batch size");
     for (const Yaml& item : items) {
         const Yaml samples = required(item, "samples");
-        const int size = read_count(samples, kMostSamples);
+        const int size = read_count(samples, kMostMeasuredSamples);
         if (!values.emplace(size, read(item)).second)
             samples.complain(fmt::format("{} samples stand twice in '{}'", size, list.path()), "keep one of them");
     }
@@ -182,7 +182,7 @@ ConvolutionChoice read_convolution(const Yaml& map) {
                "multiprocessors", "algorithm", "math"});
     const auto extent = [&](const char* key) { return read_count(required(map, key), kMostExtent); };
     return {.shape = {.pass = read_choice<ConvolutionPass>(required(map, "pass"), kConvolutionPasses),
-                      .samples = read_count(required(map, "samples"), kMostSamples),
+                      .samples = read_count(required(map, "samples"), kMostMeasuredSamples),
                       .channels = extent("channels"),
                       .height = extent("height"),
                       .width = extent("width"),

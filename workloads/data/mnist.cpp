@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Dims kImage{1, 28, 28};
-constexpr std::uint32_t kMostSamples = 1'000'000;
+constexpr std::uint32_t kMostImages = 1'000'000;
 constexpr const char* kUnpack = "unpack the file again, or correct workload.path";
 
 struct IdxFile {
@@ -67,9 +67,9 @@ IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
     for (std::uint32_t k = 0; k < dimensions; ++k)
         file.lengths.push_back(next_word(file));
     const std::uint32_t count = file.lengths[0];
-    if (count < 1 || count > kMostSamples)
+    if (count < 1 || count > kMostImages)
         fail("'{}' announces {} samples at byte 4, but 1 to {} are read\n  help: {}", path.string(), count,
-             kMostSamples, kUnpack);
+             kMostImages, kUnpack);
     return file;
 }
 

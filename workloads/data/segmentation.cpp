@@ -11,7 +11,7 @@ constexpr int kSamples = 1024;
 constexpr int kLargestStored = 64;  // pixels along a side; larger images are enlarged when read
 constexpr int kMostDiscs = 4;       // of an image
 constexpr int kStripes = 24;        // brightness of a class's stripes, of 255
-constexpr int kNoise = 32;          // largest deviation from colour and stripe, of 255
+constexpr int kColourNoise = 32;          // largest deviation from colour and stripe, of 255
 
 struct Disc {
     int row, column, radius, label;
@@ -79,7 +79,7 @@ Dataset Dataset::segmentation(Dims input, int classes, std::int64_t seed) {
         for (int channel = 0; channel < stored.channels; ++channel)
             for (int pixel = 0; pixel < pixels; ++pixel) {
                 const int clean = brightness(key, labels[pixel], channel, pixel / stored.width, pixel % stored.width);
-                const int noisy = clean + noise.below(2 * kNoise + 1) - kNoise;
+                const int noisy = clean + noise.below(2 * kColourNoise + 1) - kColourNoise;
                 data.pixels_.push_back(static_cast<std::uint8_t>(std::clamp(noisy, 0, 255)));
             }
     }

@@ -10,7 +10,6 @@ namespace pw {
 
 namespace {
 
-constexpr Bytes kFloat = 4;
 
 bool has_mask(const Layer& layer) {
     return layer.relu && (layer.kind == LayerKind::BatchNorm || layer.kind == LayerKind::Add);
@@ -52,8 +51,6 @@ double multiply_accumulates(const Layer& layer) {
             return 0;
     }
 }
-
-std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
 
 void check_tie(const LayerGraph& graph, const Layer& layer) {
     if (layer.tied_to.empty())
@@ -176,15 +173,15 @@ Bytes mask_bytes(const Layer& layer) {
     if (has_mask(layer) || layer.kind == LayerKind::MaxPool || layer.kind == LayerKind::Dropout)
         return layer.output.elements();
     if (is_loss(layer.kind))
-        return layer.input.elements() * kFloat;
+        return layer.input.elements() * kFloatBytes;
     if (layer.kind == LayerKind::Attention)
-        return Bytes{layer.heads} * layer.input.height * layer.input.height * kFloat;
+        return Bytes{layer.heads} * layer.input.height * layer.input.height * kFloatBytes;
     return 0;
 }
 
 void finish_layer(Layer& layer, bool reads_data) {
-    const Bytes input = layer.input.elements() * kFloat;
-    layer.parameter_bytes = parameters(layer) * kFloat;
+    const Bytes input = layer.input.elements() * kFloatBytes;
+    layer.parameter_bytes = parameters(layer) * kFloatBytes;
     layer.saved_until_input = mask_bytes(layer) + (rereads_input_for_input_gradient(layer.kind) ? input : 0);
     layer.kept_until_weight = rereads_input_for_weight_gradient(layer.kind) ? input : 0;
     layer.flops_forward = 2 * multiply_accumulates(layer);

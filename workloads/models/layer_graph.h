@@ -37,6 +37,11 @@ enum class LayerKind {
     Profiled,          // known by times and sizes only: nothing can compute it
 };
 
+inline constexpr Bytes kFloatBytes = 4;  // of one element of a tensor
+
+// What batch norm and layer norm add to a variance before they take its root.
+inline constexpr double kNormEpsilon = 1e-5;
+
 // Shape of a tensor per sample.
 struct Dims {
     int channels = 0;
@@ -45,6 +50,7 @@ struct Dims {
     std::int64_t elements() const { return std::int64_t{channels} * height * width; }
     bool operator==(const Dims&) const = default;
 };
+std::string print(const Dims& dims);  // "3x224x224"
 
 struct Layer {
     std::string name;  // torchvision's for built-in models: "layer3.0.downsample.0"

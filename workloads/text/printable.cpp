@@ -7,8 +7,6 @@
 namespace pw {
 namespace {
 
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 bool is_control(std::string_view character) {
     const auto first = static_cast<unsigned char>(character[0]);
     if (character.size() == 2)  // U+0080 to U+009F: ESC and a letter in one

@@ -7,6 +7,9 @@
 
 namespace pw {
 
+// Whether a byte is one of a UTF-8 sequence, but not its first.
+inline bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
 // Length of the UTF-8 sequence at `at`; 0 when it is none.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 

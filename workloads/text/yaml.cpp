@@ -27,8 +27,6 @@ std::string_view line_of(std::string_view text, int line) {
     return found.ends_with('\r') ? found.substr(0, found.size() - 1) : found;
 }
 
-bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 // One byte or more per character; what a terminal would act on becomes a question mark.
 std::string printable(std::string_view text) {
     std::string result(text);

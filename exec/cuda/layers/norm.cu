@@ -13,7 +13,6 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 
 // A thread takes one pack of channels in the rows share, share + shares, ...: neighbouring threads read
 // neighbouring packs.
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(kBlock, 1)
 // What normalise() reads. `parameters`: scale, shift.
 __device__ inline void put_state(double mean, double variance, const float* __restrict__ parameters, unsigned channels,
                                  unsigned channel, float* __restrict__ state) {
-    const double inverse = 1 / sqrt(variance + kEpsilon);
+    const double inverse = 1 / sqrt(variance + kNormEpsilon);
     state[kMean * channels + channel] = static_cast<float>(mean);
     state[kInverse * channels + channel] = static_cast<float>(inverse);
     state[kScale * channels + channel] = static_cast<float>(inverse * static_cast<double>(parameters[channel]));

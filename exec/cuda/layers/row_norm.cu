@@ -10,7 +10,6 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr double kEpsilon = 1e-5;
 
 struct Pair {
     float first, second;
@@ -62,7 +61,7 @@ __global__ void finish_moments(const T* __restrict__ x, const Pair* __restrict__
     const Means means = means_of(parts + row * parts_per_row, parts_per_row, width);
     const double difference = means.second - means.first * means.first;
     state[row] = {static_cast<float>(static_cast<double>(real(x[row * width])) + means.first),
-                  static_cast<float>(1 / sqrt((difference < 0 ? 0 : difference) + kEpsilon))};
+                  static_cast<float>(1 / sqrt((difference < 0 ? 0 : difference) + kNormEpsilon))};
 }
 
 // parameters: scale, shift.

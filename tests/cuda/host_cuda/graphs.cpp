@@ -97,15 +97,15 @@ private:
     const bool alone_;
 };
 
-struct Registry {
+struct GraphRegistry {
     std::mutex mutex;
     std::deque<CUgraph_st> graphs;
     std::deque<CUgraphExec_st> executables;
     std::atomic<int> strict{0};  // captures that are not relaxed and have not ended
 };
 
-Registry& registry() {
-    static auto* all = new Registry;
+GraphRegistry& graph_registry() {
+    static auto* all = new GraphRegistry;
     return *all;
 }
 
@@ -168,11 +168,11 @@ cudaError_t host_cuda::refuse_captured(const CUevent_st& event) {
 }
 
 cudaError_t host_cuda::check_unsafe_call() {
-    if (registry().strict.load(std::memory_order_relaxed) == 0)
+    if (graph_registry().strict.load(std::memory_order_relaxed) == 0)
         return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    std::lock_guard lock(registry().mutex);
-    for (CUgraph_st& graph : registry().graphs) {
+    std::lock_guard lock(graph_registry().mutex);
+    for (CUgraph_st& graph : graph_registry().graphs) {
         const bool is_mine = graph.thread == std::this_thread::get_id();
         if (graph.is_open() && (graph.mode == cudaStreamCaptureModeGlobal ||
                                 (graph.mode == cudaStreamCaptureModeThreadLocal && is_mine))) {
@@ -222,14 +222,14 @@ cudaError_t CUstream_st::begin_capture(cudaStreamCaptureMode mode) {
     std::lock_guard lock(pushing_);
     if (lane_ != nullptr || closed_)
         return lane_ != nullptr ? cudaErrorIllegalState : cudaErrorInvalidResourceHandle;
-    std::lock_guard registry_lock(registry().mutex);
-    registry().strict += mode != cudaStreamCaptureModeRelaxed;
-    lane_ = registry().graphs.emplace_back(mode).add_lane(*this);
+    std::lock_guard registry_lock(graph_registry().mutex);
+    graph_registry().strict += mode != cudaStreamCaptureModeRelaxed;
+    lane_ = graph_registry().graphs.emplace_back(mode).add_lane(*this);
     return cudaSuccess;
 }
 
 void CUstream_st::release(CUgraph_st& graph) {
-    registry().strict -= graph.mode != cudaStreamCaptureModeRelaxed;
+    graph_registry().strict -= graph.mode != cudaStreamCaptureModeRelaxed;
     for (const Lane& lane : graph.lanes)
         if (lane.stream != nullptr) {
             std::lock_guard lock(lane.stream->pushing_);
@@ -319,8 +319,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* pGraphExec, cudaGraph_t graph, unsigned long long flags) {
     if (graph == nullptr || graph->state() != CUgraph_st::kEnded || flags != 0)
         return result(cudaErrorInvalidValue);
-    std::lock_guard lock(registry().mutex);
-    CUgraphExec_st& made = registry().executables.emplace_back(CUgraphExec_st{*graph});
+    std::lock_guard lock(graph_registry().mutex);
+    CUgraphExec_st& made = graph_registry().executables.emplace_back(CUgraphExec_st{*graph});
     for (const Lane& lane : graph->lanes)
         made.streams.emplace_back(lane.device);
     *pGraphExec = &made;

@@ -115,14 +115,14 @@ struct ncclComm {
 namespace {
 
 // Everything here lives as long as the process: work of an aborted communicator may still be queued.
-struct Registry {
+struct CommRegistry {
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<World>> open;  // by id, until all have joined
     std::deque<ncclComm> communicators;
 };
 
-Registry& registry() {
-    static auto* all = new Registry;
+CommRegistry& comm_registry() {
+    static auto* all = new CommRegistry;
     return *all;
 }
 
@@ -134,10 +134,10 @@ struct Group {
     std::vector<std::pair<ncclComm*, Transfer>> transfers{};
 };
 thread_local Group group;
-thread_local std::string last_error;
+thread_local std::string last_error_text;
 
 ncclResult_t fail(ncclResult_t code, std::string text) {
-    last_error = std::move(text);
+    last_error_text = std::move(text);
     if (group.depth > 0)
         group.failed = code;
     return code;
@@ -278,15 +278,15 @@ void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
 
 ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
     const std::string id(unique_id.internal, sizeof unique_id.internal);
-    std::lock_guard lock(registry().mutex);
-    std::shared_ptr<World>& open = registry().open[id];
+    std::lock_guard lock(comm_registry().mutex);
+    std::shared_ptr<World>& open = comm_registry().open[id];
     if (!open)
         open = std::make_shared<World>(ranks);
     const std::shared_ptr<World> world = open;
     std::lock_guard world_lock(world->mutex);
     if (world->ranks != ranks || world->device_of[rank] >= 0)
         return fail(ncclInvalidArgument, "another number of ranks, or the rank has joined already");
-    ncclComm& made = registry().communicators.emplace_back();
+    ncclComm& made = comm_registry().communicators.emplace_back();
     made.world = world;
     made.rank = rank;
     made.device = world->device_of[rank] = current_device();
@@ -299,10 +299,10 @@ ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, in
         std::vector<int> devices = world->device_of;
         std::sort(devices.begin(), devices.end());
         if (std::adjacent_find(devices.begin(), devices.end()) != devices.end())
-            for (ncclComm& each : registry().communicators)
+            for (ncclComm& each : comm_registry().communicators)
                 if (each.world == world)
                     each.error = ncclInvalidUsage;
-        registry().open.erase(id);
+        comm_registry().open.erase(id);
         world->all_joined.notify_all();
     }
     ++world->joined;
@@ -404,7 +404,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
     return "unknown result code";
 }
 
-const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
+const char* ncclGetLastError(ncclComm_t) { return last_error_text.c_str(); }
 
 ncclResult_t ncclGetVersion(int* version) {
     *version = NCCL_VERSION_CODE;
