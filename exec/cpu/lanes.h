@@ -54,7 +54,7 @@ template <class Width>
 // a line that is not read before it is written saves a third of the traffic.
 constexpr std::int64_t kStreamedFloats = std::int64_t{1} << 18;
 
-[[gnu::always_inline]] inline void write(const Lanes& value, Lanes* to, bool streamed) {
+[[gnu::always_inline]] inline void write(const Lanes& value, Lanes* to, [[maybe_unused]] bool streamed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
     if (streamed) {
         auto* data = reinterpret_cast<float*>(to);
@@ -68,7 +68,7 @@ constexpr std::int64_t kStreamedFloats = std::int64_t{1} << 18;
     *to = value;
 }
 
-[[gnu::always_inline]] inline void write(const HalfLanes& value, HalfLanes* to, bool streamed) {
+[[gnu::always_inline]] inline void write(const HalfLanes& value, HalfLanes* to, [[maybe_unused]] bool streamed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
     if (streamed) {
         auto* data = reinterpret_cast<float*>(to);

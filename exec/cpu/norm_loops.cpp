@@ -38,7 +38,7 @@ template <class Width>
     std::fill_n(mean, Width::channels, 0.0);
     std::fill_n(squares, Width::channels, 0.0);
     double seen = 0;
-    for_chunks(block, [&] [[gnu::always_inline]] (std::int64_t offset, std::int64_t pixels) {
+    for_chunks(block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
         const Pixel* p = pixels_at<Width>(x + offset);
         Pixel sum[4] = {};
         std::int64_t i = 0;
@@ -103,11 +103,11 @@ template <class Width>
                 shift = *pixels_at<Width>(state.shift), zero = {};
     std::fill_n(shift_sum, Width::channels, 0.0);
     std::fill_n(scale_sum, Width::channels, 0.0);
-    for_chunks(block, [&] [[gnu::always_inline]] (std::int64_t offset, std::int64_t pixels) {
+    for_chunks(block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
         const Pixel* p = pixels_at<Width>(x + offset);
         const Pixel* g = pixels_at<Width>(dy + offset);
         Pixel plain[2] = {}, scaled[2] = {};
-        const auto add_pixel = [&] [[gnu::always_inline]] (std::int64_t i, int k) {
+        const auto add_pixel = [&](std::int64_t i, int k) __attribute__((always_inline)) {
             prefetch(p + i);
             prefetch(g + i);
             const Pixel centred = p[i] - mean;

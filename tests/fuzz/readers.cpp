@@ -1,4 +1,4 @@
-// Everything that reads files, fed by libFuzzer. READER=csv build/fuzz/bin/fuzz FOLDER_OF_INPUTS
+// Everything that reads files, fed by libFuzzer. READER=csv build/asan/bin/fuzz FOLDER_OF_INPUTS
 #include "tests/fuzz/fuzz.h"
 
 #include "cli/accuracy.h"

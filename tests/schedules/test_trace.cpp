@@ -243,7 +243,8 @@ TEST(MalformedTrace, AFileThatIsNotThereOrADirectory) {
 
 TEST(MalformedTrace, EveryHeaderKeyIsNeeded) {
     const json file = written(sample_trace());
-    for (const auto& [key, value] : file.at("otherData").items()) {
+    for (const auto& item : file.at("otherData").items()) {
+        const std::string& key = item.key();
         expect_rejected_after([&](json& changed) { changed["otherData"].erase(key); }, {"otherData", key});
         expect_rejected_after([&](json& changed) { changed["otherData"][key] = nullptr; }, {"otherData", key});
     }
@@ -261,7 +262,8 @@ TEST(MalformedTrace, WhatIsReservedIsANumberOfBytesPerDevice) {
 TEST(MalformedTrace, EveryKeyOfAnEventIsNeededAndTyped) {
     const json file = written(sample_trace({.devices = 2, .microbatches = 2}));
     json copy = file;
-    for (const auto& [key, value] : first(copy, "X").at("args").items()) {
+    for (const auto& item : first(copy, "X").at("args").items()) {
+        const std::string& key = item.key();
         expect_rejected_after([&](json& changed) { first(changed, "X")["args"].erase(key); }, {"traceEvents[", key});
         expect_rejected_after([&](json& changed) { first(changed, "X")["args"][key] = 1.5; }, {"traceEvents[", key});
         expect_rejected_after([&](json& changed) { first(changed, "X")["args"][key] = "x"; }, {"traceEvents[", key});
@@ -269,8 +271,10 @@ TEST(MalformedTrace, EveryKeyOfAnEventIsNeededAndTyped) {
         expect_rejected_after([&](json& changed) { first(changed, "X")["args"][key] = ~std::uint64_t{0}; },
                               {"traceEvents[", key});
     }
-    for (const auto& [key, value] : first(copy, "C").at("args").items())
+    for (const auto& item : first(copy, "C").at("args").items()) {
+        const std::string& key = item.key();
         expect_rejected_after([&](json& changed) { first(changed, "C")["args"].erase(key); }, {"traceEvents[", key});
+    }
     expect_rejected_after([](json& changed) { first(changed, "C")["pid"] = 2; }, {"traceEvents[", "pid", "2 devices"});
     expect_rejected_after([](json& changed) { first(changed, "X")["args"]["device"] = 2; }, {"device", "2 devices"});
     expect_rejected_after([](json& changed) { first(changed, "X")["args"]["stage"] = 2; }, {"stage", "2 stages"});
