@@ -1,6 +1,7 @@
 #include "exec/cpu/sequence_loops.h"
 
 #include "exec/cpu/lanes.h"
+#include "workloads/models/layer_graph.h"
 
 #include <algorithm>
 #include <cmath>

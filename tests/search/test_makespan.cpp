@@ -211,13 +211,13 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
 }
 
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
-    expect_the_least(20260u, 24, [](const Profile&) {});
+    expect_the_least(20260u, 12, [](const Profile&) {});
 }
 
 // What lies behind the last backward may hide in the way back, and the other way round.
 TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
     for (const bool input : {true, false})
-        expect_the_least(20261u, 5, [&](Profile& profile) {
+        expect_the_least(20261u, 3, [&](Profile& profile) {
             for (LayerProfile& layer : profile.layers)
                 for (auto& [samples, times] : layer.times) {
                     (input ? times.backward_input : times.backward_weight).median *= 20;

@@ -176,7 +176,7 @@ TEST(UNet, SkipsOverStagesEqualTheOracle) {
 
 // Channels that fill blocks, that do not, and that do together.
 TEST(UNet, ChannelsThatFillNoBlocksEqualTheOracle) {
-    const auto set = with(setting("1f1b", kSplits[0], "cpu"), {"workload.base_channels=8", "training.steps=1"});
+    const auto set = with(setting("1f1b", kSplits[0], "cpu"), {"workload.base_channels=8", "workload.image_size=8", "training.steps=1"});
     const Execution execution(kUNet, set);
     expect_equal(execution.run(), execution.oracle(), "8 channels");
     expect_predicted_memory(execution, "8 channels", measured(execution, 2));
@@ -184,7 +184,8 @@ TEST(UNet, ChannelsThatFillNoBlocksEqualTheOracle) {
 
 TEST(UNet, SkipsOverStagesEqualTheOracleInPlainLoops) {
     for (const char* schedule : kSchedules) {
-        const auto set = with(setting(schedule, kSplits[0], "reference"), {"workload.base_channels=8"});
+        const auto set =
+            with(setting(schedule, kSplits[0], "reference"), {"workload.base_channels=8", "workload.image_size=8"});
         const Execution execution(kUNet, set);
         expect_equal(execution.run(), execution.oracle(), schedule);
     }
