@@ -3,12 +3,11 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
-#include "job/build.h"
+#include "job/cost_source.h"
 #include "job/config.h"
 #include "sim/simulate.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +17,6 @@
 namespace pw {
 
 namespace {
-
-bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
 void print_notes(const Notices& notices) {
     for (const std::string& notice : notices)
@@ -91,9 +88,9 @@ std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
     for (const int size : used)
         if (std::find(known.begin(), known.end(), size) == known.end())
             missing.push_back(size);
-    if (missing.empty() || job.profile.backend == kAnalytic)
+    if (missing.empty() || job.source == CostSource::Analytic)
         return {};
-    if (is_from_file(job.config))
+    if (job.source == CostSource::File)
         return fmt::format("{} has no times for micro-batches of {}: scaled from {}", job.model->name,
                            fmt::join(missing, ", "),
                            known.empty() ? "other sizes" : fmt::to_string(fmt::join(known, ", ")));
@@ -115,39 +112,43 @@ std::string note_on_share(const Profile& profile) {
                : "";
 }
 
-std::string note_on_model(const Job& job) {
-    const std::vector<int> sizes = sizes_of(job.config.pipeline).different();
-    if (is_uniform(job.config))
-        return note_on_uniform(job.config);
-    if (is_from_file(job.config))
-        return note_on_sizes(job, sizes);
-    if (job.model && job.source != CostSource::Measured)
-        return "analytic costs: run `pipewright profile` to calibrate";
+std::string note_on_profile(const Job& job) {
     const RunConfig& run = job.config.run;
-    if (job.source == CostSource::Measured && !is_emulated(job.config) &&
+    if (!is_emulated(job.config) &&
         (job.profile.backend != run.backend || job.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            job.profile.backend, job.profile.threads_per_device, run.backend,
                            run.threads_per_device);
-    if (job.source == CostSource::Measured && run.backend == "cuda" && run.deterministic && !job.profile.convolutions.empty())
+    if (run.backend == "cuda" && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
-    return note_on_sizes(job, sizes);
+    return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+}
+
+std::string note_on_source(const Job& job) {
+    switch (job.source) {
+        case CostSource::Uniform: return note_on_uniform(job.config);
+        case CostSource::File: return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+        case CostSource::Measured: return note_on_profile(job);
+        case CostSource::Analytic: return "analytic costs: run `pipewright profile` to calibrate";
+    }
+    return {};
 }
 
 }  // namespace
 
 std::string note_on_costs(const Job& job) {
-    const std::string share = note_on_share(job.profile), other = note_on_model(job);
+    const std::string share = note_on_share(job.profile), other = note_on_source(job);
     return share.empty() || other.empty() ? share + other : fmt::format("{}\nnote: {}", share, other);
 }
 
 void require_layers(const Config& config, const std::string& command) {
-    if (is_from_file(config))
+    const CostSource source = cost_source_of(config).source;
+    if (source == CostSource::File)
         config.fail_at("workload.model",
                        fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, command),
                        "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
                        "`pipewright list models`");
-    if (is_uniform(config))
+    if (source == CostSource::Uniform)
         config.fail_at(
             "workload.model", fmt::format("a uniform workload has no layers to {}", command),
             "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");

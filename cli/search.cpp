@@ -7,10 +7,10 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
+#include "job/cost_source.h"
 #include "job/plan.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
-#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
 #include "workloads/text/files.h"
@@ -102,7 +102,7 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
 const char* next_command(const Config& config) {
     if (is_emulated(config))
         return "run";
-    const bool has_kernels = model_file(config.workload.model) == ModelFile::None;
+    const bool has_kernels = cost_source_of(config).has_kernels;
     const bool is_here = config.run.backend == "cuda" || !config.cluster.profile.empty() ||
                          (config.cluster.rates.flops == DeviceRates{}.flops &&
                           config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
@@ -137,7 +137,7 @@ SearchResult search_within(const SearchProblem& problem, const MakespanLimits& l
 }
 
 void refuse_uniform(const Config& config) {
-    if (config.workload.model == "uniform")
+    if (!cost_source_of(config).has_layers)
         config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
                        "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
                        "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "

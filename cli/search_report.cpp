@@ -1,7 +1,7 @@
 #include "cli/search.h"
 #include "cli/table.h"
+#include "job/cost_source.h"
 #include "viz/plot.h"
-#include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -262,7 +262,7 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
     };
     from_folder(config.cluster.profile);
     from_folder(config.workload.path);
-    if (model_file(config.workload.model) != ModelFile::None)
+    if (cost_source_of(config).source == CostSource::File)
         from_folder(config.workload.model);
     config.yaml = print_config(config);
     const SearchConfig& search = problem.config.search;

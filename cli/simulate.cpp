@@ -26,10 +26,6 @@ struct SimulateArguments {
     std::string trace, plot;
 };
 
-std::string costs_name(const Job& job) {
-    return std::string(name_of(job.source));
-}
-
 void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& config) {
     if (!arguments.trace.empty())
         config.fail_at("sweep", "--trace writes the trace of one simulation, and 'sweep' asks for several",
@@ -40,7 +36,7 @@ void print_simulation(const SimulateArguments& arguments, const Job& job, const 
     if (!arguments.json)
         return print_result("{}\n\n{}", summary_of(job), print(report));
     Json json = json_of(report);
-    json["costs"] = costs_name(job);
+    json["costs"] = std::string(row_of(job.source).name);
     json["interpolated"] = job.costs.interpolated;
     print_json(json);
 }

@@ -3,6 +3,7 @@
 #include "cli/prediction.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "job/cost_source.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -82,7 +83,7 @@ std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const 
         points[i].texts = texts_of(config.sweep, i);
         try {
             Config point = load_point(arguments, config.sweep, points[i].texts);
-            const bool uniform = point.workload.model == "uniform";
+            const bool uniform = !cost_source_of(point).has_layers;
             points[i].report = simulate_point(std::move(point), notes);
             points[i].uniform = uniform;
         } catch (const Error& error) {

@@ -2,7 +2,6 @@
 #include "exec/execute.h"
 #include "exec/training/parameter_files.h"
 #include "schedules/sum_groups.h"
-#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
 
@@ -40,10 +39,10 @@ void check_whole_trace(const Job& job) {
 void check_runnable(const Job& job) {
     if (is_emulated(job.config))
         return;
-    if (job.model == nullptr)
+    if (!cost_source_of(job.config).has_layers)
         job.config.fail_at("workload.model", "a uniform workload has no layers to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
-    if (model_file(job.config.workload.model) != ModelFile::None)
+    if (!cost_source_of(job.config).has_kernels)
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
     check_initial(job.config, *job.model);

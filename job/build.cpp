@@ -1,16 +1,13 @@
 // What a configuration names, built: errors of the builders point at the key that asked for it.
 #include "job/build.h"
 
+#include "job/cost_source.h"
 #include "job/rules.h"
 #include "schedules/durations.h"
-#include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/costs/profiled_model.h"
 #include "workloads/models/gpt.h"
 #include "workloads/stages/ties.h"
 
 #include <cassert>
-#include <filesystem>
-#include <limits>
 #include <map>
 #include <string>
 
@@ -48,38 +45,6 @@ StageSplit split_by_names(const Config& config, const Model& model) {
 
 bool is_segmented(const WorkloadConfig& workload) { return workload.model == "unet"; }
 
-ProfiledModel model_from_file(const Config& config) {
-    const std::string& path = config.workload.model;
-    if (model_file(path) == ModelFile::Instance)
-        config.fail_at("workload.model", fmt::format("only `search` takes the instance '{}'", path),
-                       "name a model with layers and times of their passes: a *.graph.txt or a *.yaml");
-    const std::int64_t samples = config.search.profile_batch;
-    if (samples > std::numeric_limits<int>::max())
-        config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, samples),
-                       "write the samples that they were measured with as search.profile_batch");
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error))
-        config.fail_at("workload.model", fmt::format("there is no file '{}'", path),
-                       "check the path; it starts at the folder of this file");
-    return read_profiled_model(path, static_cast<int>(samples));
-}
-
-// At every size that the micro-batches have.
-Profile analytic_profile_of(const Config& config, const Model& model) {
-    const MicroBatchSizes sizes = sizes_of(config.pipeline);
-    Profile profile = analytic_profile(model, sizes.full, config.cluster.rates);
-    if (sizes.is_even())
-        return profile;
-    const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates);
-    for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
-        profile.layers[layer].times.insert(last.layers[layer].times.begin(), last.layers[layer].times.end());
-        profile.layers[layer].bytes.insert(last.layers[layer].bytes.begin(), last.layers[layer].bytes.end());
-    }
-    profile.data.insert(last.data.begin(), last.data.end());
-    profile.data_bytes.insert(last.data_bytes.begin(), last.data_bytes.end());
-    return profile;
-}
-
 GptShape gpt_shape(const WorkloadConfig& workload) {
     return {workload.sequence_length, workload.vocabulary, workload.embedding,
             workload.blocks,          workload.heads,      workload.dropout};
@@ -113,13 +78,12 @@ Dataset stored_dataset(const Config& config, const Model& model) {
 
 }  // namespace
 
-bool is_from_file(const Config& config) { return model_file(config.workload.model) != ModelFile::None; }
-
 Model build_model(const Config& config) {
     const WorkloadConfig& workload = config.workload;
-    if (is_from_file(config))
+    const CostSource source = cost_source_of(config).source;
+    if (source == CostSource::File)
         return model_from_file(config).model;
-    if (workload.model == "uniform")
+    if (source == CostSource::Uniform)
         config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
                        "use it with simulate and plan, or name a model, such as resnet50");
     const LayerKind loss =
@@ -162,18 +126,7 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
 }
 
 Profile profile_of(const Config& config, const Model& model) {
-    const std::string& path = config.cluster.profile;
-    if (is_from_file(config)) {
-        if (!path.empty())
-            config.fail_at("cluster.profile",
-                           fmt::format("'{}' brings its own times and sizes", config.workload.model),
-                           "remove cluster.profile");
-        return model_from_file(config).profile;
-    }
-    if (path.empty())
-        return analytic_profile_of(config, model);
-    check_profile_exists(config);
-    return read_profile(path);
+    return cost_source_of(config).profile(config, model);
 }
 
 void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
@@ -185,8 +138,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
         costs.speed.push_back(device.speed);
         costs.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
     }
-    const bool measured = !profile.backend.empty() && profile.backend != kAnalytic;
-    const bool profiled = measured && !cluster.link_given;
+    const bool profiled = is_measured(profile) && !cluster.link_given;
     const Link given{cluster.link_latency, cluster.link_bandwidth};
     costs.link = profiled ? profile.link : given;
     costs.sums = profiled ? profile.sums : given;

@@ -7,15 +7,11 @@
 
 namespace pw {
 
-// Whether the model comes with times of its own, from a file that workload.model names.
-bool is_from_file(const Config& config);
-
 // The model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
 // The split it asks for; `profile` serves `auto`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
-// Of a model from a file its own times, scaled from `search.profile_batch` samples; else the measured profile if
-// given, else analytic.
+// The profile of the config's cost source (cost_source.h).
 Profile profile_of(const Config& config, const Model& model);
 // Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
 // one the profile's. Over the transport `link` tensors are copied.

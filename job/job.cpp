@@ -5,7 +5,6 @@
 #include "job/rules.h"
 #include "schedules/buffers.h"
 #include "workloads/beyond_limit.h"
-#include "workloads/costs/profiled_model.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,8 +12,6 @@
 namespace pw {
 
 namespace {
-
-bool is_uniform(const Config& config) { return config.workload.model == "uniform"; }
 
 void add_plan(Job& job, const StageLinks& links, Notices& notices) {
     job.plan = make_plan(job.config, links, job.config.training.steps, &notices);
@@ -49,12 +46,6 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     return job;
 }
 
-CostSource source_of(const Config& config) {
-    return is_from_file(config)              ? CostSource::File
-           : config.cluster.profile.empty() ? CostSource::Analytic
-                                            : CostSource::Measured;
-}
-
 // Empty: not known.
 std::string precision_of(const Profile& profile) {
     const bool has_several = profile.backend == "cuda";
@@ -63,18 +54,13 @@ std::string precision_of(const Profile& profile) {
 
 }  // namespace
 
-std::string_view name_of(CostSource source) {
-    constexpr std::string_view kNames[] = {"uniform", "file", "analytic", "measured"};
-    return kNames[static_cast<int>(source)];
-}
-
 Job make_job(Config config, Notices& notices) {
     return at_its_place(config, [&] {
-        if (is_uniform(config))
+        if (!cost_source_of(config).has_layers)
             return uniform_job(config, notices);
         Model model = build_model(config);
         Profile profile = profile_of(config, model);
-        return layered_job(config, std::move(model), std::move(profile), source_of(config), notices);
+        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
     });
 }
 
@@ -87,14 +73,14 @@ Job make_job(Config config, Profile measured, Notices& notices) {
 Job make_job(Config config, Model model, Notices& notices) {
     return at_its_place(config, [&] {
         Profile profile = profile_of(config, model);
-        return layered_job(config, std::move(model), std::move(profile), source_of(config), notices);
+        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
     });
 }
 
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
 bool knows_precision(const Config& config, const Profile& profile) {
-    if (config.workload.model == "uniform" || is_from_file(config) || config.run.backend != "cuda")
+    if (!cost_source_of(config).has_kernels || config.run.backend != "cuda")
         return true;  // other backends have one; times that the user wrote are those of any
     return config.run.precision == precision_of(profile);
 }
@@ -105,7 +91,7 @@ void check_precision(const Config& config, const Profile& profile) {
     const std::string known = precision_of(profile);
     config.fail_at(
         "run.precision",
-        profile.backend == kAnalytic
+        !is_measured(profile)
             ? fmt::format("analytic costs are those of fp32; nothing is known of {}", config.run.precision)
             : fmt::format("the profile {}, the config runs in {}",
                           known.empty() ? "does not say its precision" : "was measured in " + known,

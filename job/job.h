@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/config.h"
+#include "job/cost_source.h"
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
@@ -9,19 +10,9 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace pw {
-
-enum class CostSource {
-    Uniform,   // the config's own times, per stage
-    File,      // of a model from a file: its own, per layer
-    Analytic,  // from FLOPs and bytes
-    Measured,  // a profile
-};
-
-std::string_view name_of(CostSource source);  // "measured"
 
 struct Job {
     Config config;

@@ -1,5 +1,6 @@
 #include "job/plan.h"
 
+#include "job/cost_source.h"
 #include "schedules/csv/csv.h"
 #include "schedules/limits.h"
 #include "schedules/passes.h"
@@ -147,7 +148,7 @@ std::string way_to_stages(const Config& config, const Schedule& schedule, const 
             ++replicas[static_cast<std::size_t>(stage)];
         text += fmt::format(", or share each stage among devices: pipeline.replicas: [{}]", fmt::join(replicas, ", "));
     }
-    return config.workload.model == "uniform" ? text + " (the times in 'workload' are those of a stage)" : text;
+    return cost_source_of(config).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
 }
 
 // A split of another length than the devices ask for is a mistake unless pipeline.stages says so.

@@ -200,6 +200,8 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
     return times;
 }
 
+bool is_measured(const Profile& profile) { return !profile.backend.empty() && profile.backend != kAnalytic; }
+
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates) {
     Profile profile;
     profile.model = model.name;

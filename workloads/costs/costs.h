@@ -110,6 +110,7 @@ LayerBytes analytic_bytes(const Layer& layer, int samples);
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
 
 inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that nobody measured
+bool is_measured(const Profile& profile);             // not analytic, and not times that a model's file brings
 
 // A profile of `model` made of analytic costs at one micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
