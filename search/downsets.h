@@ -2,6 +2,9 @@
 // are one, and a stage is what lies between two of them. Together they form a lattice, here one step per added vertex.
 #pragma once
 
+#include <boost/dynamic_bitset.hpp>
+#include <boost/graph/adjacency_list.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -45,5 +48,22 @@ Successors reversed(const Successors& graph);
 enum class Ready { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
 // A topological order. Shorter than the graph where that has a cycle.
 std::vector<int> topological_order(const Successors& graph, Ready tie);
+
+// Downsets as sets of their own, where a search adds layers to one that are not next in the lattice.
+
+// Vertices are layers in forward order; an edge runs to a later layer that reads what the other makes.
+using Digraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
+
+using Downset = boost::dynamic_bitset<std::uint64_t>;
+
+// [layer]: itself and all that it is computed from.
+std::vector<Downset> ancestors_of(const Digraph& graph);
+
+// The downsets that grow from layer `source` by one reader at a time of a layer that is in already, each together
+// with its ancestors: all of them where `source` is the only layer without inputs. Nothing when there are more than
+// `most`.
+std::vector<Downset> downsets_from(const Digraph& graph, int source, std::size_t most);
+// The first layer, the first two, and so on.
+std::vector<Downset> prefixes_of(const Digraph& graph);
 
 }  // namespace pw

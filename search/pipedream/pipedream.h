@@ -10,8 +10,8 @@
 // of the next: a range of layers takes there the time of its best pipeline below, on all devices of a group.
 #pragma once
 
+#include "search/downsets.h"
 #include "search/partition.h"
-#include "search/pipedream/antichains.h"
 #include "workloads/costs/costs.h"
 
 #include <optional>
