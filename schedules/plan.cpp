@@ -106,13 +106,6 @@ std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
     return placement;
 }
 
-std::vector<Task> parts_of(const Task& task) {
-    if (task.op != Op::Backward)
-        return {task};
-    return {{Op::BackwardInput, task.stage, task.microbatch, task.slice},
-            {Op::BackwardWeight, task.stage, task.microbatch, task.slice}};
-}
-
 bool splits_backward(const Plan& plan) {
     return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
         return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });

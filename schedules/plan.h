@@ -81,9 +81,6 @@ struct Plan {
     std::vector<std::vector<int>> gradient_parts = {};  // order[device]; whoever lists F(s, i) serves it
 };
 
-// The tasks that `task` finishes: {I, W} for B, else itself.
-std::vector<Task> parts_of(const Task& task);
-
 // A plan as a graph: nodes are places in the devices' lists, numbered device by device.
 class PlanGraph {
 public:
