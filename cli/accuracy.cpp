@@ -2,6 +2,7 @@
 
 #include "cli/table.h"
 #include "workloads/error.h"
+#include "workloads/median.h"
 #include "workloads/text/files.h"
 #include "workloads/text/json_text.h"
 
@@ -42,14 +43,9 @@ std::vector<double> absolute_values(const Json& points, const char* key) {
     return values;
 }
 
-double median_of_sorted(const std::vector<double>& sorted) {
-    const std::size_t middle = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 void summarise(Accuracy& accuracy) {
     const std::vector<double> step = absolute_values(accuracy.points, "step_time_error");
-    accuracy.step_time_error_median_abs = median_of_sorted(step);
+    accuracy.step_time_error_median_abs = mean_median(step);
     accuracy.step_time_error_p95_abs = step[(step.size() * 95 + 99) / 100 - 1];
     for (const Json& point : accuracy.points)
         accuracy.step_time_error_bias +=

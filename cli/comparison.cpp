@@ -1,6 +1,7 @@
 #include "cli/comparison.h"
 
 #include "cli/table.h"
+#include "workloads/median.h"
 
 #include <fmt/format.h>
 
@@ -20,13 +21,7 @@ double error_of(Ns predicted, Ns measured) {
     return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : kUnknown;
 }
 
-double median_of(std::vector<double> values) {
-    if (values.empty())
-        return kUnknown;
-    std::sort(values.begin(), values.end());
-    const std::size_t middle = values.size() / 2;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
+double median_error(const std::vector<double>& errors) { return errors.empty() ? kUnknown : mean_median(errors); }
 
 // Durations of the tasks that the metrics are from.
 std::map<std::pair<int, Task>, Ns> durations_of(const Report& report) {
@@ -50,9 +45,9 @@ void add_task_errors(Comparison& comparison, const Report& predicted, const Repo
         if (is_compute(op))
             all.push_back(by_op[op].back());
     }
-    comparison.task_time_error_median = median_of(std::move(all));
+    comparison.task_time_error_median = median_error(all);
     for (auto& [op, errors] : by_op)
-        comparison.task_time_error[op] = median_of(std::move(errors));
+        comparison.task_time_error[op] = median_error(errors);
 }
 
 std::vector<double> memory_errors(const Report& predicted, const Report& measured) {

@@ -1,5 +1,7 @@
 #include "sim/metrics.h"
 
+#include "workloads/median.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -12,15 +14,6 @@ namespace pw {
 namespace {
 
 using Events = std::vector<const TraceEvent*>;  // in the order of the trace
-
-// The lower median: always one of the values, so that it belongs to a step.
-template <class T>
-T lower_median(std::vector<T> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 
 // Last end - first start of the events that `counts` admits.
 template <class Counts>

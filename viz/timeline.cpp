@@ -2,6 +2,7 @@
 #include "viz/files.h"
 #include "viz/render.h"
 #include "viz/timeline_layout.h"
+#include "workloads/median.h"
 
 #include <fmt/format.h>
 
@@ -202,8 +203,7 @@ private:
         font_ = fitting * 10 >= lengths.size() * 9 ? 10 : 8;
         if (lengths.empty())
             return;
-        std::nth_element(lengths.begin(), lengths.begin() + lengths.size() / 2, lengths.end());
-        median_ = lengths[lengths.size() / 2];
+        median_ = upper_median(std::move(lengths));
     }
 
     std::string box_row(const Box& box, double y0, double y1, std::size_t panel) const {

@@ -1,5 +1,7 @@
 #include "viz/timeline_layout.h"
 
+#include "workloads/median.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +27,7 @@ int width_for(const Picture& picture, int margins) {
     }
     if (forwards.empty())
         return 1200;
-    std::nth_element(forwards.begin(), forwards.begin() + forwards.size() / 2, forwards.end());
-    const double boxes = static_cast<double>(picture.length) / static_cast<double>(forwards[forwards.size() / 2]);
+    const double boxes = static_cast<double>(picture.length) / static_cast<double>(upper_median(std::move(forwards)));
     return std::clamp(static_cast<int>(std::ceil((widest * boxes + margins) / 50)) * 50, 1200, 1800);
 }
 

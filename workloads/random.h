@@ -13,9 +13,10 @@
 
 namespace pw {
 
-// Sebastiano Vigna's splitmix64.
+// Sebastiano Vigna's splitmix64. Numbers kMixedStep apart make its stream.
+inline constexpr std::uint64_t kMixedStep = 0x9E3779B97F4A7C15u;
 PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t x) {
-    x += 0x9E3779B97F4A7C15u;
+    x += kMixedStep;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
     return x ^ (x >> 31);

@@ -35,8 +35,8 @@ public:
           head_width_(width_ / layer.heads),
           heads_(std::int64_t{samples} * layer.heads),
           scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(head_width_)))) {
-        bytes_.saved_until_input = round_up(heads_ * rows_ * rows_ * static_cast<Bytes>(sizeof(float)));
-        bytes_.scratch = round_up(heads_ * kRows * rows_ * static_cast<Bytes>(sizeof(float)));
+        bytes_.saved_until_input = aligned(heads_ * rows_ * rows_ * static_cast<Bytes>(sizeof(float)));
+        bytes_.scratch = aligned(heads_ * kRows * rows_ * static_cast<Bytes>(sizeof(float)));
     }
 
     void forward(const LayerArgs& args, bool save) override {

@@ -50,7 +50,7 @@ public:
           any_weights_(plain_weights_.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any) {
         const Forward::primitive_desc forward = make_forward();
         weights_ = forward.weights_desc();
-        bytes_.weights = round_up(static_cast<Bytes>(weights_.get_size()));
+        bytes_.weights = aligned(static_cast<Bytes>(weights_.get_size()));
         bytes_.scratch = forward_.scratch();
         if (!reads_data)
             make_backward_input(forward);
@@ -142,7 +142,7 @@ private:
         backward_input_ = Call(layer_.name, made, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
         Bytes own = backward_input_.scratch();
         if (made.weights_desc() != weights_) {
-            reordered_ = round_up(static_cast<Bytes>(made.weights_desc().get_size()));
+            reordered_ = aligned(static_cast<Bytes>(made.weights_desc().get_size()));
             reorder_weights_ = make_reorder(layer_.name, weights_, made.weights_desc());
             own = reordered_ + std::max(own, reorder_weights_.scratch());
         }
@@ -181,7 +181,7 @@ private:
         backward_weight_ = Call(layer_.name, made, {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
         Bytes own = backward_weight_.scratch();
         if (made.diff_weights_desc() != weights_) {
-            gradient_ = round_up(static_cast<Bytes>(made.diff_weights_desc().get_size()));
+            gradient_ = aligned(static_cast<Bytes>(made.diff_weights_desc().get_size()));
             reorder_gradient_ = make_reorder(layer_.name, made.diff_weights_desc(), weights_);
             own = gradient_ + std::max(own, reorder_gradient_.scratch());
         }

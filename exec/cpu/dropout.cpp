@@ -18,7 +18,7 @@ public:
           pieces_(blocked_ ? layer.output.channels / per_block : 1),
           piece_(layer.output.elements() / pieces_),
           scale_(static_cast<float>(1 / (1 - layer.probability))) {
-        bytes_.saved_until_input = round_up(samples * layer.output.elements());
+        bytes_.saved_until_input = aligned(samples * layer.output.elements());
     }
 
     void forward(const LayerArgs& args, bool save) override {

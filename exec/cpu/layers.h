@@ -10,8 +10,6 @@
 
 namespace pw::cpu {
 
-constexpr Bytes round_up(Bytes bytes) { return (bytes + 63) / 64 * 64; }
-
 // Channels in a block: 16 where oneDNN may use AVX-512, else 8. Of the other width it would run plain
 // loops only.
 std::int64_t block_channels();

@@ -30,7 +30,7 @@ std::int64_t block_channels() {
 bool is_blocked(Dims dims, std::int64_t per_block) { return dims.channels % per_block == 0; }
 
 Bytes tensor_bytes(Dims dims, int samples) {
-    return round_up(samples * dims.elements() * static_cast<Bytes>(sizeof(float)));
+    return aligned(samples * dims.elements() * static_cast<Bytes>(sizeof(float)));
 }
 
 dnnl::memory::desc tensor_desc(Dims dims, int samples) {

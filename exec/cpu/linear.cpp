@@ -24,13 +24,13 @@ public:
           rows_(by_row_ ? std::int64_t{samples} * layer.input.height : samples),
           in_(by_row_ ? layer.input.width : layer.input.elements()),
           out_(by_row_ ? layer.output.width : layer.output.channels),
-          bias_offset_(round_up(out_ * in_ * static_cast<Bytes>(sizeof(float)))),
+          bias_offset_(aligned(out_ * in_ * static_cast<Bytes>(sizeof(float)))),
           input_({rows_, in_}, kFloat, Tag::nc),
           output_({rows_, out_}, kFloat, Tag::nc),
           weights_({out_, in_}, kFloat, Tag::oi) {
         if (has_bias_)
             bias_ = Desc({out_}, kFloat, Tag::x);
-        bytes_.weights = bias_offset_ + (has_bias_ ? round_up(out_ * static_cast<Bytes>(sizeof(float))) : 0);
+        bytes_.weights = bias_offset_ + (has_bias_ ? aligned(out_ * static_cast<Bytes>(sizeof(float))) : 0);
         if (!by_row_ && is_blocked(layer.input) && in_ != layer.input.channels)
             make_flattening();
         make_passes(reads_data);

@@ -17,7 +17,7 @@ public:
         layer_.output = {};  // makes no tensor
         bytes_.output = 0;
         bytes_.saved_until_input = tensor_bytes(layer.input, samples);
-        bytes_.scratch = round_up(samples * (1 + shape_.classes) * static_cast<Bytes>(sizeof(double)));
+        bytes_.scratch = aligned(samples * (1 + shape_.classes) * static_cast<Bytes>(sizeof(double)));
         place_classes();
     }
 

@@ -21,9 +21,9 @@ public:
         const std::int64_t pixels = std::int64_t{layer.input.height} * layer.input.width;
         block_ = {samples, channels_ * pixels, pixels, per_block};
         count_ = static_cast<double>(samples * pixels);
-        bytes_.weights = round_up(2 * channels_ * static_cast<Bytes>(sizeof(float)));
+        bytes_.weights = aligned(2 * channels_ * static_cast<Bytes>(sizeof(float)));
         bytes_.statistics = bytes_.weights;
-        bytes_.saved_until_input = round_up(kStateValues * channels_ * static_cast<Bytes>(sizeof(float)));
+        bytes_.saved_until_input = aligned(kStateValues * channels_ * static_cast<Bytes>(sizeof(float)));
     }
 
     void forward(const LayerArgs& args, bool save) override {

@@ -30,7 +30,7 @@ Call::Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initia
     for (int argument : arguments)
         memory_.emplace(argument, dnnl::memory(desc.query_md(dnnl::query::exec_arg_md, argument), engine(), nullptr));
     const dnnl::memory::desc scratch = desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_SCRATCHPAD);
-    scratch_ = round_up(static_cast<Bytes>(scratch.get_size()));
+    scratch_ = aligned(static_cast<Bytes>(scratch.get_size()));
     memory_.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratch, engine(), nullptr));
 }
 

@@ -32,7 +32,7 @@ public:
         training_ = Call(layer.name, training, {DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WORKSPACE});
         inference_ = Call(layer.name, inference, {DNNL_ARG_SRC, DNNL_ARG_DST});
         backward_ = Call(layer.name, backward, {DNNL_ARG_DIFF_DST, DNNL_ARG_WORKSPACE, DNNL_ARG_DIFF_SRC});
-        bytes_.saved_until_input = round_up(static_cast<Bytes>(training.workspace_desc().get_size()));
+        bytes_.saved_until_input = aligned(static_cast<Bytes>(training.workspace_desc().get_size()));
         inputs_ = tensor_bytes(layer.input, samples) / std::int64_t{sizeof(float)} / kLanes;
         bytes_.scratch = std::max({training_.scratch(), inference_.scratch(), backward_.scratch()});
     }

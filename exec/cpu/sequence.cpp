@@ -12,7 +12,6 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr Bytes kFloatBytes = sizeof(float);
 
 void clear(std::byte* block, Bytes bytes) { std::fill_n(block, bytes, std::byte{}); }
 
@@ -21,7 +20,7 @@ class Embedding : public CpuLayer {
 public:
     Embedding(const Layer& layer, int samples)
         : CpuLayer(layer, samples), rows_(samples * layer.input.elements()), width_(layer.output.width) {
-        bytes_.weights = round_up(table() * kFloatBytes);
+        bytes_.weights = aligned(table() * kFloatBytes);
     }
 
     void forward(const LayerArgs& args, bool) override {
@@ -69,7 +68,7 @@ private:
 class PositionBias : public CpuLayer {
 public:
     PositionBias(const Layer& layer, int samples) : CpuLayer(layer, samples), values_(layer.input.elements()) {
-        bytes_.weights = round_up(values_ * kFloatBytes);
+        bytes_.weights = aligned(values_ * kFloatBytes);
     }
 
     void forward(const LayerArgs& args, bool) override {
@@ -120,8 +119,8 @@ class LayerNorm : public CpuLayer {
 public:
     LayerNorm(const Layer& layer, int samples)
         : CpuLayer(layer, samples), rows_(std::int64_t{samples} * layer.input.height), width_(layer.input.width) {
-        bytes_.weights = round_up(2 * width_ * kFloatBytes);
-        bytes_.saved_until_input = round_up(2 * rows_ * kFloatBytes);
+        bytes_.weights = aligned(2 * width_ * kFloatBytes);
+        bytes_.saved_until_input = aligned(2 * rows_ * kFloatBytes);
         bytes_.scratch = bytes_.saved_until_input;
     }
 

@@ -165,7 +165,7 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
 
 // Behind the tensor lies which samples it is of: kernels look there once per pixel.
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
-    return image_bytes(input, samples) + round_up(samples * static_cast<Bytes>(sizeof(Sample)), 64);
+    return image_bytes(input, samples) + aligned(samples * static_cast<Bytes>(sizeof(Sample)));
 }
 
 Bytes CudaKernels::image_bytes(Dims input, std::int64_t samples) const {

@@ -3,6 +3,7 @@
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/transport.h"
+#include "workloads/median.h"
 
 #include <algorithm>
 #include <limits>
@@ -56,8 +57,7 @@ Ns time_of(const Parcel& parcel, int receiver_gpu, Transport& transport) {
         if (repeat > 0)  // the first makes connections
             times.push_back(elapsed(start.get(), end.get()));
     }
-    std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
-    return times[kRepeats / 2];
+    return upper_median(std::move(times));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "exec/engine/pin.h"
 #include "schedules/durations.h"
 #include "workloads/error.h"
+#include "workloads/random.h"
 
 #include <sys/prctl.h>
 #include <time.h>
@@ -25,13 +26,8 @@ constexpr Ns kSpun = 200'000;
 constexpr Ns kResolution = 60'000;  // of a list of tasks: one hands over to a thread that has to wake first
 constexpr std::size_t kTag = sizeof(std::uint64_t);
 
-// Order matters, every bit counts: the finalizer of splitmix64 after each value.
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-    hash = (hash ^ value) + 0x9e3779b97f4a7c15ULL;
-    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
-    return hash ^ (hash >> 31);
-}
+// Order matters, every bit counts.
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return mixed(hash ^ value); }
 
 double fraction(std::uint64_t tag) { return std::ldexp(static_cast<double>(tag), -64); }
 

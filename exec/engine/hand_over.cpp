@@ -4,6 +4,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "workloads/first_failure.h"
+#include "workloads/median.h"
 #include "workloads/start_thread.h"
 
 #include <algorithm>
@@ -13,12 +14,6 @@
 namespace pw {
 
 namespace {
-
-Ns median_of(std::vector<Ns> times) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
-}
 
 void pin_device(const CorePlan& cores, int device) {
     pin_this_thread(cores.shared ? std::vector<int>{} : cores.cores[device]);
@@ -72,7 +67,7 @@ Ns hand_over_time(const CorePlan& cores) {
     failure.guard(ask, stop);
     other.join();
     failure.rethrow();
-    return median_of(std::move(trips));
+    return upper_median(std::move(trips));
 }
 
 // A stage on two devices.
@@ -127,7 +122,7 @@ private:
                 if (repeat > 0)  // the first touches the memory
                     times.push_back(clock_now() - start);
             }
-            medians.push_back(median_of(std::move(times)));
+            medians.push_back(upper_median(std::move(times)));
         }
         return medians;
     }

@@ -10,11 +10,9 @@
 
 namespace pw::reference {
 
-constexpr Bytes round_up(Bytes bytes) { return (bytes + 63) / 64 * 64; }
-
 template <class Real>
 Bytes bytes_of(std::int64_t elements) {
-    return round_up(elements * static_cast<Bytes>(sizeof(Real)));
+    return aligned(elements * static_cast<Bytes>(sizeof(Real)));
 }
 
 // What all layers share: shapes, sizes, plain tensors in and out.

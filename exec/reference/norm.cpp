@@ -21,7 +21,7 @@ public:
           mask_offset_(bytes_of<Real>(2 * channels_)) {
         this->bytes_.weights = bytes_of<Real>(2 * channels_);
         this->bytes_.statistics = bytes_of<Real>(2 * channels_);
-        this->bytes_.saved_until_input = mask_offset_ + (layer.relu ? round_up(this->inputs_) : 0);
+        this->bytes_.saved_until_input = mask_offset_ + (layer.relu ? aligned(this->inputs_) : 0);
     }
 
     void forward(const LayerArgs& args, bool save) override {

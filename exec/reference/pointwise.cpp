@@ -33,7 +33,7 @@ template <class Real>
 class Add : public PlainLayer<Real> {
 public:
     Add(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples) {
-        this->bytes_.saved_until_input = layer.relu ? round_up(this->outputs_) : 0;
+        this->bytes_.saved_until_input = layer.relu ? aligned(this->outputs_) : 0;
     }
 
     void forward(const LayerArgs& args, bool save) override {
@@ -100,7 +100,7 @@ class Dropout : public PlainLayer<Real> {
 public:
     Dropout(const Layer& layer, int samples)
         : PlainLayer<Real>(layer, samples), scale_(static_cast<Real>(1 / (1 - layer.probability))) {
-        this->bytes_.saved_until_input = round_up(this->outputs_);
+        this->bytes_.saved_until_input = aligned(this->outputs_);
     }
 
     void forward(const LayerArgs& args, bool save) override {

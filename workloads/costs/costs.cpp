@@ -14,10 +14,8 @@ namespace pw {
 
 namespace {
 
-constexpr Bytes kAlignment = 64;
 constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
 
-Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
 Measured longer_of(double flops, double touched, const DeviceRates& rates) {
     const double seconds = std::max(flops / rates.flops, touched / rates.memory_bandwidth);
@@ -89,7 +87,7 @@ std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) 
     return bounded(start + slope * (samples - low->first));
 }
 
-LayerBytes aligned(const LayerBytes& raw) {
+LayerBytes all_aligned(const LayerBytes& raw) {
     return {.weights = aligned(raw.weights),
             .statistics = aligned(raw.statistics),
             .output = aligned(raw.output),
@@ -262,7 +260,7 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
             busy_.push_back(layer_cost(layer, layer.busy, samples));
             times.add(layer, all_times_of(busy_.back()));
         }
-        bytes_.push_back(aligned(raw_bytes(layer, samples)));
+        bytes_.push_back(all_aligned(raw_bytes(layer, samples)));
         sizes.add(layer, all_bytes_of(bytes_.back()));
         interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
     }

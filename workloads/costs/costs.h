@@ -104,7 +104,10 @@ struct DeviceRates {
     double memory_bandwidth = 15e9;  // B/s
 };
 
-// Plain fp32 sizes of a layer, each rounded up to 64 bytes.
+inline constexpr Bytes kAlignment = 64;  // of every buffer, and of what lies in one
+constexpr Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Plain fp32 sizes of a layer, each aligned.
 LayerBytes analytic_bytes(const Layer& layer, int samples);
 // Time of a pass = max(FLOPs / rate, bytes touched / bandwidth).
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);

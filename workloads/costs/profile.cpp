@@ -35,14 +35,13 @@ Ns read_time(const Yaml& value) {
     return time;
 }
 
-// A multiple of 64 bytes.
 Bytes read_size(const Yaml& value) {
     const Bytes size = value.bytes(0);
     if (size > kLargestBytes)
         value.complain(fmt::format("'{}' is larger than 16 TiB", value.path()), "measure the profile again");
-    else if (size % 64 != 0)
-        value.complain(fmt::format("'{}' is {} B, which is no multiple of 64", value.path(), size),
-                       fmt::format("write {} B", (size / 64 + 1) * 64));
+    else if (size != aligned(size))
+        value.complain(fmt::format("'{}' is {} B, which is no multiple of {}", value.path(), size, kAlignment),
+                       fmt::format("write {} B", aligned(size)));
     return size;
 }
 

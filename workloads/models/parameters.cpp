@@ -1,6 +1,7 @@
 #include "workloads/models/parameters.h"
 
 #include "workloads/models/initial_parameters.h"
+#include "workloads/random.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -15,7 +16,7 @@ namespace pw {
 
 namespace {
 
-// splitmix64 (Vigna): one stream per parameter, so that no value depends on another layer.
+// One stream per parameter, so that no value depends on another layer.
 class Stream {
 public:
     Stream(std::string_view name, std::int64_t seed)
@@ -37,11 +38,9 @@ public:
 
 private:
     std::uint64_t next() {
-        state_ += 0x9e3779b97f4a7c15;
-        std::uint64_t z = state_;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-        return z ^ (z >> 31);
+        const std::uint64_t drawn = mixed(state_);
+        state_ += kMixedStep;
+        return drawn;
     }
 
     std::uint64_t state_;

@@ -23,7 +23,7 @@ public:
           factor_(static_cast<float>(1 / std::sqrt(static_cast<double>(depth_)))) {
         check_items(std::max<std::int64_t>(samples * layer.input.elements(), squares_.elements()));
         bytes_.saved_until_input = bytes_of<T>(samples * squares_.elements());
-        reals_at_ = round_up(softmax_scratch(squares_), 64);
+        reals_at_ = aligned(softmax_scratch(squares_));
         rounded_at_ = reals_at_ + bytes_of<float>(squares_.elements());
         bytes_.scratch = rounded_at_ + (kIsRounded ? bytes_of<T>(squares_.elements()) : 0);
     }
@@ -71,7 +71,7 @@ private:
 
     template <class Value>
     static Bytes bytes_of(std::int64_t count) {
-        return round_up(count * static_cast<Bytes>(sizeof(Value)), 64);
+        return aligned(count * static_cast<Bytes>(sizeof(Value)));
     }
 
     // dV = P' dO

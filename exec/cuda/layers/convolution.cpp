@@ -109,7 +109,7 @@ public:
         choose_backward_weight();
         trial_.reset();
         bytes_.scratch =
-            round_up(static_cast<Bytes>(std::max({forward_.workspace, input_.workspace, weight_.workspace})), 64);
+            aligned(static_cast<Bytes>(std::max({forward_.workspace, input_.workspace, weight_.workspace})));
     }
 
     void forward(const LayerArgs& args, bool) override {

@@ -46,8 +46,8 @@ public:
         : CudaLayer(device, layer, samples),
           items_(samples * layer.output.elements()),
           factor_(static_cast<float>(1 / (1 - layer.probability))) {
-        bytes_.saved_until_input = round_up(items_, 64);
-        bytes_.scratch = round_up(sizeof(std::int64_t), 64);
+        bytes_.saved_until_input = aligned(items_);
+        bytes_.scratch = aligned(sizeof(std::int64_t));
     }
 
     void forward(const LayerArgs& args, bool save) override {

@@ -144,7 +144,7 @@ public:
 private:
     std::int64_t parameters() const { return std::int64_t{vocabulary_} * width_; }
     std::int64_t items() const { return rows_ * width_; }
-    Bytes key_bytes() const { return round_up(rows_ * static_cast<Bytes>(sizeof(Key)), 64); }
+    Bytes key_bytes() const { return aligned(rows_ * static_cast<Bytes>(sizeof(Key))); }
 
     // In one half of the scratch.
     const Key* sorted_keys(const float* tokens, std::byte* scratch) const {

@@ -10,7 +10,6 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;    // bytes, of every size
 constexpr std::int64_t kBlockValues = 32;  // their fp32 part and their bf16 part both keep it
 constexpr std::int64_t kMostItems = std::int64_t{1} << 31;
 
@@ -51,7 +50,7 @@ const Bf16* halves(const std::byte* data) { return reinterpret_cast<const Bf16*>
 }  // namespace
 
 Bytes tensor_bytes(std::int64_t elements, Precision precision) {
-    return round_up(elements * bytes_per_value(precision), kAlignment);
+    return aligned(elements * bytes_per_value(precision));
 }
 
 Bytes block_bytes(std::int64_t parameters, Precision precision) {

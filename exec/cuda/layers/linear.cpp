@@ -36,7 +36,7 @@ public:
         bytes_.weights = block_bytes(bias_ + (shape_.bias ? out_ : 0), device.precision());
         values_ = block_values(bytes_.weights, device.precision());
         if (shape_.bias && shares_ > 1)
-            bytes_.scratch = round_up(shares_ * out_ * static_cast<Bytes>(sizeof(float)), 64);
+            bytes_.scratch = aligned(shares_ * out_ * static_cast<Bytes>(sizeof(float)));
     }
 
     void forward(const LayerArgs& args, bool) override {

@@ -117,7 +117,7 @@ protected:
 
     template <class Value>
     static Bytes bytes_of(unsigned count) {
-        return round_up(count * static_cast<Bytes>(sizeof(Value)), 64);
+        return aligned(count * static_cast<Bytes>(sizeof(Value)));
     }
     unsigned elements() const { return rows_ * classes_; }
     Bytes label_bytes() const { return bytes_of<int>(rows_); }

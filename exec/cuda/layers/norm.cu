@@ -399,7 +399,7 @@ private:
     static auto tensor(auto* data) { return packs<T, kWidth>(data); }
     static auto planes(auto* data) { return packs<float, kWidth>(data); }
     Bytes planes_bytes(std::int64_t count) const {
-        return round_up(count * channels_ * static_cast<Bytes>(sizeof(float)), 64);
+        return aligned(count * channels_ * static_cast<Bytes>(sizeof(float)));
     }
     std::int64_t summing_threads() const { return std::int64_t{summing_.packs} * summing_.shares; }
     std::int64_t finishing_threads() const { return round_up(channels_, kColumns) / kColumns * kBlock; }

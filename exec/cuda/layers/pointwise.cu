@@ -130,7 +130,7 @@ class Add : public CudaLayer {
 public:
     Add(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Eight<T>))) {
-        bytes_.saved_until_input = layer.relu ? round_up(items_, 64) : 0;
+        bytes_.saved_until_input = layer.relu ? aligned(items_) : 0;
         bytes_.joins = true;
     }
 

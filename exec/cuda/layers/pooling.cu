@@ -180,7 +180,7 @@ public:
             this->refuse("it pools windows of " + std::to_string(layer.kernel) + " rows, the backend cuda at most of " +
                              std::to_string(kWidestWindow),
                          "choose smaller windows, or set run.backend: cpu");
-        this->bytes_.saved_until_input = round_up(this->outputs_ * kWidth, 64);
+        this->bytes_.saved_until_input = aligned(this->outputs_ * kWidth);
     }
 
     void forward(const LayerArgs& args, bool save) override {

@@ -233,7 +233,7 @@ private:
     static auto tensor(auto* data) { return packs<T, kWidth>(data); }
     static auto planes(auto* data) { return packs<float, kWidth>(data); }
     static Pair* pairs(std::byte* data) { return reinterpret_cast<Pair*>(data); }
-    static Bytes pairs(std::int64_t count) { return round_up(count * static_cast<Bytes>(sizeof(Pair)), 64); }
+    static Bytes pairs(std::int64_t count) { return aligned(count * static_cast<Bytes>(sizeof(Pair))); }
 
     unsigned width_, packs_, rows_;
     unsigned parts_, shares_;           // threads of a row; of all rows
