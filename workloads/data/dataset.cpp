@@ -190,14 +190,18 @@ Dataset Dataset::synthetic(Dims input, int classes, std::int64_t seed) {
     const auto pixels = static_cast<std::size_t>(stored.elements());
     const std::uint64_t key = mixed(static_cast<std::uint64_t>(seed));
     const std::vector<std::uint8_t> base = patterns(stored, classes, key);
-    data.pixels_.reserve(pixels * kSyntheticSamples);
+    data.pixels_.resize(pixels * kSyntheticSamples);
+    std::uint8_t* pixel = data.pixels_.data();
+    const std::uint64_t noise_key = mixed(key + 1);
+    std::uint64_t number = 0;
     for (int i = 0; i < kSyntheticSamples; ++i) {
         const auto label = static_cast<std::size_t>(i % classes);
         data.labels_.push_back(static_cast<std::uint16_t>(label));
+        const std::uint8_t* const clean = &base[label * pixels];
         for (std::size_t k = 0; k < pixels; ++k) {
-            const std::uint64_t random = mixed(key + 1, static_cast<std::uint64_t>(i) * pixels + k);
-            const int noisy = base[label * pixels + k] + static_cast<int>(random % (2 * kNoise + 1)) - kNoise;
-            data.pixels_.push_back(static_cast<std::uint8_t>(std::clamp(noisy, 0, 255)));
+            const std::uint64_t random = mixed(noise_key ^ number++);  // as mixed(key + 1, number) is
+            const int noisy = clean[k] + static_cast<int>(random % (2 * kNoise + 1)) - kNoise;
+            *pixel++ = static_cast<std::uint8_t>(std::clamp(noisy, 0, 255));
         }
     }
     return data;

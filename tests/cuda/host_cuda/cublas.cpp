@@ -26,35 +26,38 @@ struct Matrix {
     int leading;
     bool transposed;
 
-    std::size_t at(int row, int column) const {
-        return transposed ? std::size_t(row) * leading + column : std::size_t(column) * leading + row;
-    }
     Matrix moved(long long by) const {
         const auto* bytes = static_cast<const std::byte*>(memory);
         return {bytes + by * (type == CUDA_R_32F ? 4 : 2), type, leading, transposed};
     }
-    double get(int row, int column) const {
-        const std::size_t place = at(row, column);
-        return type == CUDA_R_32F ? static_cast<const float*>(memory)[place]
-                                  : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[place]);
+    // The first `count` elements that lie side by side: of a column, or of a row when transposed.
+    void load(int line, int count, double* to) const {
+        const std::size_t first = std::size_t(line) * leading;
+        for (int i = 0; i < count; ++i)
+            to[i] = type == CUDA_R_32F ? static_cast<const float*>(memory)[first + i]
+                                       : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[first + i]);
+    }
+    void store(int line, int count, const double* from) const {
+        const std::size_t first = std::size_t(line) * leading;
+        for (int i = 0; i < count; ++i)
+            if (const auto value = static_cast<float>(from[i]); type == CUDA_R_32F)
+                static_cast<float*>(const_cast<void*>(memory))[first + i] = value;
+            else
+                static_cast<__nv_bfloat16*>(const_cast<void*>(memory))[first + i] = __float2bfloat16_rn(value);
     }
 };
 
-// Row after row, or column after column.
-std::vector<double> dense(const Matrix& from, int rows, int columns, bool by_row) {
-    std::vector<double> values(std::size_t(rows) * columns);
-    for (int i = 0; i < rows; ++i)
+// Column after column.
+std::vector<double> columns_of(const Matrix& from, int rows, int columns) {
+    std::vector<double> values(std::size_t(rows) * columns), line(columns);
+    for (int j = 0; !from.transposed && j < columns; ++j)
+        from.load(j, rows, &values[std::size_t(j) * rows]);
+    for (int i = 0; from.transposed && i < rows; ++i) {
+        from.load(i, columns, line.data());
         for (int j = 0; j < columns; ++j)
-            values[by_row ? std::size_t(i) * columns + j : std::size_t(j) * rows + i] = from.get(i, j);
+            values[std::size_t(j) * rows + i] = line[j];
+    }
     return values;
-}
-
-void put(const Matrix& to, int row, int column, double value) {
-    void* const memory = const_cast<void*>(to.memory);
-    if (to.type == CUDA_R_32F)
-        static_cast<float*>(memory)[to.at(row, column)] = static_cast<float>(value);
-    else
-        static_cast<__nv_bfloat16*>(memory)[to.at(row, column)] = __float2bfloat16_rn(static_cast<float>(value));
 }
 
 struct Sizes {
@@ -63,12 +66,26 @@ struct Sizes {
 
 void multiply(const Sizes& sizes, float by, const Matrix& a, const Matrix& b, float old, const Matrix& c) {
     const auto [m, n, k] = sizes;
-    const std::vector<double> rows = dense(a, m, k, true), columns = dense(b, k, n, false);
-    for (int j = 0; j < n; ++j)
-        for (int i = 0; i < m; ++i) {
-            const double sum = dot(rows.data() + std::size_t(i) * k, columns.data() + std::size_t(j) * k, k);
-            put(c, i, j, by * sum + (old == 0 ? 0 : old * c.get(i, j)));
-        }
+    const std::vector<double> columns = columns_of(b, k, n);
+    std::vector<double> sums(std::size_t(m) * n), line(std::max(m, k));
+    for (int i = 0; a.transposed && i < m; ++i) {
+        a.load(i, k, line.data());
+        for (int j = 0; j < n; ++j)
+            sums[std::size_t(j) * m + i] = dot(line.data(), &columns[std::size_t(j) * k], k);
+    }
+    for (int l = 0; !a.transposed && l < k; ++l) {
+        a.load(l, m, line.data());
+        for (int j = 0; j < n; ++j)
+            add_multiple(&sums[std::size_t(j) * m], columns[std::size_t(j) * k + l], line.data(), m);
+    }
+    for (int j = 0; j < n; ++j) {
+        double* const column = &sums[std::size_t(j) * m];
+        if (old != 0)
+            c.load(j, m, line.data());
+        for (int i = 0; i < m; ++i)
+            column[i] = by * column[i] + (old == 0 ? 0 : old * line[i]);
+        c.store(j, m, column);
+    }
 }
 
 bool knows(cudaDataType a, cudaDataType b, cudaDataType c, cublasComputeType_t compute) {

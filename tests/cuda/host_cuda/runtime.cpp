@@ -3,6 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -49,14 +52,56 @@ Allocation* find(const void* pointer) {
     return nullptr;
 }
 
+// Fresh memory is all ones: NaN in every floating-point type. Large pieces are private copies of a file of ones, so that
+// only pages in use take memory and time.
+constexpr int kOnes = 0xff;
+constexpr std::size_t kLarge = std::size_t{1} << 18, kFile = std::size_t{1} << 22;
+
+int file_of_ones() {
+    static const int file = [] {
+        const int made = memfd_create("host_cuda", 0);
+        const std::vector<unsigned char> ones(kFile, kOnes);
+        if (made < 0 || write(made, ones.data(), kFile) != static_cast<ssize_t>(kFile)) {
+            std::perror("host_cuda: memory");
+            std::abort();
+        }
+        return made;
+    }();
+    return file;
+}
+
+void* map_ones(std::size_t bytes) {
+    void* const start = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (std::size_t done = 0; start != MAP_FAILED && done < bytes; done += kFile)
+        if (mmap(static_cast<std::byte*>(start) + done, std::min(kFile, bytes - done), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_FIXED, file_of_ones(), 0) == MAP_FAILED)
+            return nullptr;
+    return start == MAP_FAILED ? nullptr : start;
+}
+
+void* take_memory(std::size_t bytes, std::size_t alignment) {
+    if (bytes >= kLarge)
+        return map_ones(bytes);
+    void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (memory != nullptr && !shows_only())
+        std::memset(memory, kOnes, bytes);
+    return memory;
+}
+
+void give_memory_back(void* memory, std::size_t bytes) {
+    if (bytes >= kLarge)
+        munmap(memory, bytes);
+    else
+        std::free(memory);
+}
+
 cudaError_t allocate(int home, std::size_t bytes, std::size_t alignment, void** pointer) {
     *pointer = nullptr;
     if (bytes == 0)
         return cudaSuccess;
-    if (posix_memalign(pointer, alignment, bytes) != 0)
+    *pointer = take_memory(bytes, alignment);
+    if (*pointer == nullptr)
         return cudaErrorMemoryAllocation;
-    if (!shows_only())
-        std::memset(*pointer, 0xff, bytes);  // NaN in every floating-point type
     const int slot = allocations_made++;
     if (slot >= kMaxAllocations) {
         std::fprintf(stderr, "host_cuda: more than %d allocations in one process\n", kMaxAllocations);
@@ -295,7 +340,7 @@ cudaError_t cudaFree(void* devPtr) {
     wait_for_streams(found->home);
     found->begin = nullptr;
     devices[found->home].allocated -= found->bytes;
-    std::free(devPtr);
+    give_memory_back(devPtr, found->bytes);
     return result(cudaSuccess);
 }
 
@@ -318,7 +363,7 @@ cudaError_t cudaFreeHost(void* ptr) {
     if (found == nullptr)
         return result(cudaErrorInvalidValue);
     found->begin = nullptr;
-    std::free(ptr);
+    give_memory_back(ptr, found->bytes);
     return result(cudaSuccess);
 }
 

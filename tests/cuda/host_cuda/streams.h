@@ -29,17 +29,24 @@ void wake_sleepers(const std::atomic<int>& word);
 class Signal {
 public:
     void set() {
-        word_.store(1, std::memory_order_release);
-        wake_sleepers(word_);  // a waiter may have freed the word by now: then this wakes nobody
+        if (word_.exchange(kSet, std::memory_order_release) == kAwaited)
+            wake_sleepers(word_);  // a waiter may have freed the word by now: then this wakes nobody
     }
-    bool is_set() const { return word_.load(std::memory_order_acquire) == 1; }
+    bool is_set() const { return word_.load(std::memory_order_acquire) == kSet; }
     void wait() const {
         while (!is_set())
-            sleep_while(word_, 0);
+            wait_briefly();
+    }
+    // At most a millisecond.
+    void wait_briefly() const {
+        int seen = kUnset;
+        if (word_.compare_exchange_strong(seen, kAwaited, std::memory_order_relaxed) || seen == kAwaited)
+            sleep_while(word_, kAwaited);
     }
 
 private:
-    std::atomic<int> word_{0};
+    enum : int { kUnset, kAwaited, kSet };
+    mutable std::atomic<int> word_{kUnset};
 };
 
 // Null stands for the stream of the current device that cudaMemcpy uses.
