@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace pw {
 namespace {
@@ -26,9 +27,9 @@ int finished(Builder& build, int last) {
     return build.loss(LayerKind::CrossEntropy, build.linear("fc", build.average_pool("avgpool", last), 10));
 }
 
-// As ResNet-50 is: a projected block and one that is not, twice.
-Model residual(int channels) {
-    Model model{"residual", {3, 8, 8}, 10, {}};
+// As ResNet-50 is: a projected block and one that is not, twice. Colours make the data set a large one.
+Model residual(int channels, int colours) {
+    Model model{"residual", {colours, 8, 8}, 10, {}};
     Builder build(model);
     int last = build.max_pool("maxpool", norm_of_convolution(build, "stem", kData, channels, 3, 1, true), 3, 2);
     for (int block = 0; block < 4; ++block) {
@@ -47,7 +48,7 @@ Model residual(int channels) {
 
 // No ReLU; a tensor that three read, or one twice; convolutions and norms beside each other, in both orders.
 Model odd() {
-    Model model{"odd", {3, 8, 8}, 10, {}};
+    Model model{"odd", {1, 8, 8}, 10, {}};
     Builder build(model);
     const auto add = [&](const std::string& name, int first, int second) {
         const Dims in = build.made_by(first);
@@ -77,7 +78,7 @@ protected:
     static std::string precision() { return std::get<1>(GetParam()); }
     static Model model() {
         const std::string name = std::get<0>(GetParam());
-        return name == "Odd" ? odd() : residual(name == "Residual8" ? 8 : 12);
+        return name == "Odd" ? odd() : name == "Residual8" ? residual(8, 3) : residual(12, 4);
     }
     static Execution execution(const std::vector<std::string>& set) {
         return {kTraining, with({"run.backend=cuda", "run.precision=" + precision()}, set), model()};
@@ -87,13 +88,15 @@ protected:
     }
 };
 
+// Every other cut in fp32 and the others in bf16; PIPEWRIGHT_SOAK=1 tries all in both.
 TEST_P(CudaResiduals, EveryCutGivesTheSameBits) {
+    const bool tries_all = std::getenv("PIPEWRIGHT_SOAK") != nullptr;
     const RunResult whole = execution({}).run();
     const Model cut = model();
     const auto layers = static_cast<int>(boost::num_vertices(cut.layers));
-    for (int layer = 1; layer < layers; ++layer) {
+    for (int layer = precision() == "fp32" || tries_all ? 1 : 2; layer < layers; layer += tries_all ? 1 : 2) {
         const std::string first = cut.layers[layer].name, second = cut.layers[std::min(layer + 3, layers - 1)].name;
-        const std::string schedule = layer % 2 == 0 ? "pipeline.schedule=1f1b" : "pipeline.schedule=zb-h1";
+        const std::string schedule = layer / 2 % 2 == 0 ? "pipeline.schedule=1f1b" : "pipeline.schedule=zb-h1";
         expect_equal(execution({schedule, "cluster.devices=2", fmt::format("pipeline.split=[{}]", first)}).run(), whole,
                      first);
         if (layer % 3 == 1 && first != second)

@@ -51,6 +51,7 @@ protected:
         EXPECT_OK(cudaFree(values));
         EXPECT_OK(cudaFreeHost(pinned));
         host_cuda::set_memory(std::size_t{1} << 30);
+        host_cuda::set_peer_access(false);  // nor is what was enabled any more
         host_cuda::set_peer_access(true);
         host_cuda::set_devices(1);
         cudaGetLastError();
