@@ -8,6 +8,7 @@
 #include "cli/table.h"
 #include "job/build.h"
 #include "schedules/schedule.h"
+#include "search/predict.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"

@@ -5,8 +5,6 @@
 #include "exec/execute.h"
 #include "job/cost_source.h"
 #include "job/config.h"
-#include "sim/simulate.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <fmt/format.h>
@@ -66,13 +64,6 @@ Job job_of(Config config, Profile measured) {
     Job job = make_job(std::move(config), std::move(measured), notices);
     print_notes(notices);
     return job;
-}
-
-Trace predict(const Job& job) {
-    check_precision(job.config, job.profile);
-    Trace trace = at_its_place(job.config, [&] { return simulate(job.plan, job.costs, job.mode); });
-    tell_config(trace, job.config);
-    return trace;
 }
 
 std::string summary_of(const Job& job) {

@@ -12,9 +12,6 @@ namespace pw {
 Job job_of(Config config);
 Job job_of(Config config, Profile measured);
 
-// The predicted trace.
-Trace predict(const Job& job);
-
 // "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
 std::string summary_of(const Job& job);
 // What the user should know about the costs; empty when they are measured at this size.

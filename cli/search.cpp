@@ -8,7 +8,6 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/cost_source.h"
-#include "job/plan.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
@@ -149,16 +148,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     const Bytes memory = memory_limit_of(arguments);
     refuse_uniform(config);
     const Model model = build_model(config);
-    const SearchProblem problem{config, model,
-                                [&](int samples) {
-                                    Config sized = config;
-                                    sized.pipeline.micro_batch_size = samples;
-                                    sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
-                                    Profile profile = profile_of(sized, model);
-                                    check_precision(config, profile);
-                                    return profile;
-                                },
-                                executed_mode(config)};
+    const SearchProblem problem = problem_of(config, model);
     const SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
     print_notes(result, memory);
     std::optional<Job> best;

@@ -11,9 +11,6 @@
 
 namespace pw {
 
-// The config that runs a plan that was found: `simulate` and `run` take it as it is.
-Config config_of(const SearchProblem& problem, const FoundPlan& plan);
-
 // What is to be reported. `best` is the best plan worked out, when there is one.
 struct SearchReport {
     const SearchProblem& problem;

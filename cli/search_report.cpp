@@ -1,6 +1,7 @@
 #include "cli/search.h"
 #include "cli/table.h"
 #include "job/cost_source.h"
+#include "search/predict.h"
 #include "viz/plot.h"
 
 #include <fmt/format.h>
@@ -63,21 +64,6 @@ std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
     });
     return front;
 }
-
-}  // namespace
-
-Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
-    Config config = config_of(problem.config, plan.choice);
-    set_split(config.pipeline, problem.model.layers, plan.split);
-    config.search = {};
-    config.search.profile_batch = problem.config.search.profile_batch;
-    config.search.mini_batch = problem.config.search.mini_batch;
-    config.sweep.clear();
-    config.yaml = print_config(config);
-    return config;
-}
-
-namespace {
 
 // The command says once what there is to say about the best plan.
 Job quiet_job_of(Config config) {

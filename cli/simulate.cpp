@@ -6,6 +6,7 @@
 #include "cli/sweep.h"
 #include "cli/table.h"
 #include "schedules/trace/trace_json.h"
+#include "search/predict.h"
 #include "viz/plot.h"
 #include "workloads/text/files.h"
 

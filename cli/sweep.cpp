@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "job/cost_source.h"
+#include "search/predict.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

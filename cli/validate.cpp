@@ -9,6 +9,7 @@
 #include "exec/execute.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
+#include "search/predict.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 #include "search/plans/judge.h"
 
 #include "job/build.h"
+#include "job/job.h"
 #include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/durations.h"
@@ -25,6 +26,18 @@ std::vector<Edge> chain_of(int stages) {
 }
 
 }  // namespace
+
+SearchProblem problem_of(const Config& config, const Model& model) {
+    const auto profile_at = [&](int samples) {
+        Config sized = config;
+        sized.pipeline.micro_batch_size = samples;
+        sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
+        Profile profile = profile_of(sized, model);
+        check_precision(config, profile);
+        return profile;
+    };
+    return {config, model, profile_at, executed_mode(config)};
+}
 
 Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs)
     : problem_(problem),

@@ -22,6 +22,10 @@ struct SearchProblem {
     TransferMode mode;                               // as the plans will be executed
 };
 
+// The problem that `config` poses for its model: profiles as it names them, transfers as it runs them. Keeps references
+// to both.
+SearchProblem problem_of(const Config& config, const Model& model);
+
 class Judge {
 public:
     // Keeps references to all arguments. Throws Error where the schedule is not defined for the choice.

@@ -356,6 +356,17 @@ Bytes FoundPlan::most_reserved() const { return reserved.empty() ? 0 : *std::max
 
 const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
 
+Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
+    Config config = config_of(problem.config, plan.choice);
+    set_split(config.pipeline, problem.model.layers, plan.split);
+    config.search = {};
+    config.search.profile_batch = problem.config.search.profile_batch;
+    config.search.mini_batch = problem.config.search.mini_batch;
+    config.sweep.clear();
+    config.yaml = print_config(config);
+    return config;
+}
+
 double gap_of(Ns time, Ns lower_bound) {
     return time > 0 ? static_cast<double>(time - lower_bound) / static_cast<double>(time) : 0;
 }

@@ -35,6 +35,9 @@ struct FoundPlan {
     Bytes most_reserved() const;             // on any device
 };
 
+// The config that runs a plan which was found: make_job takes it as it is.
+Config config_of(const SearchProblem& problem, const FoundPlan& plan);
+
 // (time - bound) / time: by how much a shorter time is not excluded.
 double gap_of(Ns time, Ns lower_bound);
 

@@ -129,7 +129,7 @@ TEST(Tree, KnowsEveryFolderOfSources) {
     for (const auto& entry : fs::directory_iterator(kRoot)) {
         const std::string name = entry.path().filename().string();
         if (!entry.is_directory() || name.rfind("build", 0) == 0 || name.front() == '.' || name == "tests" ||
-            name == "bench")
+            name == "bench" || name == "examples")
             continue;
         EXPECT_TRUE(kMayInclude.contains(name) || sources_below(entry.path()).empty())
             << name << " has sources, but no row in the table of this test";

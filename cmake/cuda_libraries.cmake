@@ -1,0 +1,20 @@
+# The libraries of the cuda backend, for its build and for those who build against an installed pipewright that has it.
+# Appends to `missing` what is not there.
+find_package(CUDAToolkit 13.0 QUIET)
+if(CUDAToolkit_FOUND)
+  find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
+  foreach(part CUDNN NCCL)
+    if(NOT ${part}_INCLUDE_DIR OR NOT ${part}_LIBRARY)
+      list(APPEND missing ${part})
+    elseif(NOT TARGET CUDA::pipewright_${part})
+      add_library(CUDA::pipewright_${part} UNKNOWN IMPORTED)
+      set_target_properties(CUDA::pipewright_${part} PROPERTIES IMPORTED_LOCATION ${${part}_LIBRARY}
+                            INTERFACE_INCLUDE_DIRECTORIES ${${part}_INCLUDE_DIR})
+    endif()
+  endforeach()
+else()
+  list(APPEND missing "CUDA Toolkit 13.0 or newer")
+endif()

@@ -1,0 +1,27 @@
+# `cmake --install BUILD --prefix PREFIX`: the program, the libraries with their public headers, and what
+# find_package(pipewright) reads. The function pipewright_library names the headers of each library.
+include(CMakePackageConfigHelpers)
+
+# All libraries behind one name, in the build as in what is installed.
+add_library(pipewright_library INTERFACE)
+add_library(pipewright::pipewright ALIAS pipewright_library)
+target_compile_features(pipewright_library INTERFACE cxx_std_20)
+target_include_directories(pipewright_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(pipewright_library INTERFACE pipewright_search pipewright_exec pipewright_viz)
+set_target_properties(pipewright_library PROPERTIES EXPORT_NAME pipewright)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pipewright)
+install(TARGETS pipewright)
+install(TARGETS pipewright_library EXPORT pipewrightTargets)
+install(EXPORT pipewrightTargets NAMESPACE pipewright:: DESTINATION ${package})
+
+set(PIPEWRIGHT_WITH_CUDA OFF)
+if(PIPEWRIGHT_HAVE_CUDA)
+  set(PIPEWRIGHT_WITH_CUDA ON)
+endif()
+configure_package_config_file(cmake/pipewrightConfig.cmake.in ${PROJECT_BINARY_DIR}/pipewrightConfig.cmake
+                              INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pipewrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pipewrightConfig.cmake ${PROJECT_BINARY_DIR}/pipewrightConfigVersion.cmake
+              cmake/dependencies.cmake cmake/cuda_libraries.cmake
+        DESTINATION ${package})

@@ -1,0 +1,63 @@
+# Installs BUILD into FOLDER/prefix, builds SOURCE/examples against that, and compares what it says with the installed
+# program. FLAGS: the compiler's.
+set(prefix ${FOLDER}/prefix)
+file(REMOVE_RECURSE ${FOLDER})
+
+function(run)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE said ERROR_VARIABLE said_of_errors RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}: ${status}\n${said}${said_of_errors}")
+  endif()
+  set(said "${said}" PARENT_SCOPE)
+endfunction()
+
+function(expect text)
+  string(FIND "${said}" "${text}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "no '${text}' in\n${said}")
+  endif()
+endfunction()
+
+# What others read names nothing of the tree that it was built from.
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+file(GLOB_RECURSE package ${prefix}/*.cmake)
+foreach(file IN LISTS package)
+  file(READ ${file} text)
+  string(FIND "${text}" "${SOURCE}/" at)
+  if(NOT at EQUAL -1)
+    message(FATAL_ERROR "${file} names ${SOURCE}")
+  endif()
+endforeach()
+
+# Every public header can be included from the prefix alone, in any order.
+file(COPY ${SOURCE}/examples DESTINATION ${FOLDER})
+file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*.h)
+list(REVERSE headers)
+list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"\n")
+list(JOIN headers "" headers)
+file(WRITE ${FOLDER}/headers/headers.cpp "${headers}")
+file(WRITE ${FOLDER}/headers/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(headers LANGUAGES CXX)\n"
+     "find_package(pipewright REQUIRED)\nadd_subdirectory(../examples examples)\n"
+     "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE pipewright::pipewright)\n")
+
+run(${CMAKE_COMMAND} -S ${FOLDER}/headers -B ${FOLDER}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
+    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS})
+run(${CMAKE_COMMAND} --build ${FOLDER}/build)
+
+set(config ${FOLDER}/examples/two_devices.yaml)
+run(${prefix}/bin/pipewright simulate ${config})
+if(NOT said MATCHES "step time ([0-9.]+ [a-z]+)")
+  message(FATAL_ERROR "no step time in\n${said}")
+endif()
+set(predicted "gpipe on 2 devices: step ${CMAKE_MATCH_1}, ")
+run(${prefix}/bin/pipewright search ${config})
+if(NOT said MATCHES "best: ([^\n]+), step ([0-9.]+ [a-z]+);")
+  message(FATAL_ERROR "no best plan in\n${said}")
+endif()
+set(best "best: ${CMAKE_MATCH_1}, none is faster than ")
+set(best_step ": step ${CMAKE_MATCH_2}, ")
+run(${FOLDER}/build/examples/two_devices ${config})
+expect("${predicted}")
+expect("${best}")
+expect("${best_step}")
