@@ -144,7 +144,7 @@ Row joint_row(std::string_view what, Bytes memory, const char* peer) {
         [memory](const std::string& folder) -> Solve {
             return [read = public_model(folder, "resnet50", 128), config = joint_config(memory)] {
                 const auto profile_at = [&](int) { return read.profile; };
-                const SearchResult result = search_plans({config, read.model, profile_at, mode_of(config.transfer)});
+                const SearchResult result = search_plans({config, read.model, profile_at, config.transfer});
                 const Ns best = result.best() == nullptr ? 0 : result.best()->step_time;
                 return Answer{static_cast<double>(best) * 1e-6, static_cast<double>(result.lower_bound) * 1e-6,
                               result.candidates};

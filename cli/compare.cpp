@@ -84,7 +84,7 @@ void check_error(const char* what, double error, double limit) {
 
 std::vector<std::string> names_in(const std::string& list) {
     std::vector<std::string> names;
-    if (list == "all") {
+    if (list == kAllSchedules) {
         for (const Schedule& schedule : schedules())
             names.emplace_back(schedule.name);
         return names;
@@ -132,7 +132,7 @@ Sides both_sides(const Job& job) {
 }
 
 Job calibrated_job(Config config) {
-    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != "link")
+    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
         print_note("cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
                    "run.transport: link emulates it");
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted

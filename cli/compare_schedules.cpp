@@ -142,7 +142,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         add_curve(losses, curve_of(schedule, sides.result->losses, job));
         emulated = is_emulated(job.config);
         title = fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model,
-                            print(sizes_of(job.config.pipeline)), job.config.run.backend,
+                            print(sizes_of(job.config.pipeline)), name_of(job.config.run.backend),
                             sides.measured.trace.machine);
         if (kept)
             outputs.attempt([&] { write_points(root, title + table.print(), points); });

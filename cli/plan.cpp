@@ -34,7 +34,8 @@ struct PlanArguments {
 using Communicator = TransferMode::Communicator;
 
 // What PyTorch's runtime does: it posts what its list says when it comes to it, in one communicator.
-constexpr TransferMode kPyTorch{Communicator::One, false, TransferMode::Protocol::Rendezvous, false};
+constexpr TransferMode kPyTorch{Communicator::One, TransferMode::Receive::Deferred, TransferMode::Protocol::Rendezvous,
+                                false};
 
 bool names_communicator(const Config& config) { return config.places.contains("transfer.communicator"); }
 
@@ -42,7 +43,7 @@ bool names_communicator(const Config& config) { return config.places.contains("t
 Job job_for_pytorch(Config config) {
     const bool named = names_communicator(config);
     if (!named)
-        config.transfer.communicator = "one";
+        config.transfer.communicator = Communicator::One;
     try {
         Job job = job_of(std::move(config));
         if (!named)

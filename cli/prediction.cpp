@@ -106,11 +106,11 @@ std::string note_on_share(const Profile& profile) {
 std::string note_on_profile(const Job& job) {
     const RunConfig& run = job.config.run;
     if (!is_emulated(job.config) &&
-        (job.profile.backend != run.backend || job.profile.threads_per_device != run.threads_per_device))
+        (job.profile.backend != name_of(run.backend) || job.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
-                           job.profile.backend, job.profile.threads_per_device, run.backend,
+                           job.profile.backend, job.profile.threads_per_device, name_of(run.backend),
                            run.threads_per_device);
-    if (run.backend == "cuda" && run.deterministic && !job.profile.convolutions.empty())
+    if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
     return note_on_sizes(job, sizes_of(job.config.pipeline).different());
 }

@@ -102,7 +102,7 @@ const char* next_command(const Config& config) {
     if (is_emulated(config))
         return "run";
     const bool has_kernels = cost_source_of(config).has_kernels;
-    const bool is_here = config.run.backend == "cuda" || !config.cluster.profile.empty() ||
+    const bool is_here = config.run.backend == RunConfig::Backend::Cuda || !config.cluster.profile.empty() ||
                          (config.cluster.rates.flops == DeviceRates{}.flops &&
                           config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
     return has_kernels && is_here ? "run" : "simulate";
@@ -205,7 +205,7 @@ void search_config(const SearchArguments& arguments) {
     check_plot_file(arguments.plot);
     check_target_file(arguments.output);
     at_its_place(config, [&] {
-        if (config.search.objective == "makespan")
+        if (config.search.objective == SearchConfig::Objective::Makespan)
             search_makespan(config, arguments);
         else
             search_objective_within(config, arguments);

@@ -34,10 +34,11 @@ bool is_given(const Config& config, const std::string& key) { return config.plac
 
 std::string instance_of(const Config& config) {
     if (model_file(config.workload.model) != ModelFile::Instance)
-        config.fail_at("workload.model", fmt::format("objective {} takes an instance *.json", config.search.objective),
-                       config.search.objective == "piper" ? "name one in Piper's format, or search another objective"
-                                                          : "name one in the format of dnn-partitioning, or search "
-                                                            "another objective");
+        config.fail_at("workload.model",
+                       fmt::format("objective {} takes an instance *.json", name_of(config.search.objective)),
+                       config.search.objective == SearchConfig::Objective::Piper
+                           ? "name one in Piper's format, or search another objective"
+                           : "name one in the format of dnn-partitioning, or search another objective");
     return config.workload.model;
 }
 
@@ -68,7 +69,8 @@ Answer solve_piper(const Config& config, const SearchLimits& limits) {
         instance.microbatches = config.pipeline.micro_batches;
     if (config.cluster.link_given && std::isfinite(config.cluster.link_bandwidth))
         instance.bandwidth = config.cluster.link_bandwidth;
-    const bool recompute = !is_given(config, "search.recompute") || config.search.recompute != "none";
+    const bool recompute =
+        !is_given(config, "search.recompute") || config.search.recompute != SearchConfig::Recompute::None;
     const PiperChoices choices{config.search.tensor_parallel, !config.search.straight, recompute};
     Answer answer{piper_partition(instance, choices, limits), {}};
     for (const PiperLayer& layer : instance.layers)
@@ -82,7 +84,7 @@ PipedreamOptions pipedream_options(const Config& config) {
         options.levels.push_back({level.devices, level.bandwidth});
     if (options.levels.empty())
         options.levels.push_back({static_cast<int>(config.cluster.devices.size()), config.cluster.link_bandwidth});
-    options.charge_transfers = config.search.p2p == "charged";
+    options.charge_transfers = config.search.p2p == SearchConfig::P2p::Charged;
     options.straight = config.search.straight;
     if (config.search.memory_limit && config.cluster.devices.front().memory != kUnlimited)
         options.memory = config.cluster.devices.front().memory;
@@ -120,11 +122,12 @@ void refuse_long(const Config& config, const Answer& answer) {
 }
 
 struct Objective {
-    const char* name;
+    SearchConfig::Objective objective;
     Answer (*solve)(const Config& config, const SearchLimits& limits);
 };
-constexpr Objective kObjectives[] = {
-    {"max-load", solve_max_load}, {"pipedream", solve_pipedream}, {"piper", solve_piper}};
+constexpr Objective kObjectives[] = {{SearchConfig::Objective::MaxLoad, solve_max_load},
+                                     {SearchConfig::Objective::PipeDream, solve_pipedream},
+                                     {SearchConfig::Objective::Piper, solve_piper}};
 
 std::string print_value(const Answer& answer, double value) {
     return answer.seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
@@ -155,7 +158,7 @@ std::string print(const Answer& answer) {
     return fmt::format("{}\nobjective {}; {}\n", table.print(), print_value(answer, partition.objective), proof);
 }
 
-Json json_of(const Answer& answer, const std::string& objective, double seconds) {
+Json json_of(const Answer& answer, std::string_view objective, double seconds) {
     const Partition& partition = answer.partition;
     Json json = {{"schema_version", 1}, {"objective_name", objective}};
     if (partition.stages.empty()) {
@@ -201,15 +204,15 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
         fail(
             "objective {} has no schedule: there is no config to write\n  help: leave out -o, or search objective "
             "makespan",
-            config.search.objective);
+            name_of(config.search.objective));
     if (!arguments.plot.empty())
         fail(
             "objective {} has no schedule: there are no step times to draw\n  help: leave out --plot, or search "
             "objective "
             "makespan",
-            config.search.objective);
+            name_of(config.search.objective));
     const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {
-        return objective.name == config.search.objective;
+        return objective.objective == config.search.objective;
     });
     SearchLimits limits;
     if (arguments.seconds > 0)
@@ -219,7 +222,7 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     refuse_long(config, answer);
     if (arguments.json)
-        print_json(json_of(answer, row->name, seconds));
+        print_json(json_of(answer, name_of(row->objective), seconds));
     if (answer.partition.stages.empty()) {
         const Shortage shortage = answer.partition.shortage.value_or(Shortage{});
         fail_with(ExitCode::Infeasible,

@@ -71,7 +71,7 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
         print_ok_plan(job.plan);
     }
     print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
-                           job.config.run.precision));
+                           name_of(job.config.run.precision)));
 }
 
 void validate_config(const ValidateArguments& arguments) {
@@ -98,12 +98,13 @@ void validate_config(const ValidateArguments& arguments) {
 
 using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
+using Receive = TransferMode::Receive;
 
 std::vector<TransferMode> lane_modes() {
     std::vector<TransferMode> modes;
-    for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-        for (const bool early : {true, false})
-            modes.push_back({communicator, early, Protocol::Eager, true});
+    for (const Choice<Communicator>& communicator : kChoices<Communicator>)
+        for (const Choice<Receive>& receive : kChoices<Receive>)
+            modes.push_back({communicator.value, receive.value, Protocol::Eager, true});
     return modes;
 }
 
@@ -128,9 +129,7 @@ void validate_plan(const ValidateArguments& arguments) {
     Table table({"lanes", "receive", "unbounded", "one slot", "rendezvous"}, true);
     Json modes = Json::array();
     for (const TransferMode& mode : lane_modes()) {
-        constexpr const char* kCommunicators[] = {"edge", "direction", "one"};
-        const std::string communicator = kCommunicators[static_cast<int>(mode.communicator)];
-        const std::string receive = mode.early_receive ? "early" : "deferred";
+        const std::string communicator(name_of(mode.communicator)), receive(name_of(mode.receive));
         const std::vector<std::string> found = verdicts(arguments.path, mode);
         table.add({communicator, receive, found[0], found[1], found[2]});
         modes.push_back({{"communicator", communicator},

@@ -9,6 +9,8 @@
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -28,8 +30,12 @@ std::shared_ptr<const Kernels> open_host(const Config& config, int, int) {
     return {std::shared_ptr<void>(), &kernels()};  // they live as long as the program
 }
 
+using Backend = RunConfig::Backend;
+using Transport = RunConfig::Transport;
+
 struct Row {
-    std::string_view name, summary;
+    Backend backend;
+    std::string_view summary;
     std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
     std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
     HandOver (*hand_over)(const Config& config);
@@ -38,30 +44,46 @@ struct Row {
 };
 
 constexpr Row kBackends[] = {
-    {"cpu", "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>,
+    {Backend::Cpu, "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>,
      measure_host_hand_over, ready, nullptr},
-    {"reference", "plain loops, fp32: obviously right and slow", make_training, open_host<reference_kernels>,
+    {Backend::Reference, "plain loops, fp32: obviously right and slow", make_training, open_host<reference_kernels>,
      measure_host_hand_over, ready, nullptr},
-    {"emulated", "durations slept from the cost model, real threads and hand-over", make_emulation, nullptr,
+    {Backend::Emulated, "durations slept from the cost model, real threads and hand-over", make_emulation, nullptr,
      nullptr, ready, nullptr},
 #ifdef PIPEWRIGHT_CUDA
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_training, open_cuda_kernels,
+    {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_training, open_cuda_kernels,
      measure_cuda_hand_over, cuda_status, cuda_addresses},
 #else
-    {"cuda", "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built, nullptr},
+    {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built, nullptr},
 #endif
 };
 
+// "cpu, reference or emulated": which of them this machine can run now.
+template <class Condition>
+std::string ready_where(Condition condition) {
+    std::vector<std::string_view> names;
+    for (const Row& row : kBackends)
+        if (condition(row) && row.status() == ready())
+            names.push_back(name_of(row.backend));
+    const std::string_view last = names.back();  // the host's backends are always there
+    names.pop_back();
+    return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+std::string all_ready() {
+    return ready_where([](const Row&) { return true; });
+}
+
 // A backend that the build lacks is a mistake of the config; one that the machine cannot run fails while running.
 const Row& row_of(const Config& config) {
-    constexpr const char* kOthers = "use run.backend: cpu, reference or emulated";
     const auto* const row = std::find_if(std::begin(kBackends), std::end(kBackends),
-                                         [&](const Row& each) { return each.name == config.run.backend; });
+                                         [&](const Row& each) { return each.backend == config.run.backend; });
     if (row == std::end(kBackends) || row->work == nullptr)
-        config.fail_at("run.backend", fmt::format("run.backend {} is not in this build", config.run.backend),
-                       fmt::format("{}, or build it: cmake --preset cuda (docs/gpu.md)", kOthers));
+        config.fail_at("run.backend", fmt::format("run.backend {} is not in this build", name_of(config.run.backend)),
+                       fmt::format("use run.backend: {}, or build it: cmake --preset cuda (docs/gpu.md)", all_ready()));
     if (const std::string status = row->status(); status != ready())
-        fail_with(ExitCode::RunFailed, "run.backend {}: {}\n  help: {}", row->name, status, kOthers);
+        fail_with(ExitCode::RunFailed, "run.backend {}: {}\n  help: use run.backend: {}", name_of(row->backend), status,
+                  all_ready());
     return *row;
 }
 
@@ -70,8 +92,8 @@ const Row& row_of(const Config& config) {
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
     const Row& row = row_of(config);
     if (row.open == nullptr)
-        fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use cpu or reference",
-             row.name);
+        fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}",
+             name_of(row.backend), ready_where([](const Row& each) { return each.open != nullptr; }));
     return row.open(config, device, devices);
 }
 
@@ -92,7 +114,7 @@ std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& opt
 std::vector<BackendRow> backends() {
     std::vector<BackendRow> rows;
     for (const Row& row : kBackends)
-        rows.push_back({row.name, row.summary, row.status()});
+        rows.push_back({name_of(row.backend), row.summary, row.status()});
     return rows;
 }
 
@@ -102,10 +124,10 @@ std::vector<BackendRow> transports() {
 #else
     const std::string nccl = not_built();
 #endif
-    return {{"threads", "devices of one process: by pointer, between CUDA devices by copy", "ready"},
-            {"link", "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
-            {"nccl", "CUDA devices, by send and receive kernels", nccl},
-            {"mpi", "ranks on one host or many", "not in this version"}};
+    return {{name_of(Transport::Threads), "devices of one process: by pointer, between CUDA devices by copy", "ready"},
+            {name_of(Transport::Link), "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
+            {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels", nccl},
+            {name_of(Transport::Mpi), "ranks on one host or many", "not in this version"}};
 }
 
 }  // namespace pw

@@ -359,7 +359,7 @@ private:
 Profile described(const Config& config, const Model& model, const HandOver& hand_over, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
-    profile.backend = config.run.backend;
+    profile.backend = name_of(config.run.backend);
     profile.machine = kernels.machine();
     profile.date = today();
     profile.input = model.input;

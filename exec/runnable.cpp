@@ -11,7 +11,7 @@ namespace pw {
 
 // Devices sum gradients in each other's memory, as fast as that goes.
 void check_link(const Config& config, const Shape& shape) {
-    if (config.run.transport != "link")
+    if (config.run.transport != RunConfig::Transport::Link)
         return;
     for (const SumGroup& group : sum_groups(shape))
         if (group.devices.size() > 1)

@@ -86,8 +86,9 @@ Model build_model(const Config& config) {
     if (source == CostSource::Uniform)
         config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
                        "use it with simulate and plan, or name a model, such as resnet50");
-    const LayerKind loss =
-        config.training.loss == "mse" ? LayerKind::MeanSquaredError : LayerKind::CrossEntropy;
+    const LayerKind loss = config.training.loss == TrainingConfig::Loss::MeanSquaredError
+                               ? LayerKind::MeanSquaredError
+                               : LayerKind::CrossEntropy;
     if (is_segmented(workload) && workload.dataset != "synthetic")
         config.fail_at("workload.dataset",
                        fmt::format("unet needs a label per pixel; {} has one per image", workload.dataset),
@@ -142,7 +143,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const Link given{cluster.link_latency, cluster.link_bandwidth};
     costs.link = profiled ? profile.link : given;
     costs.sums = profiled ? profile.sums : given;
-    if (config.run.transport == "link")
+    if (config.run.transport == RunConfig::Transport::Link)
         costs.sent_copies = true;
 }
 

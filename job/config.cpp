@@ -116,16 +116,16 @@ TrainingConfig read_training(const Yaml& at, const std::string& folder) {
     training.momentum = at["momentum"].number(training.momentum, 0, 1);
     training.weight_decay = at["weight_decay"].number(training.weight_decay, 0, 1e6);
     training.seed = at["seed"].integer(training.seed, 0, std::numeric_limits<std::int64_t>::max());
-    at["optimizer"].choice("sgd", {"sgd"});
+    training.optimizer = at["optimizer"].choice(training.optimizer);
     training.clip_norm = at["clip_norm"].number(0, 0, 1e30);
-    training.loss = at["loss"].choice(training.loss, {"cross_entropy", "mse"});
-    training.batch_norm = at["batch_norm"].choice(training.batch_norm, {"per_micro_batch", "deferred"});
+    training.loss = at["loss"].choice(training.loss);
+    training.batch_norm = at["batch_norm"].choice(training.batch_norm);
     training.initial = absolute_path(folder, at["initial"].text());
     return training;
 }
 
 void read_cuda(const Yaml& at, RunConfig& run) {
-    run.precision = at["precision"].choice(run.precision, {"fp32", "tf32", "bf16"});
+    run.precision = at["precision"].choice(run.precision);
     run.deterministic = at["deterministic"].boolean(run.deterministic);
     if (at["graph"].present())
         run.graph = at["graph"].boolean(false);
@@ -135,25 +135,27 @@ void read_cuda(const Yaml& at, RunConfig& run) {
     if (at["gpus"].present())
         for (const Yaml& gpu : at["gpus"].items())
             run.gpus.push_back(static_cast<int>(gpu.integer(0, 0, 1023)));
-    if (run.backend == "cuda")
+    if (run.backend == RunConfig::Backend::Cuda)
         return;
     for (const char* key : {"precision", "deterministic", "gpus", "sms", "graph"})
         if (at[key].present())
-            at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, run.backend),
+            at[key].complain(fmt::format("'run.{}' is for run.backend cuda, not {}", key, name_of(run.backend)),
                              "remove the key, or set run.backend: cuda");
 }
 
 void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& cluster) {
-    if (run.transport == "mpi")
+    using Backend = RunConfig::Backend;
+    using Transport = RunConfig::Transport;
+    if (run.transport == Transport::Mpi)
         not_in_this_version(at, "the transport mpi", "write transport: threads");
-    const bool on_host = run.backend == "cpu" || run.backend == "reference";
-    if (run.transport == "nccl" && run.backend != "cuda")
-        at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", run.backend),
+    const bool on_host = run.backend == Backend::Cpu || run.backend == Backend::Reference;
+    if (run.transport == Transport::Nccl && run.backend != Backend::Cuda)
+        at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", name_of(run.backend)),
                     "write transport: threads, or set run.backend: cuda");
-    if (run.transport == "link" && !on_host)
-        at.complain(fmt::format("the transport link is for run.backend cpu or reference, not {}", run.backend),
+    if (run.transport == Transport::Link && !on_host)
+        at.complain(fmt::format("the transport link is for run.backend cpu or reference, not {}", name_of(run.backend)),
                     "write transport: threads, or set run.backend: cpu");
-    else if (run.transport == "link" && !cluster.link_given)
+    else if (run.transport == Transport::Link && !cluster.link_given)
         at.complain("'run.transport' is link, but there is no cluster.link to emulate",
                     "write cluster: {link: {bandwidth: .., latency: ..}}, or transport: threads");
 }
@@ -162,12 +164,12 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "allow_nan", "precision",
               "deterministic", "gpus", "sms", "graph"});
     RunConfig run;
-    run.backend = at["backend"].choice(run.backend, {"cpu", "reference", "cuda", "emulated"});
-    run.transport = at["transport"].choice(run.transport, {"threads", "link", "mpi", "nccl"});
+    run.backend = at["backend"].choice(run.backend);
+    run.transport = at["transport"].choice(run.transport);
     run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
     run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
-    run.gradient_order = at["gradient_order"].choice(run.gradient_order, {"plan", "micro_batch"});
-    if (run.gradient_order != "plan")
+    run.gradient_order = at["gradient_order"].choice(run.gradient_order);
+    if (run.gradient_order != RunConfig::GradientOrder::Plan)
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
     run.allow_nan = at["allow_nan"].boolean(run.allow_nan);
     read_cuda(at, run);
@@ -175,12 +177,12 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     return run;
 }
 
-TransferConfig read_transfer(const Yaml& at) {
+TransferMode read_transfer(const Yaml& at) {
     at.allow({"communicator", "receive", "protocol"});
-    TransferConfig transfer;
-    transfer.communicator = at["communicator"].choice(transfer.communicator, {"edge", "direction", "one"});
-    transfer.receive = at["receive"].choice(transfer.receive, {"early", "deferred"});
-    transfer.protocol = at["protocol"].choice(transfer.protocol, {"eager", "rendezvous"});
+    TransferMode transfer;
+    transfer.communicator = at["communicator"].choice(transfer.communicator);
+    transfer.receive = at["receive"].choice(transfer.receive);
+    transfer.protocol = at["protocol"].choice(transfer.protocol);
     return transfer;
 }
 
@@ -316,7 +318,7 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
     throw Error(ExitCode::BadInput, fact);
 }
 
-bool is_emulated(const Config& config) { return config.run.backend == "emulated"; }
+bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
     return {pipeline.micro_batch_size, pipeline.micro_batches, pipeline.mini_batch};

@@ -1,9 +1,14 @@
-// The effective configuration: one struct per block of the YAML file, defaults filled in.
+// The effective configuration: one struct per block of the YAML file, defaults filled in. Behind each struct stand the
+// names of its closed choices.
 #pragma once
 
+#include "schedules/lanes.h"
+#include "schedules/schedule.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/precision.h"
 #include "workloads/data/dataset.h"
+#include "workloads/text/choice.h"
 #include "workloads/text/yaml.h"
 
 #include <limits>
@@ -11,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -68,57 +74,93 @@ struct PipelineConfig {
     std::int64_t mini_batch = 1;
     std::vector<int> replicas;  // per stage; empty: 1 each
     std::vector<int> recompute;  // stages that run R, ascending
-    std::string weights;        // policy; empty: the schedule's own
-    std::string prediction;     // of weights, by latest: none | spectrain | pipeoptim
-    std::string rules;          // empty, or mindspore: its stricter rules
-    std::string drain;          // gpipe, bfs: fifo | lifo; empty: the schedule's own
+    enum class Recompute { None, All };  // what the key may say instead of a list
+    std::optional<WeightPolicy> weights;  // none: the schedule's own
+    Prediction prediction = Prediction::None;  // of weights, by latest
+    enum class Rules { None, MindSpore } rules = Rules::None;  // MindSpore: its stricter ones
+    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // gpipe, bfs
     int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
 };
+
+template <>
+inline constexpr Choice<PipelineConfig::Split> kChoices<PipelineConfig::Split>[] = {
+    {"auto", PipelineConfig::Split::Auto}, {"even", PipelineConfig::Split::Even}};
+template <>
+inline constexpr Choice<PipelineConfig::Recompute> kChoices<PipelineConfig::Recompute>[] = {
+    {"none", PipelineConfig::Recompute::None}, {"all", PipelineConfig::Recompute::All}};
+template <>
+inline constexpr Choice<PipelineConfig::Rules> kChoices<PipelineConfig::Rules>[] = {
+    {"none", PipelineConfig::Rules::None}, {"mindspore", PipelineConfig::Rules::MindSpore}};
 
 // Whether some stage has several devices.
 bool is_replicated(const PipelineConfig& pipeline);
 
 struct TrainingConfig {
     int steps = 20;
+    enum class Optimizer { Sgd } optimizer = Optimizer::Sgd;
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
-    double clip_norm = 0;                // largest L2 norm of all gradients together; 0: any
-    std::string loss = "cross_entropy";  // cross_entropy | mse
-    // Running averages of batch norm: once per micro-batch, in their order, or `deferred`, once per mini-batch.
-    std::string batch_norm = "per_micro_batch";
+    double clip_norm = 0;  // largest L2 norm of all gradients together; 0: any
+    enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
+    // Running averages of batch norm: once per micro-batch, in their order, or deferred, once per mini-batch.
+    enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
     std::string initial;  // path, absolute: a folder of parameters to start from; empty: they come from the seed
     std::int64_t seed = 1;
 };
+template <>
+inline constexpr Choice<TrainingConfig::Optimizer> kChoices<TrainingConfig::Optimizer>[] = {
+    {"sgd", TrainingConfig::Optimizer::Sgd}};
+template <>
+inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] = {
+    {"cross_entropy", TrainingConfig::Loss::CrossEntropy}, {"mse", TrainingConfig::Loss::MeanSquaredError}};
+template <>
+inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::BatchNorm>[] = {
+    {"per_micro_batch", TrainingConfig::BatchNorm::PerMicroBatch},
+    {"deferred", TrainingConfig::BatchNorm::Deferred}};
 
 struct RunConfig {
-    std::string backend = "cpu";  // cpu | reference | emulated | cuda
-    std::string transport = "threads";  // threads | link (cpu, reference) | nccl (cuda)
+    enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
+    // Link: cpu, reference. Nccl: cuda.
+    enum class Transport { Threads, Link, Mpi, Nccl } transport = Transport::Threads;
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
-    std::string gradient_order = "plan";  // plan | micro_batch
-    bool allow_nan = false;               // go on with losses and gradients that are not finite
+    enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
+    bool allow_nan = false;  // go on with losses and gradients that are not finite
     // cuda
-    std::string precision = "fp32";  // fp32 | tf32 | bf16
-    bool deterministic = true;       // algorithms by shape; else by timing
-    std::vector<int> gpus;           // the GPU of each device; empty: spread over all
-    std::vector<int> sms;            // multiprocessors of each device, on its GPU; empty: equal shares
-    std::optional<bool> graph;       // a step is launched as one CUDA graph; silent: where it can be one
+    Precision precision = Precision::Fp32;
+    bool deterministic = true;  // algorithms by shape; else by timing
+    std::vector<int> gpus;      // the GPU of each device; empty: spread over all
+    std::vector<int> sms;       // multiprocessors of each device, on its GPU; empty: equal shares
+    std::optional<bool> graph;  // a step is launched as one CUDA graph; silent: where it can be one
 };
 
-struct TransferConfig {
-    std::string communicator = "edge";  // edge | direction | one
-    std::string receive = "early";      // early | deferred
-    std::string protocol = "eager";     // eager | rendezvous
-};
+template <>
+inline constexpr Choice<RunConfig::Backend> kChoices<RunConfig::Backend>[] = {
+    {"cpu", RunConfig::Backend::Cpu},
+    {"reference", RunConfig::Backend::Reference},
+    {"cuda", RunConfig::Backend::Cuda},
+    {"emulated", RunConfig::Backend::Emulated}};
+template <>
+inline constexpr Choice<RunConfig::Transport> kChoices<RunConfig::Transport>[] = {
+    {"threads", RunConfig::Transport::Threads},
+    {"link", RunConfig::Transport::Link},
+    {"mpi", RunConfig::Transport::Mpi},
+    {"nccl", RunConfig::Transport::Nccl}};
+template <>
+inline constexpr Choice<RunConfig::GradientOrder> kChoices<RunConfig::GradientOrder>[] = {
+    {"plan", RunConfig::GradientOrder::Plan}, {"micro_batch", RunConfig::GradientOrder::MicroBatch}};
+
+// As a word of search.schedules and of `compare --schedules`: all of them.
+inline constexpr std::string_view kAllSchedules = "all";
 
 // Where the file is silent, the search keeps what the pipeline says.
 struct SearchConfig {
-    std::string objective = "makespan";  // makespan | max-load | pipedream | piper
-    std::vector<std::string> schedules;  // names, or only "all"; empty: the pipeline's
+    enum class Objective { Makespan, MaxLoad, PipeDream, Piper } objective = Objective::Makespan;
+    std::vector<std::string> schedules;  // names, or only kAllSchedules; empty: the pipeline's
     std::vector<int> micro_batch_sizes;  // empty: the pipeline's
     std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
     std::vector<int> stages;             // numbers of stages to try; empty: the pipeline's
     bool replicas = false;               // a stage may live on several devices
-    std::string recompute = "none";      // none | all | auto
+    enum class Recompute { None, All, Auto } recompute = Recompute::None;
     bool tensor_parallel = true;         // piper: a layer may be shared by several devices
     std::int64_t profile_batch = 0;      // samples that a file's times are for; by default a mini-batch
     // pipedream
@@ -127,11 +169,28 @@ struct SearchConfig {
         double bandwidth = 0;  // bytes per second, between the groups of the level below
         bool operator==(const Level&) const = default;
     };
-    std::string p2p = "charged";  // charged | free
-    bool straight = false;        // one device per stage
+    enum class P2p { Charged, Free } p2p = P2p::Charged;
+    bool straight = false;  // one device per stage
     bool memory_limit = false;
     std::vector<Level> levels;  // innermost first; empty: all devices on one
 };
+template <>
+inline constexpr Choice<SearchConfig::Objective> kChoices<SearchConfig::Objective>[] = {
+    {"makespan", SearchConfig::Objective::Makespan},
+    {"max-load", SearchConfig::Objective::MaxLoad},
+    {"pipedream", SearchConfig::Objective::PipeDream},
+    {"piper", SearchConfig::Objective::Piper}};
+template <>
+inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recompute>[] = {
+    {"none", SearchConfig::Recompute::None},
+    {"all", SearchConfig::Recompute::All},
+    {"auto", SearchConfig::Recompute::Auto}};
+template <>
+inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {
+    {"charged", SearchConfig::P2p::Charged}, {"free", SearchConfig::P2p::Free}};
+
+// Whether the search may take any schedule that learns what the pipeline's does.
+bool wants_all_schedules(const SearchConfig& search);
 
 // One key of the block `sweep` and the values that it takes.
 struct SweepAxis {
@@ -145,7 +204,7 @@ struct Config {
     PipelineConfig pipeline;
     TrainingConfig training;
     RunConfig run;
-    TransferConfig transfer;
+    TransferMode transfer;  // sent_copies is no key: the costs know it
     SearchConfig search;
     std::vector<SweepAxis> sweep;  // in the order of the file; empty: none
 

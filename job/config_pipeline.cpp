@@ -8,8 +8,10 @@ namespace {
 
 using Split = PipelineConfig::Split;
 
-constexpr const char* kHowToSplit =
-    "write auto, even, a list with the first layer of each later stage, or {stages: [[layers], ...]}";
+std::string how_to_split() {
+    return fmt::format("write {}, a list with the first layer of each later stage, or {{stages: [[layers], ...]}}",
+                       fmt::join(names_of<Split>(), ", "));
+}
 
 constexpr int kMostReplicas = 4096;
 
@@ -25,7 +27,7 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
     const Yaml stages = split["stages"];
     pipeline.split = Split::Lists;
     if (!stages.is_list() || stages.items().empty()) {
-        split.complain("'pipeline.split' lists no stages", kHowToSplit);
+        split.complain("'pipeline.split' lists no stages", how_to_split());
         return;
     }
     for (const Yaml& stage : stages.items()) {
@@ -51,10 +53,11 @@ void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
         claims.push_back({split, static_cast<int>(stages),
                           fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
     } else {
-        const std::string text = split.text("auto");
-        pipeline.split = text == "even" ? Split::Even : Split::Auto;
-        if (text != "auto" && text != "even")
-            split.complain(fmt::format("'pipeline.split' is '{}'", text), kHowToSplit);
+        const std::string text = split.text(name_of(Split::Auto));
+        const std::optional<Split> chosen = parse_choice<Split>(text);
+        pipeline.split = chosen.value_or(Split::Auto);
+        if (!chosen)
+            split.complain(fmt::format("'pipeline.split' is '{}'", text), how_to_split());
     }
 }
 
@@ -107,14 +110,10 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
     read_mini_batch(at, pipeline);
     read_replicas(at["replicas"], pipeline, claims);
-    pipeline.weights = at["weights"].choice("", {"flush", "stash", "vertical_sync", "double_buffer", "latest"});
-    pipeline.prediction = at["prediction"].choice("", {"none", "spectrain", "pipeoptim"});
-    if (pipeline.prediction == "none")
-        pipeline.prediction.clear();
-    pipeline.rules = at["rules"].choice("", {"none", "mindspore"});
-    if (pipeline.rules == "none")
-        pipeline.rules.clear();
-    pipeline.drain = at["drain"].choice("", {"fifo", "lifo"});
+    pipeline.weights = at["weights"].choice<WeightPolicy>();
+    pipeline.prediction = at["prediction"].choice(pipeline.prediction);
+    pipeline.rules = at["rules"].choice(pipeline.rules);
+    pipeline.drain = at["drain"].choice(pipeline.drain);
     if (at["group"].present())
         pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));
     for (const std::string_view key : {"waves", "slices"})
@@ -132,7 +131,7 @@ std::vector<int> read_recompute(const Yaml& recompute, int stages) {
             found.push_back(static_cast<int>(item.integer(0, 0, stages - 1)));
         std::sort(found.begin(), found.end());
         found.erase(std::unique(found.begin(), found.end()), found.end());
-    } else if (recompute.choice("none", {"none", "all"}) == "all") {
+    } else if (recompute.choice<PipelineConfig::Recompute>() == PipelineConfig::Recompute::All) {
         found.resize(static_cast<std::size_t>(stages));
         std::iota(found.begin(), found.end(), 0);
     }

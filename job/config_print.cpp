@@ -94,22 +94,22 @@ std::string split_text(const PipelineConfig& pipeline) {
     const auto names = [](const std::vector<std::string>& layers) { return list(layers, quoted); };
     switch (pipeline.split) {
         case PipelineConfig::Split::Auto:
-            return "auto";
         case PipelineConfig::Split::Even:
-            return "even";
+            break;
         case PipelineConfig::Split::Cuts:
             return names(pipeline.cuts);
         case PipelineConfig::Split::Lists:
             return fmt::format("{{stages: {}}}", list(pipeline.lists, names));
     }
-    return "auto";
+    return std::string(name_of(pipeline.split));
 }
 
 std::string recompute_text(const PipelineConfig& pipeline) {
     const std::vector<int>& stages = pipeline.recompute;
-    if (stages.empty())
-        return "none";
-    return std::ssize(stages) == pipeline.stages ? "all" : fmt::format("[{}]", fmt::join(stages, ", "));
+    using Recompute = PipelineConfig::Recompute;
+    if (!stages.empty() && std::ssize(stages) != pipeline.stages)
+        return fmt::format("[{}]", fmt::join(stages, ", "));
+    return std::string(name_of(stages.empty() ? Recompute::None : Recompute::All));
 }
 
 void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
@@ -121,14 +121,14 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
         out += fmt::format("  mini_batch: {}\n", pipeline.mini_batch);
     if (!pipeline.replicas.empty())
         out += fmt::format("  replicas: [{}]\n", fmt::join(pipeline.replicas, ", "));
-    if (!pipeline.weights.empty())
-        out += fmt::format("  weights: {}\n", pipeline.weights);
-    if (!pipeline.prediction.empty())
-        out += fmt::format("  prediction: {}\n", pipeline.prediction);
-    if (!pipeline.rules.empty())
-        out += fmt::format("  rules: {}\n", pipeline.rules);
-    if (!pipeline.drain.empty())
-        out += fmt::format("  drain: {}\n", pipeline.drain);
+    if (pipeline.weights)
+        out += fmt::format("  weights: {}\n", name_of(*pipeline.weights));
+    if (pipeline.prediction != Prediction::None)
+        out += fmt::format("  prediction: {}\n", name_of(pipeline.prediction));
+    if (pipeline.rules != PipelineConfig::Rules::None)
+        out += fmt::format("  rules: {}\n", name_of(pipeline.rules));
+    if (pipeline.drain != ScheduleOptions::Drain::Own)
+        out += fmt::format("  drain: {}\n", name_of(pipeline.drain));
     if (pipeline.group > 0)
         out += fmt::format("  group: {}\n", pipeline.group);
     out += fmt::format("  recompute: {}\n", recompute_text(pipeline));
@@ -164,28 +164,31 @@ std::string print_config(const Config& config) {
     print_pipeline(config.pipeline, out);
     const TrainingConfig& training = config.training;
     out += fmt::format(
-        "training:\n  steps: {}\n  optimizer: sgd\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n",
-        training.steps, training.learning_rate, training.momentum, training.weight_decay);
+        "training:\n  steps: {}\n  optimizer: {}\n  learning_rate: {}\n  momentum: {}\n  weight_decay: {}\n",
+        training.steps, name_of(training.optimizer), training.learning_rate, training.momentum, training.weight_decay);
     if (training.clip_norm > 0)
         out += fmt::format("  clip_norm: {}\n", training.clip_norm);
-    out += fmt::format("  loss: {}\n  batch_norm: {}\n", training.loss, training.batch_norm);
+    out += fmt::format("  loss: {}\n  batch_norm: {}\n", name_of(training.loss),
+                       name_of(training.batch_norm));
     if (!training.initial.empty())
         out += fmt::format("  initial: {}\n", quoted(training.initial));
     out += fmt::format("  seed: {}\n", training.seed);
     const RunConfig& run = config.run;
     out += fmt::format(
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",
-        run.backend, run.transport, run.threads_per_device, exact_time(run.timeout), run.gradient_order);
+        name_of(run.backend), name_of(run.transport), run.threads_per_device, exact_time(run.timeout),
+        name_of(run.gradient_order));
     if (run.allow_nan)
         out += "  allow_nan: true\n";
-    if (run.backend == "cuda")
-        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n", run.precision,
-                           run.deterministic, fmt::join(run.gpus, ", "), fmt::join(run.sms, ", "));
+    if (run.backend == RunConfig::Backend::Cuda)
+        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n",
+                           name_of(run.precision), run.deterministic, fmt::join(run.gpus, ", "),
+                           fmt::join(run.sms, ", "));
     if (run.graph)
         out += fmt::format("  graph: {}\n", *run.graph);
-    const TransferConfig& transfer = config.transfer;
-    out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", transfer.communicator,
-                       transfer.receive, transfer.protocol);
+    const TransferMode& transfer = config.transfer;
+    out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n",
+                       name_of(transfer.communicator), name_of(transfer.receive), name_of(transfer.protocol));
     if (config.places.contains("search"))
         out += print_search(config.search);
     return out;

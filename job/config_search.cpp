@@ -30,10 +30,10 @@ std::vector<int> read_counts(const Yaml& at, std::int64_t most) {
 std::vector<std::string> read_schedules(const Yaml& at) {
     if (!at.is_text())
         return read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
-    if (at.text() != "all")
+    if (at.text() != kAllSchedules)
         at.complain(fmt::format("'{}' is '{}'", at.path(), at.text()),
-                    "write all, or a list of names, as in [gpipe, 1f1b]");
-    return {"all"};
+                    fmt::format("write {}, or a list of names, as in [gpipe, 1f1b]", kAllSchedules));
+    return {std::string(kAllSchedules)};
 }
 
 std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
@@ -62,20 +62,24 @@ std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
 
 }  // namespace
 
+bool wants_all_schedules(const SearchConfig& search) {
+    return search.schedules.size() == 1 && search.schedules.front() == kAllSchedules;
+}
+
 SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
     at.allow({"objective", "schedules", "micro_batch_sizes", "mini_batch", "stages", "replicas", "recompute", "p2p",
               "straight", "memory_limit", "levels", "tensor_parallel", "profile_batch"});
     SearchConfig search;
-    search.objective = at["objective"].choice(search.objective, {"makespan", "max-load", "pipedream", "piper"});
+    search.objective = at["objective"].choice(search.objective);
     search.schedules = read_schedules(at["schedules"]);
     search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
     search.mini_batch = at["mini_batch"].integer(mini_batch, 1, kMostSamples);
     search.stages = read_counts(at["stages"], kMostStages);
     search.replicas = at["replicas"].boolean(search.replicas);
-    search.recompute = at["recompute"].choice(search.recompute, {"none", "all", "auto"});
+    search.recompute = at["recompute"].choice(search.recompute);
     search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
     search.profile_batch = at["profile_batch"].integer(search.mini_batch, 1, kMostSamples);
-    search.p2p = at["p2p"].choice(search.p2p, {"charged", "free"});
+    search.p2p = at["p2p"].choice(search.p2p);
     search.straight = at["straight"].boolean(search.straight);
     search.memory_limit = at["memory_limit"].boolean(search.memory_limit);
     search.levels = read_levels(at["levels"]);
@@ -89,9 +93,9 @@ std::string print_search(const SearchConfig& search) {
     for (const SearchConfig::Level& level : search.levels)
         levels.push_back(
             fmt::format("{{devices: {}, bandwidth: {}}}", level.devices, exact_bandwidth(level.bandwidth)));
-    std::string out = fmt::format("search:\n  objective: {}\n", search.objective);
-    if (search.schedules == std::vector<std::string>{"all"})
-        out += "  schedules: all\n";
+    std::string out = fmt::format("search:\n  objective: {}\n", name_of(search.objective));
+    if (wants_all_schedules(search))
+        out += fmt::format("  schedules: {}\n", kAllSchedules);
     else if (!schedules.empty())
         out += fmt::format("  schedules: [{}]\n", fmt::join(schedules, ", "));
     if (!search.micro_batch_sizes.empty())
@@ -100,8 +104,8 @@ std::string print_search(const SearchConfig& search) {
     if (!search.stages.empty())
         out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
     out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n  profile_batch: {}\n", search.replicas,
-                       search.recompute, search.tensor_parallel, search.profile_batch);
-    out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", search.p2p, search.straight,
+                       name_of(search.recompute), search.tensor_parallel, search.profile_batch);
+    out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", name_of(search.p2p), search.straight,
                        search.memory_limit);
     if (!levels.empty())
         out += fmt::format("  levels: [{}]\n", fmt::join(levels, ", "));

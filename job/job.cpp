@@ -21,7 +21,7 @@ void add_plan(Job& job, const StageLinks& links, Notices& notices) {
 Job uniform_job(Config config, Notices& notices) {
     Job job;
     job.config = std::move(config);
-    job.mode = mode_of(job.config.transfer);
+    job.mode = job.config.transfer;
     check_rules(job.config, nullptr);
     check_profile_exists(job.config);
     job.costs = uniform_costs(job.config);
@@ -46,10 +46,10 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     return job;
 }
 
-// Empty: not known.
-std::string precision_of(const Profile& profile) {
-    const bool has_several = profile.backend == "cuda";
-    return profile.precision.empty() && !has_several ? "fp32" : profile.precision;
+// None: not known.
+std::optional<Precision> precision_of(const Profile& profile) {
+    const bool has_several = profile.backend == name_of(RunConfig::Backend::Cuda);
+    return profile.precision || has_several ? profile.precision : Precision::Fp32;
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Job make_job(Config config, Model model, Notices& notices) {
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
 bool knows_precision(const Config& config, const Profile& profile) {
-    if (!cost_source_of(config).has_kernels || config.run.backend != "cuda")
+    if (!cost_source_of(config).has_kernels || config.run.backend != RunConfig::Backend::Cuda)
         return true;  // other backends have one; times that the user wrote are those of any
     return config.run.precision == precision_of(profile);
 }
@@ -88,14 +88,15 @@ bool knows_precision(const Config& config, const Profile& profile) {
 void check_precision(const Config& config, const Profile& profile) {
     if (knows_precision(config, profile))
         return;
-    const std::string known = precision_of(profile);
+    const std::optional<Precision> known = precision_of(profile);
+    const std::string_view asked = name_of(config.run.precision);
     config.fail_at(
         "run.precision",
         !is_measured(profile)
-            ? fmt::format("analytic costs are those of fp32; nothing is known of {}", config.run.precision)
+            ? fmt::format("analytic costs are those of fp32; nothing is known of {}", asked)
             : fmt::format("the profile {}, the config runs in {}",
-                          known.empty() ? "does not say its precision" : "was measured in " + known,
-                          config.run.precision),
+                          known ? fmt::format("was measured in {}", name_of(*known)) : "does not say its precision",
+                          asked),
         "measure one in this precision: `pipewright profile CONFIG -o PROFILE.yaml`, and name it as cluster.profile");
 }
 
@@ -111,7 +112,7 @@ void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config
 
 void refuse_over_memory(const Job& job) {
     const std::vector<Bytes> reserved = at_its_place(
-        job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, mode_of(job.config.transfer)); });
+        job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, job.config.transfer); });
     refuse_over_memory(reserved, job.config);
 }
 

@@ -35,14 +35,15 @@ bool takes(const Schedule& schedule, WeightPolicy policy) {
 }
 
 WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
-    const std::string& asked = config.pipeline.weights;
+    const std::optional<WeightPolicy> asked = config.pipeline.weights;
     std::string legal;
     for (const WeightPolicy policy : schedule.policies) {
-        if (asked.empty() || asked == name_of(policy))
+        if (asked.value_or(policy) == policy)
             return policy;
         legal += (legal.empty() ? "" : " or ") + std::string(name_of(policy));
     }
-    config.fail_at("pipeline.weights", fmt::format("schedule {} cannot use weight policy {}", schedule.name, asked),
+    config.fail_at("pipeline.weights",
+                   fmt::format("schedule {} cannot use weight policy {}", schedule.name, name_of(*asked)),
                    fmt::format("leave pipeline.weights out, or set it to {}", legal));
 }
 
@@ -57,28 +58,26 @@ WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
 }
 
 Prediction prediction_of(const Config& config, const Schedule& schedule, WeightPolicy policy) {
-    const std::string& asked = config.pipeline.prediction;
-    if (asked.empty())
-        return Prediction::None;
+    const Prediction asked = config.pipeline.prediction;
+    if (asked == Prediction::None)
+        return asked;
     if (policy != WeightPolicy::Latest)
         refuse_prediction(config, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
                                               name_of(policy)));
     if (is_replicated(config.pipeline))
-        config.fail_at("pipeline.prediction", fmt::format("{} knows no replicas of stages", asked),
+        config.fail_at("pipeline.prediction", fmt::format("{} knows no replicas of stages", name_of(asked)),
                        "leave pipeline.prediction or pipeline.replicas out");
-    return asked == name_of(Prediction::SpecTrain) ? Prediction::SpecTrain : Prediction::PipeOptim;
+    return asked;
 }
 
 PlanOptions options_of(const Config& config, const Schedule& schedule) {
-    using Drain = ScheduleOptions::Drain;
-    const std::string& drain = config.pipeline.drain;
     PlanOptions options;
-    options.schedule.drain = drain.empty() ? Drain::Own : drain == "lifo" ? Drain::Lifo : Drain::Fifo;
+    options.schedule.drain = config.pipeline.drain;
     options.schedule.group = config.pipeline.group;
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;
-    options.transfers = mode_of(config.transfer);
+    options.transfers = config.transfer;
     return options;
 }
 
@@ -209,17 +208,18 @@ void check_even_share(const Config& config, const Schedule& schedule, const Shap
 }
 
 Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
-    TransferMode mode = mode_of(config.transfer);
+    TransferMode mode = config.transfer;
     CsvPlan csv = read_csv(config.pipeline.schedule, mode);
     if (notices != nullptr)
         notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
-    const std::string& weights = config.pipeline.weights;
-    if (!weights.empty() && weights != name_of(WeightPolicy::Flush))
+    const WeightPolicy weights = config.pipeline.weights.value_or(WeightPolicy::Flush);
+    if (weights != WeightPolicy::Flush)
         config.fail_at(
             "pipeline.weights",
-            fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}", weights),
+            fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
+                        name_of(weights)),
             "leave pipeline.weights out");
-    if (!config.pipeline.prediction.empty())
+    if (config.pipeline.prediction != Prediction::None)
         refuse_prediction(config, "a plan from a file predicts no weights");
     if (is_replicated(config.pipeline))
         config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
@@ -278,21 +278,9 @@ std::string key_in(const std::string& help) {
 
 }  // namespace
 
-TransferMode mode_of(const TransferConfig& transfer) {
-    using Communicator = TransferMode::Communicator;
-    TransferMode mode;
-    mode.communicator = transfer.communicator == "one"         ? Communicator::One
-                        : transfer.communicator == "direction" ? Communicator::Direction
-                                                               : Communicator::Edge;
-    mode.early_receive = transfer.receive == "early";
-    mode.protocol =
-        transfer.protocol == "rendezvous" ? TransferMode::Protocol::Rendezvous : TransferMode::Protocol::Eager;
-    return mode;
-}
-
 TransferMode executed_mode(const Config& config) {
-    TransferMode mode = mode_of(config.transfer);
-    if (!is_emulated(config) && !mode.early_receive)
+    TransferMode mode = config.transfer;
+    if (!is_emulated(config) && !mode.early_receive())
         mode.protocol = TransferMode::Protocol::Rendezvous;
     return mode;
 }

@@ -23,7 +23,6 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 // is.
 Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
 
-TransferMode mode_of(const TransferConfig& transfer);
 // How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
 // hold a message, so that with deferred receives it leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);

@@ -84,8 +84,9 @@ void check_batches(const Config& config) {
 }
 
 void check_precision(const Config& config) {
-    if (config.run.precision != "fp32")
-        break_rule(config, "run.precision", fmt::format("a pipeline computes in fp32, not in {}", config.run.precision),
+    if (config.run.precision != Precision::Fp32)
+        break_rule(config, "run.precision",
+                   fmt::format("a pipeline computes in fp32, not in {}", name_of(config.run.precision)),
                    "write precision: fp32");
 }
 
@@ -111,7 +112,7 @@ void check_profile_exists(const Config& config) {
 }
 
 void check_rules(const Config& config, const Model* model) {
-    if (config.pipeline.rules.empty())
+    if (config.pipeline.rules == PipelineConfig::Rules::None)
         return;
     if (model != nullptr)
         check_lists(config, model->layers);

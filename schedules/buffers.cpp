@@ -245,7 +245,7 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode) {
-    return pack(buffers_of(plan, costs, versions, mode.early_receive), plan.shape.devices).arena;
+    return pack(buffers_of(plan, costs, versions, mode.early_receive()), plan.shape.devices).arena;
 }
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }

@@ -13,10 +13,8 @@ using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 std::string print(const TransferMode& mode) {
-    constexpr std::string_view kCommunicators[] = {"edge", "direction", "one"};
-    constexpr std::string_view kProtocols[] = {"eager", "one slot", "rendezvous"};
-    return fmt::format("communicator {}, receive {}, {}", kCommunicators[static_cast<int>(mode.communicator)],
-                       mode.early_receive ? "early" : "deferred", kProtocols[static_cast<int>(mode.protocol)]);
+    return fmt::format("communicator {}, receive {}, {}", name_of(mode.communicator), name_of(mode.receive),
+                       mode.protocol == Protocol::OneSlot ? "one slot" : name_of(mode.protocol));
 }
 
 namespace {
@@ -77,7 +75,7 @@ void Lanes::reset() {
         lane.busy = false;
         lane.last_sent = -1;
     }
-    if (mode_.early_receive)
+    if (mode_.early_receive())
         for (int node = 0; node < graph_.size(); ++node)
             state_[node].posted = is_recv(graph_.task(node).op);
     for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane)

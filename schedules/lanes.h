@@ -3,6 +3,7 @@
 #pragma once
 
 #include "schedules/plan.h"
+#include "workloads/text/choice.h"
 
 #include <cstdint>
 #include <string>
@@ -15,8 +16,8 @@ struct TransferMode {
     // both ends. Direction: one per device and kind of traffic (activations, gradients). One: a
     // single one per device. Sends and receives share the latter two.
     enum class Communicator : std::uint8_t { Edge, Direction, One } communicator = Communicator::Edge;
-    // Receives wait in their lanes from the beginning; else they are posted when the list reaches them.
-    bool early_receive = true;
+    // Early: receives wait in their lanes from the beginning. Deferred: they are posted when the list reaches them.
+    enum class Receive : std::uint8_t { Early, Deferred } receive = Receive::Early;
     // When a SEND at the head of its lane may leave. Eager: at once. OneSlot: when the RECV of the
     // lane's previous message has been posted. Rendezvous: when its own RECV has been.
     enum class Protocol : std::uint8_t { Eager, OneSlot, Rendezvous } protocol = Protocol::Eager;
@@ -24,8 +25,22 @@ struct TransferMode {
     // one has left.
     bool sent_copies = true;
 
+    bool early_receive() const { return receive == Receive::Early; }
     bool operator==(const TransferMode&) const = default;
 };
+
+template <>
+inline constexpr Choice<TransferMode::Communicator> kChoices<TransferMode::Communicator>[] = {
+    {"edge", TransferMode::Communicator::Edge},
+    {"direction", TransferMode::Communicator::Direction},
+    {"one", TransferMode::Communicator::One}};
+template <>
+inline constexpr Choice<TransferMode::Receive> kChoices<TransferMode::Receive>[] = {
+    {"early", TransferMode::Receive::Early}, {"deferred", TransferMode::Receive::Deferred}};
+// OneSlot is for proofs: no backend has such lanes.
+template <>
+inline constexpr Choice<TransferMode::Protocol> kChoices<TransferMode::Protocol>[] = {
+    {"eager", TransferMode::Protocol::Eager}, {"rendezvous", TransferMode::Protocol::Rendezvous}};
 
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 

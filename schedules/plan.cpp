@@ -8,16 +8,6 @@
 
 namespace pw {
 
-std::string_view name_of(WeightPolicy policy) {
-    constexpr std::string_view kNames[] = {"flush", "stash", "vertical_sync", "double_buffer", "latest"};
-    return kNames[static_cast<int>(policy)];
-}
-
-std::string_view name_of(Prediction prediction) {
-    constexpr std::string_view kNames[] = {"none", "spectrain", "pipeoptim"};
-    return kNames[static_cast<int>(prediction)];
-}
-
 std::vector<int> Shape::devices_of(int stage) const {
     return placement.empty() ? std::vector<int>{stage % devices} : placement[stage];
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/task.h"
+#include "workloads/text/choice.h"
 
 #include <cstddef>
 #include <optional>
@@ -18,8 +19,12 @@ enum class WeightPolicy {
     DoubleBuffer,  // PipeDream-2BW: max(k div m - 1, 0)
     Latest,        // F and B take the newest at their own time
 };
-
-std::string_view name_of(WeightPolicy policy);
+template <>
+inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", WeightPolicy::Flush},
+                                                                  {"stash", WeightPolicy::Stash},
+                                                                  {"vertical_sync", WeightPolicy::VerticalSync},
+                                                                  {"double_buffer", WeightPolicy::DoubleBuffer},
+                                                                  {"latest", WeightPolicy::Latest}};
 
 // Under Latest: weights as they should be some updates later, from the momentum. How many: VersionTable.
 enum class Prediction {
@@ -27,8 +32,9 @@ enum class Prediction {
     SpecTrain,  // in F and B
     PipeOptim,  // in F, up to the version that its B reads
 };
-
-std::string_view name_of(Prediction prediction);
+template <>
+inline constexpr Choice<Prediction> kChoices<Prediction>[] = {
+    {"none", Prediction::None}, {"spectrain", Prediction::SpecTrain}, {"pipeoptim", Prediction::PipeOptim}};
 
 struct Edge {
     int from, to;  // stages

@@ -4,6 +4,7 @@
 
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
+#include "workloads/text/choice.h"
 
 #include <optional>
 #include <span>
@@ -14,9 +15,14 @@
 namespace pw {
 
 struct ScheduleOptions {
-    enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;  // of the backwards after all forwards
+    // Of the backwards after all forwards. Own: as the schedule has it.
+    enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
     int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
 };
+
+template <>
+inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>[] = {
+    {"fifo", ScheduleOptions::Drain::Fifo}, {"lifo", ScheduleOptions::Drain::Lifo}};
 
 // Which stages a device holds; p devices.
 enum class Placement {
@@ -48,6 +54,7 @@ struct Schedule {
     std::string_view bubble, in_flight;
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
     std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
+    bool trains = true;               // else it has forwards only
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.

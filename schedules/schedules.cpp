@@ -164,7 +164,9 @@ const Schedule kSchedules[] = {
      {kFlush},
      "(p-1) F / v",
      "1",
-     forward_only},
+     forward_only,
+     {},
+     false},
 };
 
 // Of the literature, and not here.
@@ -302,7 +304,8 @@ std::string same_orders_as(const Schedule& schedule, const Shape& shape, const S
         for (int device = 0; device < shape.devices && same; ++device)
             same = schedule.order(shape, device, options) == other.order(shape, device, {.drain = drain});
         if (same)
-            return fmt::format("{}{}", other.name, drain == Drain::Lifo ? " with pipeline.drain: lifo" : "");
+            return drain == Drain::Own ? std::string(other.name)
+                                       : fmt::format("{} with pipeline.drain: {}", other.name, name_of(drain));
     }
     return {};
 }

@@ -316,10 +316,10 @@ void hoist_receives(Plan& plan, TransferMode mode) {
 
 void add_transfers(Plan& plan, const TransferMode& mode) {
     const bool own_lanes = mode.communicator == TransferMode::Communicator::Edge;
-    if (!own_lanes && mode.early_receive && receive_as_sent(plan))
+    if (!own_lanes && mode.early_receive() && receive_as_sent(plan))
         return;
     receive_before_use(plan);
-    if (!own_lanes || !mode.early_receive)
+    if (!own_lanes || !mode.early_receive())
         hoist_receives(plan, mode);
 }
 

@@ -46,7 +46,7 @@ public:
           graph_(plan),
           versions_(versions_of(plan)),
           lanes_(graph_, mode),
-          early_receive_(mode.early_receive),
+          early_receive_(mode.early_receive()),
           readers_(static_cast<std::size_t>(graph_.size())) {
         for (int node = 0; node < graph_.size(); ++node)
             for (int input : graph_.inputs(node))
@@ -294,7 +294,7 @@ Ns Simulator::step_time(const Costs& costs) {
 }
 
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode) {
-    mode.sent_copies = keeps_copies(costs, mode.early_receive);
+    mode.sent_copies = keeps_copies(costs, mode.early_receive());
     return Simulator(plan, mode).trace(costs);
 }
 

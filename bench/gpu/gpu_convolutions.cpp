@@ -14,6 +14,7 @@
 #include "workloads/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -63,9 +64,9 @@ std::vector<Convolution> convolutions_of(const Model& model) {
 }
 
 Precision precision_named(const std::string& name) {
-    Config config;
-    config.run.precision = name;
-    return precision_of(config);
+    if (const std::optional<Precision> precision = parse_choice<Precision>(name))
+        return *precision;
+    fail("there is no precision '{}'\n  help: use one of: {}", name, fmt::join(names_of<Precision>(), ", "));
 }
 
 // Tensors of ordinary values: zeros would need less power.

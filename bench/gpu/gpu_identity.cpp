@@ -56,8 +56,8 @@ private:
             return;
         std::string line;
         for (const Way& way : kWays) {
-            if (schedule == "pipedream" && way.name == std::string("graph"))  // it has no steps to launch as a graph
-                continue;
+            if (schedule_named(schedule).asynchronous() && way.name == std::string("graph"))
+                continue;  // it has no steps to launch as a graph
             std::vector<std::string> own = set;
             own.insert(own.end(), way.set.begin(), way.set.end());
             const std::string name = fmt::format("{} {} {}", precision, schedule, way.name);

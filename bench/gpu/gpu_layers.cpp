@@ -251,7 +251,7 @@ int measure(Arguments& arguments) {
     arguments.done();
     const int share = asked == kWhole ? 0 : asked;
     const Config config = config_of(samples, precision_name, share, by_timing);
-    const Precision precision = precision_of(config);
+    const Precision precision = config.run.precision;
     const Model model = build_model(config);
     const Roof roof{measured_bandwidth(), most_flops(precision, share)};
     const Profile profile = measure_profile(config, model, {samples}, {});

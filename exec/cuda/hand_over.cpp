@@ -33,7 +33,7 @@ private:
 
 GpuShare open(const Config& config, int number) {
     const std::vector<Seat> seats = seats_of(config, std::max<int>(2, static_cast<int>(config.cluster.devices.size())));
-    return GpuShare(seats[static_cast<std::size_t>(number)], precision_of(config), config.run.deterministic);
+    return GpuShare(seats[static_cast<std::size_t>(number)], config.run.precision, config.run.deterministic);
 }
 
 // Median from the moment the sender's stream is there to the moment it knows that the receiver's may go on:
@@ -70,7 +70,8 @@ HandOver measure_cuda_hand_over(const Config& config) {
     const Block from(sender.gpu()), to(receiver.gpu());
     const Network network{{&sender, &receiver}, {{0, 1, true}}};
     const std::unique_ptr<Transport> transport =
-        config.run.transport == "nccl" ? make_nccl(network, true, config.run.timeout) : make_copies(network);
+        config.run.transport == RunConfig::Transport::Nccl ? make_nccl(network, true, config.run.timeout)
+                                                           : make_copies(network);
     sender.make_current();
     const auto time = [&](Bytes bytes) {
         return time_of({0, 1, true, from.data(), to.data(), bytes, sender.stream(), receiver.stream()}, receiver.gpu(),

@@ -41,7 +41,7 @@ Training& CudaDevice::work_of(CudaTraining& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
     const Config& config = work_.job.config;
-    kernels_ = std::make_shared<CudaKernels>(work_.seats[device_], precision_of(config), config.run.deterministic);
+    kernels_ = std::make_shared<CudaKernels>(work_.seats[device_], config.run.precision, config.run.deterministic);
     return kernels_;
 }
 
@@ -182,12 +182,12 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
       seats(seats_of(the_plan.job.config, the_plan.job.plan.shape.devices)),
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
-      early_(the_plan.job.config.transfer.receive == "early"),
+      early_(the_plan.job.config.transfer.early_receive()),
       lanes_(the_plan.graph, the_plan.job.mode) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
-        take_ways(job.profile.convolutions, precision_of(job.config));
+        take_ways(job.profile.convolutions, job.config.run.precision);
     const std::string obstacle = what_forbids_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
     if (makes_graphs_ && !obstacle.empty())
@@ -197,8 +197,8 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
 std::string CudaTraining::what_forbids_graphs() const {
     if (job.plan.asynchronous)
         return fmt::format("{} has no steps that repeat", job.plan.schedule);
-    if (job.config.run.transport != "threads")
-        return "transport " + job.config.run.transport;
+    if (job.config.run.transport != RunConfig::Transport::Threads)
+        return fmt::format("transport {}", name_of(job.config.run.transport));
     if (std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) { return seat.gpu != seats.front().gpu; }))
         return "the devices are on several GPUs";
     return "";
@@ -290,7 +290,7 @@ void CudaTraining::make_lanes() {
         network.devices.push_back(&cuda_device(device).device());
     if (plan.trains())
         network.sums = sums_between_gpus();
-    transport_ = job.config.run.transport == "nccl"
+    transport_ = job.config.run.transport == RunConfig::Transport::Nccl
                      ? make_nccl(network, job.config.run.deterministic, job.config.run.timeout)
                      : make_copies(network);
 }

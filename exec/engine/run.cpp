@@ -227,7 +227,7 @@ private:
 
     void plan_memory() {
         const Costs costs = work_->prepare_memory();
-        const bool early = job_.config.transfer.receive == "early";
+        const bool early = job_.config.transfer.early_receive();
         plan_.edges = costs.edges;
         for (int node = 0; node < plan_.graph.size(); ++node)
             plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));

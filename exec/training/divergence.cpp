@@ -120,7 +120,7 @@ void Training::check_numbers(int step) const {
             fail_with(ExitCode::RunFailed,
                       "{}: the loss of micro-batch {} is not finite; which layer is the first is not known on {}{}\n"
                       "  help: run.backend: cpu names it",
-                      place_of(step, static_cast<int>(mb)), mb, job.config.run.backend, kGoOn);
+                      place_of(step, static_cast<int>(mb)), mb, name_of(job.config.run.backend), kGoOn);
     for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
         const double* squares = step_squares + static_cast<std::size_t>(update) * layer_bytes.size();
         for (std::size_t layer = layer_bytes.size(); layer-- > 0;)

@@ -59,7 +59,7 @@ Costs Training::prepare_memory() {
     Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
     if (!plan.sizes.is_even())
         add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));
-    if (job.config.run.transport == "link")
+    if (job.config.run.transport == RunConfig::Transport::Link)
         add_cluster(costs, job.config, {});
     tables = shared_tables();
     return costs;

@@ -204,7 +204,7 @@ void TrainingDevice::gather_statistics(const Task& closing) {
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
     programs_[closing.stage]->gather_statistics(
         state.batches.of(shape.first_of(mini_batch), shape.last_of(mini_batch),
-                         run_.job.config.training.batch_norm == "deferred"),
+                         run_.job.config.training.batch_norm == TrainingConfig::BatchNorm::Deferred),
         state.statistics);
 }
 

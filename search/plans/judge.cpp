@@ -49,7 +49,7 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
     Costs any;  // what the plan's costs will say about copies
     any.sent_copies = profile.sent_copies;
     add_cluster(any, config_, profile);
-    mode_.sent_copies = keeps_copies(any, mode_.early_receive);
+    mode_.sent_copies = keeps_copies(any, mode_.early_receive());
 }
 
 Judge::Candidate* Judge::candidate_for(const StageSplit& split) {

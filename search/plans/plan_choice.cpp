@@ -24,11 +24,11 @@ std::vector<std::string> schedules_of(const Config& config) {
     const std::vector<std::string>& asked = config.search.schedules;
     if (asked.empty())
         return {config.pipeline.schedule};
-    if (asked != std::vector<std::string>{"all"})
+    if (!wants_all_schedules(config.search))
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (!schedule.asynchronous() && trains(std::string(schedule.name)))  // others learn something else, or nothing
+        if (!schedule.asynchronous() && schedule.trains)  // others learn something else, or nothing
             names.emplace_back(schedule.name);
     return names;
 }
@@ -113,9 +113,9 @@ private:
 };
 
 std::vector<int> recomputed_counts(const Config& config, int stages) {
-    if (config.search.recompute == "none")
+    if (config.search.recompute == SearchConfig::Recompute::None)
         return {0};
-    if (config.search.recompute == "all")
+    if (config.search.recompute == SearchConfig::Recompute::All)
         return {stages};
     std::vector<int> counts(static_cast<std::size_t>(stages) + 1);
     std::iota(counts.begin(), counts.end(), 0);
@@ -261,8 +261,6 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 }
 
 }  // namespace
-
-bool trains(const std::string& schedule) { return schedule != "forward-only"; }
 
 Choices choices_of(const Config& config, int layers) {
     ChoiceList list(config);

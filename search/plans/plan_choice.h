@@ -46,6 +46,5 @@ struct Choices {
 };
 Choices choices_of(const Config& config, int layers);
 
-bool trains(const std::string& schedule);  // else there are forwards only
 
 }  // namespace pw

@@ -36,8 +36,8 @@ const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const 
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
     : problem_(problem), space_(space), model_(model) {
     found_.choice = std::move(choice);
-    if (!schedule_named(found_.choice.schedule).asynchronous())
-        work_ = model.forward + (trains(found_.choice.schedule) ? model.backward : 0);
+    if (const Schedule& schedule = schedule_named(found_.choice.schedule); !schedule.asynchronous())
+        work_ = model.forward + (schedule.trains ? model.backward : 0);
     double speeds = 0;
     for (const int device : found_.choice.devices)
         speeds += problem.config.cluster.devices[device].speed;
@@ -61,7 +61,7 @@ void Trial::expect() {
     Bytes most = 0;
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);
-    if (trains(choice.schedule) && 3 * (model_.weights / std::min(choice.stages, depth)) > most) {
+    if (schedule_named(choice.schedule).trains && 3 * (model_.weights / std::min(choice.stages, depth)) > most) {
         expected_ = kNever;
         return;
     }

@@ -120,7 +120,7 @@ Trace predicted(const Config& config) {
         add_cluster(costs, config, profile);
         add_gradient_sums(costs, plan.shape, ties_of(model.layers, split));
     }
-    Trace trace = simulate(plan, costs, mode_of(config.transfer));
+    Trace trace = simulate(plan, costs, config.transfer);
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;
     trace.mini_batch = config.pipeline.mini_batch;
@@ -137,7 +137,7 @@ void expect_possible_search(const Config& config) {
     };
     MakespanLimits limits;
     limits.tasks = 20'000;
-    const SearchResult result = search_plans({config, model, profile_at, mode_of(config.transfer)}, limits);
+    const SearchResult result = search_plans({config, model, profile_at, config.transfer}, limits);
     EXPECT_GE(result.lower_bound, 0);
     for (const FoundPlan& plan : result.plans) {
         EXPECT_GE(plan.step_time, 0);

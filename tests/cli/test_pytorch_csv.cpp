@@ -36,7 +36,8 @@ constexpr const char* kDualPipeV =
     "1WAIT_SEND_B3\r\n";
 
 // One communicator, and nothing is posted before the list comes to it.
-constexpr TransferMode kPyTorch{TransferMode::Communicator::One, false, TransferMode::Protocol::Rendezvous, false};
+constexpr TransferMode kPyTorch{TransferMode::Communicator::One, TransferMode::Receive::Deferred,
+                                TransferMode::Protocol::Rendezvous, false};
 
 // What a file keeps of a plan, with the marks of overlapped pairs: all, but for one that never flushes. That is one
 // mini-batch in a file, and transfers that are left out and added again pass the updates it had.
@@ -95,8 +96,8 @@ TEST(PyTorchCsv, ItsFilesArePlansFreeOfDeadlock) {
         const CsvPlan read = parse_csv(text, "plan.csv");
         for (const auto communicator :
              {TransferMode::Communicator::Edge, TransferMode::Communicator::Direction, TransferMode::Communicator::One})
-            for (const bool early : {true, false})
-                prove(read, {communicator, early, TransferMode::Protocol::Rendezvous, true});
+            for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred})
+                prove(read, {communicator, receive, TransferMode::Protocol::Rendezvous, true});
     }
 }
 

@@ -17,7 +17,6 @@ namespace pw {
 namespace {
 
 using cuda::CudaKernels;
-using cuda::Precision;
 
 double sum_of_squares(const std::vector<std::vector<float>>& all) {
     double sum = 0;
@@ -312,7 +311,7 @@ auto in_all_precisions(const std::vector<Case>& cases) {
 }
 
 std::string case_name(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
-    return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
+    return std::get<Case>(tested.param).name + case_title(std::get<Precision>(tested.param));
 }
 
 bool has_parameters(const Case& tested) { return !parameters_of(tested.layer).empty(); }
@@ -393,7 +392,7 @@ TEST_P(CudaProducts, OfTheDataHaveAFourthChannelOfZeros) {
 TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, false); }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
-                         [](const auto& tested) { return name_of(tested.param); });
+                         [](const auto& tested) { return case_title(tested.param); });
 
 // Own kernels number items in 32 bits. Nothing of that size is reserved here.
 TEST(CudaItems, AreRefusedWhereThereAreTooMany) {

@@ -285,9 +285,9 @@ TEST_F(CudaMachines, TellWhereTheirGpusAre) {
     EXPECT_EQ(cuda_addresses(on_gpus({2, 0, 0}), 3),
               (std::vector<std::string>{"FFFE:0C:00.0", "FFFE:0A:00.0", "FFFE:0A:00.0"}));
     Config config = on_gpus({2, 0, 0});
-    config.run.backend = "cuda";
+    config.run.backend = RunConfig::Backend::Cuda;
     EXPECT_EQ(numa_nodes(config, 3), (std::vector<int>{-1, -1, -1}));  // nothing is on that bus
-    config.run.backend = "cpu";
+    config.run.backend = RunConfig::Backend::Cpu;
     EXPECT_TRUE(numa_nodes(config, 3).empty());
 }
 

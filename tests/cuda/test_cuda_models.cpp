@@ -17,7 +17,6 @@ namespace pw {
 namespace {
 
 using cuda::CudaKernels;
-using cuda::Precision;
 
 constexpr unsigned kSeed = 5;
 
@@ -238,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaModels,
                          testing::Combine(testing::ValuesIn(all_cases()),
                                           testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16)),
                          [](const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
-                             return std::get<Case>(tested.param).name + name_of(std::get<Precision>(tested.param));
+                             return std::get<Case>(tested.param).name + case_title(std::get<Precision>(tested.param));
                          });
 
 class CudaBackend : public testing::TestWithParam<Precision> {
@@ -306,7 +305,7 @@ TEST_P(CudaTokens, GiveTheirGradientsInLargeBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
-                         [](const auto& tested) { return name_of(tested.param); });
+                         [](const auto& tested) { return case_title(tested.param); });
 
 class CudaCaptures : public CudaBackend {};
 
@@ -337,7 +336,7 @@ TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaCaptures, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
-                         [](const auto& tested) { return name_of(tested.param); });
+                         [](const auto& tested) { return case_title(tested.param); });
 
 }  // namespace
 }  // namespace pw

@@ -87,7 +87,7 @@ TEST(Disturbance, IsKeptInTheProfile) {
     Profile profile = measure_profile(job.config, *job.model, {1}, {});
     EXPECT_GT(profile.cpu_share, 0);
     EXPECT_LE(profile.cpu_share, 1);
-    EXPECT_EQ(profile.precision, "fp32");
+    EXPECT_EQ(profile.precision, Precision::Fp32);
     TemporaryFolder folder;
     const std::string path = folder.write("profile.yaml", "");
     profile.cpu_share = 0.25;

@@ -56,7 +56,7 @@ TEST_F(Hands, OverInEveryStep) {
 
 TEST_F(Hands, EmptyUnderRendezvousUntilBothEndsAreThere) {
     TransferMode mode;
-    mode.early_receive = false;
+    mode.receive = TransferMode::Receive::Deferred;
     mode.protocol = Protocol::Rendezvous;
     Mailbox mailbox(graph, options(mode, 10'000'000));
     mailbox.post(send(0));
@@ -69,7 +69,7 @@ TEST_F(Hands, EmptyUnderRendezvousUntilBothEndsAreThere) {
 // A list waits at a SEND until the earlier one of its edge has left the sender's copy.
 TEST_F(Hands, WaitForTheEarlierCopy) {
     TransferMode mode;
-    mode.early_receive = false;
+    mode.receive = TransferMode::Receive::Deferred;
     mode.protocol = Protocol::Rendezvous;
     Mailbox mailbox(graph, options(mode, 10'000'000));
     mailbox.wait_to_post(send(0));

@@ -105,7 +105,7 @@ void fuzz_simulate(const std::string& bytes) {
     Costs costs = uniform_costs(config);
     add_cluster(costs, config, {});
     const Plan plan = make_plan(config, {}, config.training.steps);
-    Trace trace = simulate(plan, costs, mode_of(config.transfer));
+    Trace trace = simulate(plan, costs, config.transfer);
     trace.label = "predicted";
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;

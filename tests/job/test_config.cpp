@@ -68,11 +68,11 @@ TEST(Config, ReadsEveryKey) {
     EXPECT_EQ(config.pipeline.schedule, "zb-h1");
     EXPECT_EQ(config.pipeline.split, PipelineConfig::Split::Cuts);
     EXPECT_EQ(config.pipeline.cuts, std::vector<std::string>{"layer3.0"});
-    EXPECT_EQ(config.pipeline.drain, "lifo");
+    EXPECT_EQ(config.pipeline.drain, ScheduleOptions::Drain::Lifo);
     EXPECT_EQ(config.training.steps, 7);
     EXPECT_EQ(config.training.weight_decay, 1e-4);
     EXPECT_EQ(config.run.timeout, 1'500'000'000);
-    EXPECT_EQ(config.transfer.protocol, "rendezvous");
+    EXPECT_EQ(config.transfer.protocol, TransferMode::Protocol::Rendezvous);
     EXPECT_EQ(config.search.schedules, (std::vector<std::string>{"gpipe", "1f1b"}));
     EXPECT_EQ(config.search.micro_batch_sizes, (std::vector<int>{1, 2, 4}));
     EXPECT_EQ(config.search.mini_batch, 32);
@@ -99,15 +99,32 @@ TEST(Config, OnlyTheModelIsRequired) {
     EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
 }
 
+template <class E>
+class ClosedChoices : public testing::Test {};
+using AllChoices =
+    testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
+                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, PipelineConfig::Split,
+                   PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer, TrainingConfig::Loss,
+                   TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport, RunConfig::GradientOrder,
+                   SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
+TYPED_TEST_SUITE(ClosedChoices, AllChoices);
+TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
+    for (const auto& [name, value] : kChoices<TypeParam>) {
+        EXPECT_EQ(name_of(value), name);
+        EXPECT_EQ(parse_choice<TypeParam>(name), value);
+    }
+    EXPECT_EQ(parse_choice<TypeParam>(""), std::nullopt);
+}
+
 TEST(Search, KeepsThePipelineWhereItIsSilent) {
     const SearchConfig search =
         load("{workload: {model: mlp}, pipeline: {micro_batches: 6, micro_batch_size: 4}}").search;
-    EXPECT_EQ(search.objective, "makespan");
+    EXPECT_EQ(search.objective, SearchConfig::Objective::Makespan);
     EXPECT_TRUE(search.schedules.empty() && search.micro_batch_sizes.empty() && search.stages.empty());
     EXPECT_EQ(search.mini_batch, 24);
     EXPECT_EQ(search.profile_batch, 24);
-    EXPECT_EQ(search.recompute, "none");
-    EXPECT_EQ(search.p2p, "charged");
+    EXPECT_EQ(search.recompute, SearchConfig::Recompute::None);
+    EXPECT_EQ(search.p2p, SearchConfig::P2p::Charged);
     EXPECT_TRUE(search.tensor_parallel);
     EXPECT_FALSE(search.replicas || search.straight || search.memory_limit);
     EXPECT_TRUE(search.levels.empty());
@@ -122,14 +139,14 @@ constexpr const char* kSearch =
 TEST(Search, ReadsEveryKeyAndPrintsItBack) {
     const Config config = load(kSearch);
     for (const SearchConfig& search : {config.search, load(config.yaml).search}) {
-        EXPECT_EQ(search.objective, "pipedream");
+        EXPECT_EQ(search.objective, SearchConfig::Objective::PipeDream);
         EXPECT_EQ(search.schedules, std::vector<std::string>{"all"});
         EXPECT_EQ(search.micro_batch_sizes, std::vector<int>{2});
         EXPECT_EQ(search.mini_batch, 64);
         EXPECT_EQ(search.stages, (std::vector<int>{2, 4}));
-        EXPECT_EQ(search.recompute, "auto");
+        EXPECT_EQ(search.recompute, SearchConfig::Recompute::Auto);
         EXPECT_EQ(search.profile_batch, 16);
-        EXPECT_EQ(search.p2p, "free");
+        EXPECT_EQ(search.p2p, SearchConfig::P2p::Free);
         EXPECT_TRUE(search.replicas && search.straight && search.memory_limit);
         EXPECT_FALSE(search.tensor_parallel);
         EXPECT_EQ(search.levels, (std::vector<SearchConfig::Level>{{4, 12e9}, {2, 1.25e9}}));
@@ -303,9 +320,8 @@ sweep:
 
 TEST(Config, LaterBlocksAreLeftToTheirCommands) {
     EXPECT_NO_THROW(load("{workload: {model: mlp}, sweep: {a.b: [1]}}"));
-    for (const char* backend : {"cpu", "reference", "cuda", "emulated"})
-        EXPECT_EQ(load(fmt::format("{{workload: {{model: mlp}}, run: {{backend: {}}}}}", backend)).run.backend,
-                  backend);
+    for (const auto& [name, backend] : kChoices<RunConfig::Backend>)
+        EXPECT_EQ(load(fmt::format("{{workload: {{model: mlp}}, run: {{backend: {}}}}}", name)).run.backend, backend);
 }
 
 }  // namespace

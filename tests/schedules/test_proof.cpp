@@ -19,18 +19,18 @@ using Protocol = TransferMode::Protocol;
 std::vector<TransferMode> all_modes() {
     std::vector<TransferMode> modes;
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-        for (const bool early : {true, false})
+        for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred})
             for (const auto protocol : {Protocol::Eager, Protocol::OneSlot, Protocol::Rendezvous})
-                modes.push_back({communicator, early, protocol, true});
+                modes.push_back({communicator, receive, protocol, true});
     return modes;
 }
 
 std::vector<Plan> originals() {
     std::vector<Plan> plans;
     for (const auto communicator : {Communicator::Edge, Communicator::One, Communicator::Direction})
-        for (const bool early : {true, false}) {
+        for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
             PlanOptions options;
-            options.transfers = {communicator, early, Protocol::Rendezvous, true};
+            options.transfers = {communicator, receive, Protocol::Rendezvous, true};
             plans.push_back(plan_of("gpipe", 2, 2, 1, options));
             plans.push_back(plan_of("1f1b", 2, 3, 1, options));
             plans.push_back(plan_of("1f1b", 3, 2, 1, options));
@@ -127,9 +127,9 @@ TEST(Proof, AStricterProtocolIsNeverSafer) {
             if (!is_well_formed(plan, original))
                 continue;
             for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-                for (const bool early : {true, false}) {
+                for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                     const auto safe = [&](Protocol protocol) {
-                        return verdict(plan, {communicator, early, protocol, true}).empty();
+                        return verdict(plan, {communicator, receive, protocol, true}).empty();
                     };
                     EXPECT_LE(safe(Protocol::Rendezvous), safe(Protocol::OneSlot));
                     EXPECT_LE(safe(Protocol::OneSlot), safe(Protocol::Eager));

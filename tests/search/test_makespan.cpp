@@ -92,13 +92,13 @@ Config random_config(Random& random, const std::string& schedule) {
     config.search.schedules = {schedule};
     // one of the dimensions that multiply the choices
     const int more = pick(random, 0, 5);
-    config.search.recompute = more == 0 ? "auto" : "none";
+    config.search.recompute = more == 0 ? SearchConfig::Recompute::Auto : SearchConfig::Recompute::None;
     config.search.replicas = more == 1;
     if (more == 2)
         for (DeviceConfig& device : config.cluster.devices)
             device.speed = std::vector<double>{0.3, 0.7, 1, 1.4}[static_cast<std::size_t>(pick(random, 0, 3))];
     if (pick(random, 0, 2) == 0)
-        config.run.transport = "link";  // senders keep copies, and lists wait for them
+        config.run.transport = RunConfig::Transport::Link;  // senders keep copies, and lists wait for them
     config.training.steps = 6;
     return config;
 }
@@ -269,7 +269,7 @@ TEST(MakespanSearch, BoundsEveryWayToShareOutDevices) {
         Config config = random_config(random, "1f1b");
         config.cluster.devices.assign(6, {});
         config.search.replicas = true;
-        config.search.recompute = "none";
+        config.search.recompute = SearchConfig::Recompute::None;
         config.search.stages = {3};
         config.search.mini_batch = 8;
         const SearchProblem problem{config, model, [&](int) { return profile; }, {}};

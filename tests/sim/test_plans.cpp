@@ -145,16 +145,16 @@ TEST_P(Plans, NeverDeadlockInAnyModeAndProtocol) {
         if (!soak() && (p * v * m > 1200 || (p > 8 && m % 2 == 1)))
             return;
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-            for (const bool early : {true, false}) {
+            for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                 PlanOptions options;
-                options.transfers = {communicator, early, Protocol::Rendezvous, true};
+                options.transfers = {communicator, receive, Protocol::Rendezvous, true};
                 const std::optional<Plan> plan = try_plan(schedule(), p, m, v, options);
                 if (!plan)
                     continue;
                 for (const auto protocol : {Protocol::Eager, Protocol::OneSlot, Protocol::Rendezvous}) {
                     if (p * v * m > 100 && protocol != Protocol::Rendezvous)
                         continue;  // implied
-                    EXPECT_NO_THROW(check(*plan, {communicator, early, protocol, true}));
+                    EXPECT_NO_THROW(check(*plan, {communicator, receive, protocol, true}));
                 }
             }
     });

@@ -209,9 +209,9 @@ TEST(Replicas, WithoutAnyTaskHoldTheStageAllTheSame) {
 
 void expect_free_in_every_mode(const Schedule& schedule, const Replicas& replicas, int m) {
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-        for (const bool early : {true, false}) {
+        for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
             PlanOptions options;
-            options.transfers = {communicator, early, Protocol::Rendezvous, true};
+            options.transfers = {communicator, receive, Protocol::Rendezvous, true};
             // proves that each task is there once, in order, and that nothing waits in a circle
             ASSERT_NO_THROW(plan_of(schedule.name, replicas, m, options)) << name_of_case(schedule, replicas, m);
         }
@@ -246,9 +246,9 @@ TEST(Replicas, RunThroughInEveryInterleaving) {
     for (const Schedule* schedule : schedules_of_replicas())
         for (const Replicas& replicas : {Replicas{3}, Replicas{2, 1}, Replicas{1, 2}, Replicas{2, 2}})
             for (const auto communicator : {Communicator::Edge, Communicator::One})
-                for (const bool early : {true, false}) {
+                for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                     PlanOptions options;
-                    options.transfers = {communicator, early, Protocol::Rendezvous, true};
+                    options.transfers = {communicator, receive, Protocol::Rendezvous, true};
                     const Plan plan = plan_of(schedule->name, replicas, 3, options);
                     EXPECT_TRUE(Oracle(plan, options.transfers).always_ends())
                         << name_of_case(*schedule, replicas, 3) << '\n'

@@ -177,9 +177,9 @@ TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInTheList) {
     const std::string text = first + "\n1RECV_F0,1F0," + receives + forwards + "\n";
     Costs costs = uniform(2, 1, 1, 1);
     costs.stage[1].forward = kMessages;
-    for (const bool early : {true, false}) {
+    for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
         TransferMode mode;
-        mode.early_receive = early;
+        mode.receive = receive;
         const Plan plan = parse_csv(text, "long.csv", mode).plan;
         Ns makespan = 0;
         on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
@@ -249,7 +249,7 @@ TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
 TEST(Simulate, RendezvousWaitsForBothEnds) {
     TransferMode transfers;
     transfers.protocol = TransferMode::Protocol::Rendezvous;
-    transfers.early_receive = false;
+    transfers.receive = TransferMode::Receive::Deferred;
     for (const char* name : {"naive", "gpipe", "1f1b", "pipedream"})
         for (int p : {2, 3, 5})
             EXPECT_GE(metrics_of(simulate(plan_of(name, p, 7), uniform(p, 3, 2, 1), transfers)).makespan,

@@ -238,9 +238,9 @@ TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
 TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
     for (const Replicas& replicas : all_replicas(4))
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-            for (const bool early : {true, false}) {
+            for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                 PlanOptions options;
-                options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                options.transfers = {communicator, receive, TransferMode::Protocol::Rendezvous, true};
                 const int share = common_multiple(replicas),
                           devices = std::accumulate(replicas.begin(), replicas.end(), 0);
                 ASSERT_NO_THROW(planned("pipedream", replicas, 3 * share, 0, options));
@@ -252,9 +252,9 @@ TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
 TEST(AsynchronousReplicas, RunThroughInEveryInterleaving) {
     for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}})
         for (const auto communicator : {TransferMode::Communicator::Edge, TransferMode::Communicator::One})
-            for (const bool early : {true, false}) {
+            for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                 PlanOptions options;
-                options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                options.transfers = {communicator, receive, TransferMode::Protocol::Rendezvous, true};
                 const Plan plan = planned("pipedream", replicas, 4, 0, options);
                 EXPECT_TRUE(Oracle(plan, options.transfers).always_ends()) << print(plan);
             }

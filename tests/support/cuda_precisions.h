@@ -15,25 +15,25 @@ namespace pw {
 
 inline float kept_by_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
 
-inline std::vector<float> random_for(cuda::Precision precision, std::int64_t count, unsigned seed) {
+inline std::vector<float> random_for(Precision precision, std::int64_t count, unsigned seed) {
     auto values = random_values(count, seed);
-    if (precision == cuda::Precision::Bf16)
+    if (precision == Precision::Bf16)
         std::ranges::transform(values, values.begin(), kept_by_bf16);
     return values;
 }
 
-inline void fill(LayerRig& rig, cuda::Precision precision, unsigned seed) {
-    precision == cuda::Precision::Bf16 ? rig.fill(seed, kept_by_bf16) : rig.fill(seed);
+inline void fill(LayerRig& rig, Precision precision, unsigned seed) {
+    precision == Precision::Bf16 ? rig.fill(seed, kept_by_bf16) : rig.fill(seed);
 }
 
-inline std::string name_of(cuda::Precision precision) {
-    return precision == cuda::Precision::Fp32 ? "Fp32" : precision == cuda::Precision::Tf32 ? "Tf32" : "Bf16";
+inline std::string case_title(Precision precision) {
+    return precision == Precision::Fp32 ? "Fp32" : precision == Precision::Tf32 ? "Tf32" : "Bf16";
 }
 
 // The device's kernels, opened once for all cases of a suite.
 class KernelsByPrecision {
 public:
-    const cuda::CudaKernels& of(cuda::Precision precision) {
+    const cuda::CudaKernels& of(Precision precision) {
         std::unique_ptr<cuda::CudaKernels>& kernels = all_[precision];
         if (!kernels)
             kernels = std::make_unique<cuda::CudaKernels>(cuda::Seat{}, precision, true);
@@ -42,7 +42,7 @@ public:
     void close() { all_.clear(); }
 
 private:
-    std::map<cuda::Precision, std::unique_ptr<cuda::CudaKernels>> all_;
+    std::map<Precision, std::unique_ptr<cuda::CudaKernels>> all_;
 };
 
 }  // namespace pw

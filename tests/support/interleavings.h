@@ -96,7 +96,7 @@ private:
         return state.reached[places_[id].device] > places_[id].position;
     }
     bool is_posted(const State& state, int id) const {
-        return has_reached(state, id) || (is_recv(task(id).op) && mode_.early_receive);
+        return has_reached(state, id) || (is_recv(task(id).op) && mode_.early_receive());
     }
     bool heads_lane(const State& state, int id) const {
         for (const int other : lanes_.at(lane_of(id))) {

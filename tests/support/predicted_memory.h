@@ -19,10 +19,10 @@ inline void expect_predicted_memory(const Execution& execution, const std::strin
     const int samples = job.config.pipeline.micro_batch_size;
     Costs costs = costs_of(*job.model, job.split, profile, samples);
     add_cluster(costs, job.config, profile);
-    const bool early = job.config.transfer.receive == "early";
+    const bool early = job.config.transfer.early_receive();
     const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
     const RunResult run = pw::run(job, {});
-    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, mode_of(job.config.transfer)));
+    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, job.config.transfer));
     for (int device = 0; device < job.plan.shape.devices; ++device)
         EXPECT_EQ(run.peak[device], peak_of(memory[device])) << fmt::format("{} device {}", what, device);
 }

@@ -137,9 +137,9 @@ TEST(Clipping, NeverDeadlocks) {
     for (const Schedule& schedule : schedules())
         if (!schedule.asynchronous())
             for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-                for (const bool early : {true, false}) {
+                for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                     PlanOptions options;
-                    options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+                    options.transfers = {communicator, receive, TransferMode::Protocol::Rendezvous, true};
                     EXPECT_NO_THROW(plan_with_norm(schedule, shape_of(schedule, 3, 4), options)) << schedule.name;
                 }
 }

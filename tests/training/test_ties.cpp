@@ -111,9 +111,9 @@ TEST(Ties, WaitForTheGradientsOfBothStages) {
 TEST(Ties, NeverDeadlock) {
     using test::Communicator;
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
-        for (const bool early : {true, false}) {
+        for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
             PlanOptions options;
-            options.transfers = {communicator, early, TransferMode::Protocol::Rendezvous, true};
+            options.transfers = {communicator, receive, TransferMode::Protocol::Rendezvous, true};
             for (const Schedule& schedule : schedules()) {
                 if (schedule.asynchronous())
                     continue;

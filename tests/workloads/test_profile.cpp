@@ -52,7 +52,7 @@ protected:
         profile.input = {3, 32, 31};
         profile.classes = 10;
         profile.threads_per_device = 2;
-        profile.precision = "bf16";
+        profile.precision = Precision::Bf16;
         profile.cpu_share = 0.875;
         profile.dispatch = {1500, 20};
         profile.link = {12'345, 1e10 / 3};

@@ -1,6 +1,7 @@
 #include "workloads/text/yaml.h"
 
 #include "tests/support/refusal.h"
+#include "workloads/costs/precision.h"
 
 #include <gtest/gtest.h>
 
@@ -161,6 +162,18 @@ TEST(Yaml, ChoicesAreListed) {
     });
     EXPECT_TRUE(contains(message, "did you mean 'fifo'? it can be: fifo, lifo")) << message;
     EXPECT_TRUE(contains(message, "'b' is a list")) << message;
+}
+
+TEST(Yaml, ClosedChoicesAreReadByTheirTables) {
+    const std::string message = mistakes("a: tf32\nb: fp8", {}, [](const Yaml& root) {
+        EXPECT_EQ(root["a"].choice(Precision::Fp32), Precision::Tf32);
+        EXPECT_EQ(root["b"].choice(Precision::Bf16), Precision::Bf16);
+        EXPECT_EQ(root["c"].choice(Precision::Bf16), Precision::Bf16);
+        EXPECT_EQ(root["c"].choice<Precision>(), std::nullopt);
+    });
+    EXPECT_TRUE(contains(message, "'b' is 'fp8'")) << message;
+    EXPECT_TRUE(contains(message, "it can be: fp32, tf32, bf16")) << message;
+    EXPECT_FALSE(contains(message, "'a'")) << message;
 }
 
 // Each of these scalars is no whole number in range, whatever YAML 1.1 thinks of it.

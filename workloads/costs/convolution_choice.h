@@ -2,19 +2,26 @@
 // as the prediction was measured.
 #pragma once
 
-#include <array>
+#include "workloads/text/choice.h"
+
 #include <compare>
 #include <cstdint>
-#include <string_view>
 
 namespace pw {
 
 enum class ConvolutionPass : std::uint8_t { Forward, BackwardInput, BackwardWeight };
-inline constexpr std::array<std::string_view, 3> kConvolutionPasses = {"forward", "backward_input", "backward_weight"};
+template <>
+inline constexpr Choice<ConvolutionPass> kChoices<ConvolutionPass>[] = {
+    {"forward", ConvolutionPass::Forward},
+    {"backward_input", ConvolutionPass::BackwardInput},
+    {"backward_weight", ConvolutionPass::BackwardWeight}};
 
 // What the multiplications may be done with: cuDNN's math types.
 enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
-inline constexpr std::array<std::string_view, 3> kConvolutionMaths = {"fma", "default", "tensor_op"};
+template <>
+inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {{"fma", ConvolutionMath::Fma},
+                                                                        {"default", ConvolutionMath::Default},
+                                                                        {"tensor_op", ConvolutionMath::TensorOp}};
 
 // A pass over a micro-batch on a device with so many multiprocessors.
 struct ConvolutionShape {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "workloads/costs/convolution_choice.h"
+#include "workloads/costs/precision.h"
 #include "workloads/stages/stage_layout.h"
 
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,7 +54,7 @@ struct Profile {
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
-    std::string precision;             // as run.precision; empty: not known
+    std::optional<Precision> precision;  // none: not known
     double cpu_share = 1;              // of its cores that the measurement had; less: other programs were running
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size

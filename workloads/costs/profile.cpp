@@ -158,7 +158,7 @@ Profile read_header(const Yaml& map) {
     profile.input = read_dims(required(map, "input"));
     profile.classes = read_count(required(map, "classes"), kMostExtent);
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
-    profile.precision = map["precision"].choice("", {"fp32", "tf32", "bf16"});
+    profile.precision = map["precision"].choice<Precision>();
     profile.cpu_share = map["cpu_share"].number(1, 0, 1);
     profile.dispatch = read_measured(required(map, "dispatch"));
     profile.link = read_link(required(map, "link"));
@@ -169,18 +169,11 @@ Profile read_header(const Yaml& map) {
     return profile;
 }
 
-// The place of `value` among the names of a closed choice.
-template <class Choice, std::size_t kNames>
-Choice read_choice(const Yaml& value, const std::array<std::string_view, kNames>& names) {
-    const std::string name = value.choice(std::string(names[0]), {names.begin(), names.end()});
-    return static_cast<Choice>(std::find(names.begin(), names.end(), name) - names.begin());
-}
-
 ConvolutionChoice read_convolution(const Yaml& map) {
     map.allow({"pass", "samples", "channels", "height", "width", "outputs", "kernel", "stride", "padding",
                "multiprocessors", "algorithm", "math"});
     const auto extent = [&](const char* key) { return read_count(required(map, key), kMostExtent); };
-    return {.shape = {.pass = read_choice<ConvolutionPass>(required(map, "pass"), kConvolutionPasses),
+    return {.shape = {.pass = required(map, "pass").choice(ConvolutionPass::Forward),
                       .samples = read_count(required(map, "samples"), kMostMeasuredSamples),
                       .channels = extent("channels"),
                       .height = extent("height"),
@@ -191,7 +184,7 @@ ConvolutionChoice read_convolution(const Yaml& map) {
                       .padding = static_cast<int>(required(map, "padding").integer(0, 0, kMostExtent)),
                       .multiprocessors = extent("multiprocessors")},
             .way = {.algorithm = static_cast<int>(required(map, "algorithm").integer(0, 0, kMostAlgorithm)),
-                    .math = read_choice<ConvolutionMath>(required(map, "math"), kConvolutionMaths)}};
+                    .math = required(map, "math").choice(ConvolutionMath::Fma)}};
 }
 
 std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
@@ -231,8 +224,8 @@ std::string print_header(const Profile& profile) {
     text += fmt::format("  input: {{channels: {}, height: {}, width: {}}}\n", profile.input.channels,
                         profile.input.height, profile.input.width);
     text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
-    if (!profile.precision.empty())
-        text += fmt::format("  precision: {}\n", profile.precision);
+    if (profile.precision)
+        text += fmt::format("  precision: {}\n", name_of(*profile.precision));
     if (profile.cpu_share < 1)
         text += fmt::format("  cpu_share: {}\n", profile.cpu_share);
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
@@ -253,9 +246,9 @@ std::string print_convolution(const ConvolutionChoice& choice) {
     return fmt::format(
         "  - {{pass: {}, samples: {}, channels: {}, height: {}, width: {}, outputs: {}, kernel: {}, stride: {}, "
         "padding: {}, multiprocessors: {}, algorithm: {}, math: {}}}\n",
-        kConvolutionPasses[static_cast<std::size_t>(shape.pass)], shape.samples, shape.channels, shape.height,
+        name_of(shape.pass), shape.samples, shape.channels, shape.height,
         shape.width, shape.outputs, shape.kernel, shape.stride, shape.padding, shape.multiprocessors, way.algorithm,
-        kConvolutionMaths[static_cast<std::size_t>(way.math)]);
+        name_of(way.math));
 }
 
 std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {

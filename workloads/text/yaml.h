@@ -4,6 +4,7 @@
 #pragma once
 
 #include "workloads/error.h"
+#include "workloads/text/choice.h"
 #include "workloads/units.h"
 
 #include <initializer_list>
@@ -97,6 +98,15 @@ public:
     double flops(double fallback) const;
     // One of `choices`; a mistake lists them.
     std::string choice(std::string_view fallback, const std::vector<std::string_view>& choices) const;
+    // A value of a closed choice, by the names in its table; none when absent or mistaken.
+    template <class E>
+    std::optional<E> choice() const {
+        return parse_choice<E>(choice("", names_of<E>()));
+    }
+    template <class E>
+    E choice(E fallback) const {
+        return choice<E>().value_or(fallback);
+    }
 
     Place place() const;
     const std::string& path() const { return path_; }  // "pipeline.split[1]"

@@ -155,17 +155,6 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
 
 void set_up_process() { [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 
-Precision precision_of(const Config& config) {
-    const std::string& asked = config.run.precision;
-    if (asked == "fp32")
-        return Precision::Fp32;
-    if (asked == "tf32")
-        return Precision::Tf32;
-    if (asked == "bf16")
-        return Precision::Bf16;
-    config.fail_at("run.precision", fmt::format("there is no precision '{}'", asked), "use fp32, tf32 or bf16");
-}
-
 DeviceMemory allocate(Bytes bytes) {
     void* memory = nullptr;
     check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");

@@ -4,6 +4,7 @@
 
 #include "exec/cuda/device/check.h"
 #include "exec/cuda/device/owned.h"
+#include "workloads/costs/precision.h"
 #include "workloads/units.h"
 
 #include <cstddef>
@@ -16,11 +17,6 @@ struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
 }
 
 namespace pw::cuda {
-
-// Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
-// weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
-enum class Precision { Fp32, Tf32, Bf16 };
-Precision precision_of(const Config& config);
 
 // Where a device of the plan runs.
 struct Seat {

@@ -237,7 +237,7 @@ private:
             if (found != ways.end())
                 return *found;
             fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no algorithm for its {} pass: {}", layer_.name,
-                      kConvolutionPasses[static_cast<std::size_t>(pass)], cudnnGetErrorString(status));
+                      name_of(pass), cudnnGetErrorString(status));
         });
         return made;
     }

@@ -1,0 +1,15 @@
+// What a backend computes in.
+#pragma once
+
+#include "workloads/text/choice.h"
+
+namespace pw {
+
+// Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
+// weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
+enum class Precision { Fp32, Tf32, Bf16 };
+template <>
+inline constexpr Choice<Precision> kChoices<Precision>[] = {
+    {"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}};
+
+}  // namespace pw
