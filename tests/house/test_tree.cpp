@@ -112,6 +112,61 @@ std::string forbidden_in(const std::string& folder, const std::string& text) {
     return forbidden_in(folder, stream);
 }
 
+std::string text_of(const fs::path& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+// The first text of every row, `{"name", ...`, of the tables in `text` that begin with `head` and end before `end`.
+std::set<std::string> names_in_tables(const std::string& text, const std::string& head, const std::string& end) {
+    const std::string row = "{\"";
+    std::set<std::string> names;
+    for (std::size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) {
+        const std::string table = text.substr(at, text.find(end, at) - at);
+        for (std::size_t name = table.find(row); name != std::string::npos; name = table.find(row, name + 1))
+            names.insert(table.substr(name + row.size(), table.find('"', name + row.size()) - name - row.size()));
+    }
+    return names;
+}
+
+// The names of all closed choices (workloads/text/choice.h) and schedules in a source.
+std::set<std::string> names_in(const std::string& text) {
+    std::set<std::string> names = names_in_tables(text, "inline constexpr Choice<", "};");
+    names.merge(names_in_tables(text, "kSchedules[] = {", "\n};"));
+    return names;
+}
+
+// Whether the literal at [begin, end) of `text` is compared with something, also as std::string("name").
+bool is_compared(const std::string& text, std::size_t begin, std::size_t end) {
+    const auto without_blanks = [](std::string part) {
+        std::erase_if(part, [](char c) { return c == ' ' || c == '\n'; });
+        return part;
+    };
+    const std::size_t near = std::min<std::size_t>(begin, 80);
+    std::string before = without_blanks(text.substr(begin - near, near)), after = without_blanks(text.substr(end, 80));
+    for (const char* wrapper : {"std::string(", "std::string{", "std::string_view(", "std::string_view{"})
+        if (before.ends_with(wrapper))
+            before.resize(before.size() - std::string(wrapper).size());
+    after.erase(0, after.find_first_not_of(")}sv"));
+    return before.ends_with("==") || before.ends_with("!=") || before.ends_with(".compare(") ||
+           after.starts_with("==") || after.starts_with("!=");
+}
+
+// One line per literal in `text` that is one of `names` and is compared.
+std::string comparisons_in(const std::string& text, const std::set<std::string>& names) {
+    std::string complaints;
+    for (const std::string& name : names) {
+        const std::string literal = '"' + name + '"';
+        for (std::size_t at = text.find(literal); at != std::string::npos; at = text.find(literal, at + 1))
+            if (is_compared(text, at, at + literal.size()))
+                complaints += "line " + std::to_string(1 + std::ranges::count(text.substr(0, at), '\n')) +
+                              ": compares with " + literal + " as text\n";
+    }
+    return complaints;
+}
+
 }  // namespace
 
 TEST(Tree, HasNoForbiddenInclude) {
@@ -167,11 +222,28 @@ TEST(Tree, HeadersAreIncludedOnce) {
         for (const fs::path& path : sources_below(kRoot / folder)) {
             if (path.extension() != ".h")
                 continue;
-            std::ifstream file(path);
-            std::stringstream text;
-            text << file.rdbuf();
-            EXPECT_NE(text.str().find("#pragma once\n"), std::string::npos) << path;
+            EXPECT_NE(text_of(path).find("#pragma once\n"), std::string::npos) << path;
         }
+}
+
+// A closed choice is read once, by its table; then it is a value, and what is compared is checked by the compiler.
+TEST(Tree, ComparesClosedChoicesNowhereAsText) {
+    std::map<std::string, std::string> sources;
+    std::set<std::string> names;
+    for (const auto& [folder, allowed] : kMayInclude)
+        for (const fs::path& path : sources_below(kRoot / folder))
+            names.merge(names_in(sources[fs::relative(path, kRoot).string()] = text_of(path)));
+    for (const fs::path& path : sources_below(kRoot / "bench"))
+        sources[fs::relative(path, kRoot).string()] = text_of(path);
+    for (const char* known : {"mse", "nccl", "deferred", "rendezvous", "vertical_sync", "piper", "even", "1f1b"})
+        EXPECT_TRUE(names.contains(known)) << known;
+    const std::map<std::string, std::string> others = {{"exec/disturbance.cpp", "cpu"}};  // a line of /proc/stat
+    for (const auto& [path, text] : sources) {
+        std::set<std::string> closed = names;
+        if (others.contains(path))
+            closed.erase(others.at(path));
+        EXPECT_EQ(comparisons_in(text, closed), "") << path;
+    }
 }
 
 TEST(TreeTest, SeesWhatItLooksFor) {
@@ -193,4 +265,22 @@ TEST(TreeTest, SeesCircles) {
     EXPECT_EQ(room_of("exec/cpu/norm.cpp"), "exec/cpu");
     EXPECT_EQ(room_of("exec/execute.h"), "exec");
     EXPECT_EQ(room_of("exec/oracle.cpp"), "exec/*.cpp");
+}
+
+TEST(TreeTest, SeesChoicesThatAreComparedAsText) {
+    const std::string tables =
+        "template <>\ninline constexpr Choice<Loss> kChoices<Loss>[] = {\n    {\"mse\", Loss::Mse},\n    {\"l1\", "
+        "Loss::L1}};\nconstexpr Schedule kSchedules[] = {\n    {\"gpipe\",\n     {kFlush},\n     \"p-d\"},\n    "
+        "{\"zb-v\", \"\"},\n};\nauto other = {\"else\", 1};\n";
+    const std::set<std::string> names = names_in(tables);
+    EXPECT_EQ(names, (std::set<std::string>{"gpipe", "l1", "mse", "zb-v"}));
+    EXPECT_EQ(comparisons_in(tables, names), "");
+    EXPECT_EQ(comparisons_in("\nif (loss == \"mse\")\n", names), "line 2: compares with \"mse\" as text\n");
+    for (const char* line : {"loss != \"l1\"", "loss ==\n    \"mse\"", "\"mse\" == loss", "\"mse\"sv != loss",
+                             "loss == std::string(\"mse\")", "std::string_view{\"mse\"} == loss",
+                             "loss.compare(\"mse\") == 0", "schedule.name != \"zb-v\"", "a == \"mse\" ? 1 : 2"})
+        EXPECT_NE(comparisons_in(line, names), "") << line;
+    for (const char* line : {"loss == \"mse2\"", "loss == Loss::Mse", "print(\"mse\")", "key = \"mse\";",
+                             "{\"mse\", 1}", "n == 1 ? \"mse\" : \"l1\"", "f(\"mse\", a == b)"})
+        EXPECT_EQ(comparisons_in(line, names), "") << line;
 }
