@@ -138,7 +138,7 @@ private:
         step.args.loss = &loss_;
         std::vector<std::vector<float>> values;
         for (const ParameterShape& shape : parameters_of(step.layer))
-            values.push_back(initial_values(step.layer, shape, 1));
+            values.push_back(initial_values(shape, 1));
         step.kernel->load(values, weights, step.args.statistics);
         largest_ = std::max(largest_, step.sizes.output);
         scratch_ = std::max(scratch_, step.sizes.scratch);
@@ -172,21 +172,6 @@ private:
     Bytes scratch_ = 0, largest_ = 0;
 };
 
-std::string kind_of(const Layer& layer) {
-    switch (layer.kind) {
-        case LayerKind::Convolution:
-            return "convolution";
-        case LayerKind::BatchNorm:
-            return "batch norm";
-        case LayerKind::Add:
-            return "add";
-        case LayerKind::MaxPool:
-            return "max pool";
-        default:
-            return "other";
-    }
-}
-
 void print_times(const std::vector<Step>& steps, int samples, bool details) {
     std::map<std::string, Times> kinds;
     Times all{};
@@ -195,7 +180,7 @@ void print_times(const std::vector<Step>& steps, int samples, bool details) {
             fmt::print("{:24} {:8.3f} {:8.3f} {:8.3f}\n", step.layer.name, step.best[0] / samples,
                        step.best[1] / samples, step.best[2] / samples);
         for (std::size_t pass = 0; pass < kPasses.size(); ++pass) {
-            kinds[kind_of(step.layer)][pass] += step.best[pass] / samples;
+            kinds[std::string(name_of(step.layer.kind))][pass] += step.best[pass] / samples;
             all[pass] += step.best[pass] / samples;
         }
     }

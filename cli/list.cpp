@@ -5,6 +5,7 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "schedules/schedule.h"
+#include "workloads/data/data_sources.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -16,10 +17,12 @@ namespace pw {
 
 namespace {
 
-std::vector<std::string> model_row(const std::string& name, int image_size) {
+std::vector<std::string> model_row(const BuiltInModel& row) {
+    if (row.build == nullptr)
+        return {std::string(row.name), "times per stage", "-", "-"};
     Config config;
-    config.workload.model = name;
-    config.workload.image_size = image_size;
+    config.workload.model = row.name;
+    config.workload.options.image_size = default_image_size(row, data_sources().front());
     const Model model = build_model(config);
     double multiply_accumulates = 0;
     Bytes parameter_bytes = 0;
@@ -28,7 +31,7 @@ std::vector<std::string> model_row(const std::string& name, int image_size) {
         parameter_bytes += model.layers[layer].tied_to.empty() ? model.layers[layer].parameter_bytes : 0;
     }
     return {
-        name,
+        model.name,
         fmt::format("{}x{}x{}, {} classes", model.input.channels, model.input.height, model.input.width, model.classes),
         fmt::format("{:.2f} M", static_cast<double>(parameter_bytes) / sizeof(float) / 1e6),
         fmt::format("{:.4f} GMAC", multiply_accumulates / 1e9)};
@@ -36,11 +39,8 @@ std::vector<std::string> model_row(const std::string& name, int image_size) {
 
 void list_models() {
     Table table({"name", "input", "parameters", "forward per sample"}, true);
-    table.add(model_row("resnet50", 224));
-    table.add(model_row("mlp", 28));
-    table.add(model_row("unet", 64));
-    table.add(model_row("gpt", 0));
-    table.add({"uniform", "times per stage", "-", "-"});
+    for (const BuiltInModel* row : built_in_models())
+        table.add(model_row(*row));
     table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});
     print_result("{}", table.print());
 }

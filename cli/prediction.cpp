@@ -69,7 +69,7 @@ Job job_of(Config config, Profile measured) {
 std::string summary_of(const Job& job) {
     const std::string stages = job.model ? fmt::format("stages from {}", first_layers(job))
                                               : fmt::format("{} stages", job.plan.shape.stages);
-    return fmt::format("{}, {}, {}, {}", job.model ? job.model->name : "uniform", stages,
+    return fmt::format("{}, {}, {}, {}", job.model ? job.model->name : job.config.workload.model, stages,
                        job.plan.schedule, print(sizes_of(job.config.pipeline)));
 }
 

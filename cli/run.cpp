@@ -7,6 +7,7 @@
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/data/data_sources.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
@@ -122,7 +123,7 @@ RunResult run_with_progress(const Job& job, RunOptions options) {
 
 RunResult execute(const Job& job, RunOptions options) {
     const WorkloadConfig& workload = job.config.workload;
-    if (!is_emulated(job.config) && workload.dataset != "synthetic" && workload.path.empty())
+    if (!is_emulated(job.config) && data_source(workload.dataset).open != nullptr && workload.path.empty())
         print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
     RunResult result = run_with_progress(job, std::move(options));
     for (const std::string& note : result.notes)

@@ -11,7 +11,8 @@ namespace pw {
 
 namespace {
 
-constexpr std::string_view kBlock = "h.";  // of a gpt: "h.3.attn.c_attn"
+constexpr std::string_view kTable = "wte";  // of a gpt
+constexpr std::string_view kBlock = "h.";   // of a gpt: "h.3.attn.c_attn"
 
 std::string run_of(char letter, int length) {
     return length < 3 ? std::string(static_cast<std::size_t>(length), letter) : fmt::format("{}*{}", letter, length);
@@ -23,7 +24,7 @@ std::string letters_of_gpt(const LayerGraph& graph, const std::vector<int>& laye
     std::string letters;
     for (const int layer : layers) {
         const std::string& name = graph[static_cast<std::size_t>(layer)].name;
-        if (name == "wte")
+        if (name == kTable)
             letters += 'E';
         if (is_loss(graph[static_cast<std::size_t>(layer)].kind))
             letters += 'L';
@@ -66,9 +67,9 @@ bool has_embedding(const LayerGraph& graph) {
 }  // namespace
 
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split) {
-    const bool gpt = workload.model == "gpt";
-    if (!starts_of_ranges(split) ||
-        (!gpt && (model_file(workload.model) != ModelFile::Layers || !has_embedding(graph))))
+    const ModelFile file = model_file(workload.model);
+    const bool gpt = file == ModelFile::None && find_layer(graph, kTable) >= 0;
+    if (!starts_of_ranges(split) || (!gpt && (file != ModelFile::Layers || !has_embedding(graph))))
         return {};
     std::string layout;
     std::map<std::string, int> stages_of;  // by block
@@ -90,8 +91,8 @@ std::string pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph&
     std::string spec;
     for (const int cut : *starts) {
         const Layer& layer = graph[static_cast<std::size_t>(cut)];
-        if (layer.kind == LayerKind::Add || layer.kind == LayerKind::Concat || is_loss(layer.kind))
-            return {};  // a function
+        if (facts_of(layer.kind).role != LayerRole::Module)
+            return {};
         spec += fmt::format("{}\"{}\": SplitPoint.BEGINNING", spec.empty() ? "" : ", ", layer.name);
     }
     return spec.empty() ? "" : "{" + spec + "}";

@@ -4,7 +4,7 @@
 #include "job/cost_source.h"
 #include "job/rules.h"
 #include "schedules/durations.h"
-#include "workloads/models/gpt.h"
+#include "workloads/data/data_sources.h"
 #include "workloads/stages/ties.h"
 
 #include <cassert>
@@ -43,69 +43,65 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
-bool is_segmented(const WorkloadConfig& workload) { return workload.model == "unet"; }
-
-GptShape gpt_shape(const WorkloadConfig& workload) {
-    return {workload.sequence_length, workload.vocabulary, workload.embedding,
-            workload.blocks,          workload.heads,      workload.dropout};
-}
-
-Dataset open_sequences(const Config& config) {
-    const auto& [length, vocabulary] = std::pair(config.workload.sequence_length, config.workload.vocabulary);
-    const std::string& path = config.workload.path;
-    if (config.workload.dataset != "text" || path.empty())
-        return Dataset::synthetic_text(length, vocabulary, config.training.seed);
-    try {
-        return Dataset::text(path, length, vocabulary, config.training.seed);
-    } catch (const Error& error) {
-        config.fail_at("workload.path", error.what(),
-                       "name a longer text file, or write a shorter workload.sequence_length");
-    }
+// Of the samples that a workload asks for.
+Labels labels_of(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    return model == nullptr ? Labels::PerImage : model->labels;
 }
 
 Dataset stored_dataset(const Config& config, const Model& model) {
     const WorkloadConfig& workload = config.workload;
-    if (workload.model == "gpt")
-        return open_sequences(config);
-    if (workload.dataset == "cifar10" && !workload.path.empty())
-        return Dataset::cifar10(workload.path, workload.image_size, config.training.seed);
-    if (workload.dataset == "mnist" && !workload.path.empty())
-        return Dataset::mnist(workload.path, model.input, config.training.seed);
-    if (is_segmented(workload))
-        return Dataset::segmentation(model.input, model.classes, config.training.seed);
-    return Dataset::synthetic(model.input, model.classes, config.training.seed);
+    const DataSource& source = data_source(workload.dataset);
+    const std::int64_t seed = config.training.seed;
+    if (source.open == nullptr || workload.path.empty())
+        return made_up(labels_of(config), model, seed);
+    try {
+        return source.open(workload.path, model, seed);
+    } catch (const Error& error) {
+        if (source.way_out.empty())
+            throw;
+        config.fail_at("workload.path", error.what(), std::string(source.way_out));
+    }
+}
+
+// Tokens and images have been told apart when the config was read.
+void check_labels(const Config& config, const BuiltInModel& model) {
+    const DataSource& source = data_source(config.workload.dataset);
+    if (model.labels == Labels::PerPixel && source.labels && *source.labels != Labels::PerPixel)
+        config.fail_at("workload.dataset",
+                       fmt::format("{} needs a label per pixel; {} has one per image", model.name, source.name),
+                       fmt::format("write dataset: {}", data_sources().front().name));
+}
+
+const BuiltInModel& built_in_model(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    if (model == nullptr)
+        config.fail_at("workload.model", fmt::format("unknown model '{}'", config.workload.model),
+                       "`pipewright list models` names them");
+    if (model->build == nullptr)
+        config.fail_at(
+            "workload.model",
+            fmt::format("model: {} has times and no layers: there is nothing to build", model->name),
+            fmt::format("use it with simulate and plan, or name a model, such as {}", built_in_models().front()->name));
+    return *model;
 }
 
 }  // namespace
 
 Model build_model(const Config& config) {
-    const WorkloadConfig& workload = config.workload;
-    const CostSource source = cost_source_of(config).source;
-    if (source == CostSource::File)
+    if (cost_source_of(config).source == CostSource::File)
         return model_from_file(config).model;
-    if (source == CostSource::Uniform)
-        config.fail_at("workload.model", "model: uniform has times and no layers: there is nothing to build",
-                       "use it with simulate and plan, or name a model, such as resnet50");
+    const BuiltInModel& model = built_in_model(config);
+    check_labels(config, model);
+    const DataSource& source = data_source(config.workload.dataset);
     const LayerKind loss = config.training.loss == TrainingConfig::Loss::MeanSquaredError
                                ? LayerKind::MeanSquaredError
                                : LayerKind::CrossEntropy;
-    if (is_segmented(workload) && workload.dataset != "synthetic")
-        config.fail_at("workload.dataset",
-                       fmt::format("unet needs a label per pixel; {} has one per image", workload.dataset),
-                       "write dataset: synthetic");
-    if (workload.model == "gpt")
-        return build_gpt(gpt_shape(workload), loss);
     try {
-        if (workload.model == "resnet50")
-            return build_resnet50(workload.image_size, workload.classes, loss);
-        if (workload.model == "unet")
-            return build_unet(workload.image_size, workload.base_channels, workload.levels, workload.classes, loss);
-        const int channels = workload.dataset == "cifar10" ? 3 : 1;
-        return build_mlp({channels, workload.image_size, workload.image_size}, workload.classes, workload.hidden, loss,
-                         workload.dropout);
+        return model.build(config.workload.options, source.image.channels, loss);
     } catch (const Error& error) {
         config.fail_at("workload.image_size", error.what(),
-                       fmt::format("choose another image_size, such as {}", is_segmented(workload) ? 64 : 224));
+                       fmt::format("choose another image_size, such as {}", default_image_size(model, source)));
     }
 }
 

@@ -3,6 +3,7 @@
 #include "job/config_blocks.h"
 #include "job/plan.h"
 #include "job/rank_table.h"
+#include "workloads/costs/profiled_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -287,10 +288,11 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (defaults.stages == 0)  // else the plan says which devices hold a stage
         resolve_devices(root, defaults.chunks, config);
-    if (config.workload.model == "uniform") {
+    if (is_uniform(config)) {
         spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
         if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
-            root["pipeline"]["split"].complain("model: uniform has no layers to split", "remove 'pipeline.split'");
+            root["pipeline"]["split"].complain(
+                fmt::format("model: {} has no layers to split", config.workload.model), "remove 'pipeline.split'");
     }
     root.source().throw_if_mistaken();
 
@@ -316,6 +318,11 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
     report.complain(place, fact.substr(0, own), own == std::string::npos ? help : fact.substr(own + kHelp.size()));
     report.throw_if_mistaken();
     throw Error(ExitCode::BadInput, fact);
+}
+
+bool is_uniform(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    return model != nullptr && model->build == nullptr;
 }
 
 bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }

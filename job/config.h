@@ -8,6 +8,7 @@
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/precision.h"
 #include "workloads/data/dataset.h"
+#include "workloads/models/models.h"
 #include "workloads/text/choice.h"
 #include "workloads/text/yaml.h"
 
@@ -30,17 +31,11 @@ struct UniformWorkload {
 };
 
 struct WorkloadConfig {
-    std::string model;  // resnet50 | mlp | unet | gpt | uniform | the absolute path of a file (model_file)
-    int image_size = 224;
-    int classes = 10;
-    std::string dataset = "synthetic";  // synthetic | cifar10 | mnist | text
+    std::string model;  // the name of a built-in one, or the absolute path of a file (model_file)
+    ModelOptions options;
+    std::string dataset = "synthetic";  // one of data_sources()
     std::string path;                   // of the data set; made absolute against the config's folder
     ImageChanges changes;
-    std::vector<int> hidden{512, 512};  // mlp: widths of the layers before the last
-    int base_channels = 16, levels = 3;  // unet: of the first level; times the image is halved
-    // gpt
-    int sequence_length = 64, vocabulary = 256, embedding = 128, blocks = 4, heads = 4;
-    double dropout = 0;  // mlp, gpt
     UniformWorkload uniform;
 };
 
@@ -224,6 +219,9 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
 
 // The canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
+
+// Whether the workload is times of stages, without layers.
+bool is_uniform(const Config& config);
 
 // Whether the devices of the run sleep instead of computing: then costs are enough to run.
 bool is_emulated(const Config& config);

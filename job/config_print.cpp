@@ -1,8 +1,10 @@
 #include "job/config_blocks.h"
+#include "workloads/models/models.h"
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <variant>
 
 namespace pw {
 namespace {
@@ -15,17 +17,20 @@ std::string list(const std::vector<T>& values, Print print) {
     return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-void print_shape(const WorkloadConfig& workload, std::string& out) {
-    if (workload.model == "mlp")
-        out += fmt::format("  hidden: [{}]\n", fmt::join(workload.hidden, ", "));
-    if (workload.model == "unet")
-        out += fmt::format("  base_channels: {}\n  levels: {}\n", workload.base_channels, workload.levels);
-    if (workload.model == "gpt")
-        out += fmt::format(
-            "  sequence_length: {}\n  vocabulary: {}\n  embedding: {}\n  blocks: {}\n  heads: {}\n",
-            workload.sequence_length, workload.vocabulary, workload.embedding, workload.blocks, workload.heads);
-    if (workload.dropout > 0)
-        out += fmt::format("  dropout: {}\n", workload.dropout);
+std::string text_of(int value) { return fmt::format("{}", value); }
+std::string text_of(const std::vector<int>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
+std::string text_of(double share) { return share == 0 ? "" : fmt::format("{}", share); }  // none: as if not there
+
+void print_options(const WorkloadConfig& workload, std::string& out) {
+    const BuiltInModel* model = find_model(workload.model);
+    if (model == nullptr)
+        return;
+    for (const ModelKey& key : model_keys()) {
+        const auto print = [&](auto option) { return text_of(workload.options.*option); };
+        const std::string text = takes_key(*model, key.name) ? std::visit(print, key.value) : "";
+        if (!text.empty())
+            out += fmt::format("  {}: {}\n", key.name, text);
+    }
 }
 
 void print_changes(const ImageChanges& changes, std::string& out) {
@@ -36,15 +41,16 @@ void print_changes(const ImageChanges& changes, std::string& out) {
                            fmt::join(changes.deviation, ", "));
 }
 
-void print_workload(const WorkloadConfig& workload, std::string& out) {
+void print_workload(const Config& config, std::string& out) {
+    const WorkloadConfig& workload = config.workload;
     out += fmt::format("workload:\n  model: {}\n", quoted(workload.model));
-    out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.image_size, workload.classes,
-                       workload.dataset);
+    out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.options.image_size,
+                       workload.options.classes, workload.dataset);
     if (!workload.path.empty())
         out += fmt::format("  path: {}\n", quoted(workload.path));
-    print_shape(workload, out);
+    print_options(workload, out);
     print_changes(workload.changes, out);
-    if (workload.model != "uniform")
+    if (!is_uniform(config))
         return;
     const UniformWorkload& uniform = workload.uniform;
     out += fmt::format("  stages: {}\n", uniform.forward.size());
@@ -159,7 +165,7 @@ std::string quoted(const std::string& text) {
 
 std::string print_config(const Config& config) {
     std::string out;
-    print_workload(config.workload, out);
+    print_workload(config, out);
     print_cluster(config.cluster, out);
     print_pipeline(config.pipeline, out);
     const TrainingConfig& training = config.training;

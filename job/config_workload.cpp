@@ -1,29 +1,39 @@
 #include "job/config_blocks.h"
 #include "workloads/costs/profiled_model.h"
+#include "workloads/data/data_sources.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
+#include <iterator>
+#include <variant>
 
 namespace pw {
 namespace {
 
-constexpr const char* kModels = "models: resnet50, mlp, unet, gpt, uniform, or a file *.graph.txt, *.yaml or *.json";
+std::vector<std::string_view> model_names() {
+    std::vector<std::string_view> names;
+    for (const BuiltInModel* model : built_in_models())
+        names.push_back(model->name);
+    return names;
+}
 
 // Empty where it is missing or unknown: which other keys are right, only a known model tells.
 std::string read_model(const Yaml& at, const std::string& folder) {
-    const std::vector<std::string_view> models{"resnet50", "mlp", "unet", "gpt", "uniform"};
+    const std::vector<std::string_view> models = model_names();
+    const std::string known =
+        fmt::format("models: {}, or a file *.graph.txt, *.yaml or *.json", fmt::join(models, ", "));
     const std::string model = at.text();
     if (model.empty()) {
         if (!at.present() || at.is_text())
-            at.complain("'workload.model' is missing", fmt::format("write workload: {{model: resnet50}}; {}", kModels));
+            at.complain("'workload.model' is missing",
+                        fmt::format("write workload: {{model: {}}}; {}", models.front(), known));
     } else if (model_file(model) != ModelFile::None) {
         return absolute_path(folder, model);
-    } else if (std::find(models.begin(), models.end(), model) == models.end()) {
+    } else if (find_model(model) == nullptr) {
         if (const std::optional<std::string_view> guess = nearest(model, models))
-            at.complain(fmt::format("unknown model '{}'", model),
-                        fmt::format("did you mean '{}'? {}", *guess, kModels));
+            at.complain(fmt::format("unknown model '{}'", model), fmt::format("did you mean '{}'? {}", *guess, known));
         else
-            at.complain(fmt::format("unknown model '{}'", model), kModels);
+            at.complain(fmt::format("unknown model '{}'", model), known);
         return "";
     }
     return model;
@@ -83,80 +93,98 @@ UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& clai
     return uniform;
 }
 
-constexpr std::array<std::string_view, 9> kUniformKeys{"stages",          "forward",    "backward_input",
-                                                       "backward_weight", "activation", "activation_until_weight",
-                                                       "output",          "weights",    "overlapped_forward_backward"};
+constexpr std::string_view kUniformKeys[]{
+    "stages", "forward", "activation", "backward_input", "backward_weight",
+    "output", "weights", "activation_until_weight", "overlapped_forward_backward"};
+
+// Of models without layers.
+std::string_view uniform_model() {
+    return (*std::ranges::find_if(built_in_models(), [](const BuiltInModel* row) { return row->build == nullptr; }))
+        ->name;
+}
 
 void reject_uniform_keys(const Yaml& workload, const std::string& model) {
     for (const std::string_view key : kUniformKeys)
         if (workload[key].present())
-            workload[key].complain(fmt::format("'workload.{}' belongs to model: uniform, not to {}", key, model),
-                                   "remove the key; stages of a real model are set with pipeline.stages");
+            workload[key].complain(
+                fmt::format("'workload.{}' belongs to model: {}, not to {}", key, uniform_model(), model),
+                "remove the key; stages of a real model are set with pipeline.stages");
 }
 
-int default_image_size(const WorkloadConfig& workload) {
-    if (workload.model == "unet")
-        return 64;
-    if (workload.model != "mlp")
-        return 224;
-    return workload.dataset == "cifar10" ? 32 : 28;
+// A mistake where the file has a key that belongs to other models. `model`: a name or a path.
+void reject_key_of_others(const Yaml& at, std::string_view key, const std::string& model,
+                          const std::function<bool(const BuiltInModel&)>& takes) {
+    const BuiltInModel* own = find_model(model);
+    if (!at[key].present() || (own != nullptr && takes(*own)))
+        return;
+    std::vector<std::string_view> owners;
+    for (const BuiltInModel* other : built_in_models())
+        if (takes(*other))
+            owners.push_back(other->name);
+    at[key].complain(fmt::format("'workload.{}' is not for model: {}", key, model),
+                     fmt::format("remove the key; it belongs to {}", fmt::join(owners, " ")));
 }
-
-// Keys that only some models have.
-struct ModelKey {
-    std::string_view key, models;
-};
-constexpr ModelKey kModelKeys[] = {
-    {"hidden", "mlp"},     {"base_channels", "unet"}, {"levels", "unet"}, {"sequence_length", "gpt"},
-    {"vocabulary", "gpt"}, {"embedding", "gpt"},      {"blocks", "gpt"},  {"heads", "gpt"},
-    {"dropout", "mlp gpt"}, {"augment", "resnet50 mlp unet"}, {"normalise", "resnet50 mlp unet"}};
 
 void reject_keys_of_others(const Yaml& at, const std::string& model) {
-    for (const ModelKey& known : kModelKeys)
-        if (at[known.key].present() && fmt::format(" {} ", known.models).find(" " + model + " ") == std::string::npos)
-            at[known.key].complain(fmt::format("'workload.{}' is not for model: {}", known.key, model),
-                                   fmt::format("remove the key; it belongs to {}", known.models));
+    for (const ModelKey& key : model_keys())
+        reject_key_of_others(at, key.name, model,
+                             [&](const BuiltInModel& other) { return takes_key(other, key.name); });
+    for (const std::string_view key : {"augment", "normalise"})
+        reject_key_of_others(at, key, model, reads_images);
 }
 
-void read_shape(const Yaml& at, WorkloadConfig& workload) {
-    const auto number = [&](std::string_view key, int fallback, int most) {
-        return static_cast<int>(at[key].integer(fallback, 1, most));
-    };
-    workload.base_channels = number("base_channels", workload.base_channels, 4096);
-    workload.levels = number("levels", workload.levels, 8);
-    workload.sequence_length = number("sequence_length", workload.sequence_length, 65'536);
-    workload.vocabulary = number("vocabulary", workload.vocabulary, 1'000'000);
-    workload.embedding = number("embedding", workload.embedding, 65'536);
-    workload.blocks = number("blocks", workload.blocks, 1024);
-    workload.heads = number("heads", workload.heads, 1024);
-    if (workload.model == "gpt" && workload.embedding % workload.heads != 0)
+void read_option(const Yaml& at, const ModelKey& key, int& value) {
+    value = static_cast<int>(
+        at.integer(value, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)));
+}
+
+void read_option(const Yaml& at, const ModelKey& key, double& value) { value = at.number(value, key.least, key.most); }
+
+void read_option(const Yaml& at, const ModelKey& key, std::vector<int>& values) {
+    if (!at.present())
+        return;
+    values.clear();
+    for (const Yaml& item : at.items())
+        read_option(item, key, values.emplace_back(static_cast<int>(key.least)));
+}
+
+void read_options(const Yaml& at, const std::string& model, ModelOptions& options) {
+    for (const ModelKey& key : model_keys())
+        std::visit([&](auto option) { read_option(at[key.name], key, options.*option); }, key.value);
+    const BuiltInModel* own = find_model(model);
+    if (own != nullptr && takes_key(*own, "heads") && options.embedding % options.heads != 0)
         at[at["heads"].present() ? "heads" : "embedding"].complain(
-            fmt::format("an embedding of {} has no {} heads of equal width", workload.embedding, workload.heads),
+            fmt::format("an embedding of {} has no {} heads of equal width", options.embedding, options.heads),
             "choose heads that divide the embedding");
-    workload.dropout = at["dropout"].number(0, 0, 0.999);
-    if (at["hidden"].present()) {
-        workload.hidden.clear();
-        for (const Yaml& width : at["hidden"].items())
-            workload.hidden.push_back(static_cast<int>(width.integer(1, 1, 1'000'000)));
-    }
-    if (!workload.model.empty())
-        reject_keys_of_others(at, workload.model);
+    if (!model.empty())
+        reject_keys_of_others(at, model);
 }
 
-constexpr int kBytes = 256;  // tokens of a text
+// The first row with tokens, of the models and of the data sets.
+std::string_view model_of_tokens() {
+    return (*std::ranges::find(built_in_models(), Labels::PerToken, &BuiltInModel::labels))->name;
+}
 
-void check_tokens(const Yaml& at, const WorkloadConfig& workload) {
-    const bool reads_tokens = workload.model == "gpt", is_text = workload.dataset == "text";
-    if (reads_tokens && !is_text && workload.dataset != "synthetic")
-        at["dataset"].complain(fmt::format("model: gpt reads tokens, and {} has images", workload.dataset),
-                               "write dataset: text or dataset: synthetic");
-    if (!reads_tokens && is_text)
-        at["dataset"].complain(fmt::format("dataset: text has tokens, which model: {} does not read", workload.model),
-                               "write model: gpt, or another dataset");
-    if (reads_tokens && is_text && workload.vocabulary < kBytes)
-        at["vocabulary"].complain(
-            fmt::format("the tokens of a text are its bytes, of which the model knows {}", workload.vocabulary),
-            fmt::format("write vocabulary: {} or more", kBytes));
+std::string_view dataset_of_tokens() {
+    return std::ranges::find(data_sources(), std::optional(Labels::PerToken), &DataSource::labels)->name;
+}
+
+void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSource& source) {
+    const BuiltInModel* model = find_model(workload.model);
+    const bool reads_tokens = model != nullptr && model->labels == Labels::PerToken;
+    const bool has_tokens = source.labels == Labels::PerToken;
+    if (reads_tokens && source.labels && !has_tokens)
+        at["dataset"].complain(
+            fmt::format("model: {} reads tokens, and {} has images", model->name, source.name),
+            fmt::format("write dataset: {} or dataset: {}", dataset_of_tokens(), data_sources().front().name));
+    if (!reads_tokens && has_tokens)
+        at["dataset"].complain(
+            fmt::format("dataset: {} has tokens, which model: {} does not read", source.name, workload.model),
+            fmt::format("write model: {}, or another dataset", model_of_tokens()));
+    if (reads_tokens && has_tokens && workload.options.vocabulary < source.classes)
+        at["vocabulary"].complain(fmt::format("the tokens of a {} are its bytes, of which the model knows {}",
+                                              source.name, workload.options.vocabulary),
+                                  fmt::format("write vocabulary: {} or more", source.classes));
 }
 
 void read_changes(const Yaml& augment, const Yaml& normalise, ImageChanges& changes) {
@@ -179,6 +207,21 @@ void read_changes(const Yaml& augment, const Yaml& normalise, ImageChanges& chan
                            "write one of each per channel, or remove the key");
 }
 
+std::vector<std::string_view> known_keys() {
+    std::vector<std::string_view> keys{"model", "image_size", "classes", "dataset", "path", "augment", "normalise"};
+    for (const ModelKey& key : model_keys())
+        keys.push_back(key.name);
+    keys.insert(keys.end(), std::begin(kUniformKeys), std::end(kUniformKeys));
+    return keys;
+}
+
+std::vector<std::string_view> dataset_names() {
+    std::vector<std::string_view> names;
+    for (const DataSource& source : data_sources())
+        names.push_back(source.name);
+    return names;
+}
+
 template <class T>
 void spread(std::vector<T>& values, int stages) {
     if (values.size() == 1)
@@ -188,30 +231,26 @@ void spread(std::vector<T>& values, int stages) {
 }  // namespace
 
 WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
-    at.allow({"model",       "image_size",      "classes",
-              "dataset",     "path",            "augment",
-              "normalise",   "hidden",          "base_channels",
-              "levels",      "sequence_length", "vocabulary",
-              "embedding",   "blocks",          "heads",
-              "dropout",     "stages",          "forward",
-              "activation",  "backward_input",  "backward_weight",
-              "output",      "weights",         "activation_until_weight",
-              "overlapped_forward_backward"});
+    at.allow(known_keys());
     WorkloadConfig workload;
+    ModelOptions& options = workload.options;
     workload.model = read_model(at["model"], folder);
-    workload.dataset = at["dataset"].choice("synthetic", {"synthetic", "cifar10", "mnist", "text"});
+    const DataSource& source = data_source(at["dataset"].choice(data_sources().front().name, dataset_names()));
+    workload.dataset = source.name;
     workload.path = absolute_path(folder, at["path"].text());
-    workload.image_size = static_cast<int>(at["image_size"].integer(default_image_size(workload), 1, 4096));
-    workload.classes = static_cast<int>(at["classes"].integer(10, 1, 65'535));
-    if ((workload.dataset == "cifar10" || workload.dataset == "mnist") && workload.classes < 10)
-        at["classes"].complain(
-            fmt::format("{} has 10 classes, the model tells {} apart", workload.dataset, workload.classes),
-            "write classes: 10");
-    read_shape(at, workload);
+    const BuiltInModel* model = find_model(workload.model);
+    const int image_size = model == nullptr ? kUsualImageSize : default_image_size(*model, source);
+    options.image_size = static_cast<int>(at["image_size"].integer(image_size, 1, 4096));
+    options.classes = static_cast<int>(at["classes"].integer(options.classes, 1, 65'535));
+    if (source.labels == Labels::PerImage && options.classes < source.classes)
+        at["classes"].complain(fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes,
+                                           options.classes),
+                               fmt::format("write classes: {}", source.classes));
+    read_options(at, workload.model, options);
     if (!workload.model.empty())
-        check_tokens(at, workload);
+        check_tokens(at, workload, source);
     read_changes(at["augment"], at["normalise"], workload.changes);
-    if (workload.model == "uniform")
+    if (model != nullptr && model->build == nullptr)
         workload.uniform = read_uniform(at, claims);
     else if (!workload.model.empty())
         reject_uniform_keys(at, workload.model);

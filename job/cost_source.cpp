@@ -40,8 +40,7 @@ Profile profile_by_rates(const Config& config, const Model& model) {
 
 // In the order of the enum. The last is for whoever asks for nothing.
 constexpr CostSourceRow kSources[] = {
-    {CostSource::Uniform, "uniform", false, false,
-     [](const Config& config) { return config.workload.model == "uniform"; }, nullptr},
+    {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
     {CostSource::File, "file", true, false,
      [](const Config& config) { return model_file(config.workload.model) != ModelFile::None; }, profile_from_file},
     {CostSource::Measured, "measured", true, true,

@@ -12,6 +12,7 @@
 #include "job/config.h"
 #include "tests/support/layer_rig.h"
 #include "workloads/error.h"
+#include "workloads/models/resnet.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

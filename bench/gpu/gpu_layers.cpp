@@ -104,9 +104,20 @@ std::array<double, 3> bytes_moved(const Layer& layer, int samples, double elemen
         case LayerKind::AveragePool:
         case LayerKind::CrossEntropy:
             return {in + out + masks, in + out + masks, 0};
-        default:
-            return {};
+        case LayerKind::Concat:
+        case LayerKind::Upsample:
+        case LayerKind::Dropout:
+        case LayerKind::Embedding:
+        case LayerKind::PositionBias:
+        case LayerKind::LayerNorm:
+        case LayerKind::Gelu:
+        case LayerKind::RowLinear:
+        case LayerKind::Attention:
+        case LayerKind::MeanSquaredError:
+        case LayerKind::Profiled:
+            break;  // not counted
     }
+    return {};
 }
 
 // Of a micro-batch: gradients of tensors with several readers are summed behind a layer's I.

@@ -5,6 +5,7 @@
 #include "exec/training/stage_program.h"
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/execution.h"
+#include "workloads/models/resnet.h"
 
 #include <fmt/format.h>
 

@@ -52,7 +52,7 @@ TEST(Config, ReadsEveryKey) {
     const TemporaryFolder folder;
     const Config config = load_config(folder.write("cfg.yaml", kFull), {});
     EXPECT_EQ(config.workload.model, "resnet50");
-    EXPECT_EQ(config.workload.image_size, 64);
+    EXPECT_EQ(config.workload.options.image_size, 64);
     EXPECT_EQ(config.workload.path, (folder.path() / "data/cifar-10-batches-bin").string());
     ASSERT_EQ(config.cluster.devices.size(), 2u);
     EXPECT_EQ(config.cluster.devices[0].speed, 0.5);
@@ -80,8 +80,8 @@ TEST(Config, ReadsEveryKey) {
 
 TEST(Config, OnlyTheModelIsRequired) {
     const Config config = load("workload: {model: resnet50}");
-    EXPECT_EQ(config.workload.image_size, 224);
-    EXPECT_EQ(config.workload.classes, 10);
+    EXPECT_EQ(config.workload.options.image_size, 224);
+    EXPECT_EQ(config.workload.options.classes, 10);
     EXPECT_EQ(config.workload.dataset, "synthetic");
     EXPECT_EQ(config.pipeline.schedule, "1f1b");
     EXPECT_EQ(config.pipeline.stages, 1);

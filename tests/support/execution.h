@@ -7,7 +7,7 @@
 #include "schedules/schedule.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/models/layer_graph.h"
+#include "workloads/models/resnet.h"
 
 #include <gtest/gtest.h>
 

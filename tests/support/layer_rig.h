@@ -100,7 +100,7 @@ public:
           scratch(kernels, sizes.scratch),
           kernels_(&kernels),
           notes_(kernels.shared(static_cast<Bytes>(sizeof(double) + sizeof(int) * label_count()))) {
-        for (int k = 0; k < (layer.kind == LayerKind::Add || layer.kind == LayerKind::Concat ? 2 : 1); ++k) {
+        for (int k = 0; k < facts_of(layer.kind).inputs; ++k) {
             inputs.emplace_back(kernels, kernels.data_bytes(input_dims(layer, k), samples), 0);
             input_gradients.emplace_back(kernels, kernels.data_bytes(input_dims(layer, k), samples));
         }

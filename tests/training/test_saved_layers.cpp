@@ -9,6 +9,7 @@
 #include "tests/support/execution.h"
 #include "tests/support/layer_rig.h"
 #include "tests/support/temporary_folder.h"
+#include "workloads/models/resnet.h"
 
 #include <gtest/gtest.h>
 

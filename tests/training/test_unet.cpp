@@ -2,6 +2,7 @@
 #include "tests/support/layer_of.h"
 #include "tests/support/predicted_memory.h"
 #include "workloads/error.h"
+#include "workloads/models/unet.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,8 @@
 #include "tests/support/refusal.h"
 #include "workloads/costs/costs.h"
 #include "workloads/error.h"
+#include "workloads/models/mlp.h"
+#include "workloads/models/resnet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,9 @@
 // The layer graphs of the built-in models against published numbers.
 #include "tests/support/layer_of.h"
 #include "workloads/error.h"
-#include "workloads/models/layer_graph.h"
+#include "workloads/models/mlp.h"
+#include "workloads/models/models.h"
+#include "workloads/models/resnet.h"
 
 #include <gtest/gtest.h>
 #include <boost/graph/topological_sort.hpp>
@@ -9,6 +11,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <sstream>
 
 using namespace pw;
 
@@ -231,4 +235,36 @@ TEST(FinishLayer, EachPassOfALayerDoesTheSameWorkButOnTheData) {
 TEST(LayerKinds, HaveNames) {
     EXPECT_EQ(name_of(LayerKind::Convolution), "convolution");
     EXPECT_EQ(name_of(LayerKind::CrossEntropy), "cross entropy");
+}
+
+TEST(BuiltInModels, HaveTheirNameAndLabelsAtTheirDefaults) {
+    for (const BuiltInModel* row : built_in_models()) {
+        if (row->build == nullptr)
+            continue;
+        ModelOptions options;
+        options.image_size = row->image_size > 0 ? row->image_size : 28;
+        const Model model = row->build(options, 1, LayerKind::MeanSquaredError);
+        EXPECT_EQ(model.name, row->name);
+        const int labels = row->labels == Labels::PerImage   ? 1
+                           : row->labels == Labels::PerPixel ? model.input.height * model.input.width
+                                                             : options.sequence_length;
+        EXPECT_EQ(labels_per_sample(model), labels) << row->name;
+        EXPECT_EQ(model.layers[num_vertices(model.layers) - 1].kind, LayerKind::MeanSquaredError);
+        EXPECT_EQ(find_model(row->name), row);
+    }
+    EXPECT_EQ(find_model("resnet"), nullptr);
+}
+
+TEST(BuiltInModels, TakeNoUnknownKey) {
+    for (const BuiltInModel* row : built_in_models()) {
+        std::istringstream keys{std::string(row->keys)};
+        for (std::string key; keys >> key;)
+            EXPECT_EQ(std::ranges::count(model_keys(), key, &ModelKey::name), 1) << row->name << ": " << key;
+    }
+}
+
+TEST(LayerKinds, HaveNamesOfTheirOwn) {
+    std::set<std::string_view> names;
+    for (int kind = 0; kind <= static_cast<int>(LayerKind::Last); ++kind)
+        EXPECT_TRUE(names.insert(name_of(static_cast<LayerKind>(kind))).second) << kind;
 }

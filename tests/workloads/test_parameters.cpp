@@ -53,29 +53,29 @@ TEST(Parameters, AreNamedAndShapedLikePyTorchs) {
 TEST(Parameters, ValuesDependOnNameAndSeedAlone) {
     Layer layer = convolution(16, 16, 3);
     const ParameterShape shape = parameters_of(layer)[0];
-    const auto values = initial_values(layer, shape, 1);
-    EXPECT_EQ(values, initial_values(layer, shape, 1));
-    EXPECT_NE(values, initial_values(layer, shape, 2));
+    const auto values = initial_values(shape, 1);
+    EXPECT_EQ(values, initial_values(shape, 1));
+    EXPECT_NE(values, initial_values(shape, 2));
     layer.name = "layer1.0.conv3";
-    EXPECT_NE(values, initial_values(layer, parameters_of(layer)[0], 1));
+    EXPECT_NE(values, initial_values(parameters_of(layer)[0], 1));
 }
 
 TEST(Parameters, HaveTheirDistribution) {
     const Layer layer = convolution(64, 64, 3);
-    EXPECT_NEAR(mean_square(initial_values(layer, parameters_of(layer)[0], 7)), 2.0 / (64 * 9), 1e-4);
+    EXPECT_NEAR(mean_square(initial_values(parameters_of(layer)[0], 7)), 2.0 / (64 * 9), 1e-4);
 
     const Layer dense = linear({256, 1, 1}, 100);
-    const auto values = initial_values(dense, parameters_of(dense)[0], 7);
+    const auto values = initial_values(parameters_of(dense)[0], 7);
     EXPECT_LE(*std::ranges::max_element(values), 1.0f / 16);
     EXPECT_GE(*std::ranges::min_element(values), -1.0f / 16);
     EXPECT_NEAR(mean_square(values), 1.0 / 256 / 3, 2e-5);
 
     const Layer norm = batch_norm(3);
     const auto shapes = parameters_of(norm);
-    EXPECT_EQ(initial_values(norm, shapes[0], 1), std::vector<float>(3, 1));
-    EXPECT_EQ(initial_values(norm, shapes[1], 1), std::vector<float>(3, 0));
-    EXPECT_EQ(initial_values(norm, shapes[2], 1), std::vector<float>(3, 0));
-    EXPECT_EQ(initial_values(norm, shapes[3], 1), std::vector<float>(3, 1));
+    EXPECT_EQ(initial_values(shapes[0], 1), std::vector<float>(3, 1));
+    EXPECT_EQ(initial_values(shapes[1], 1), std::vector<float>(3, 0));
+    EXPECT_EQ(initial_values(shapes[2], 1), std::vector<float>(3, 0));
+    EXPECT_EQ(initial_values(shapes[3], 1), std::vector<float>(3, 1));
 }
 
 TEST(WeightsHash, IgnoresTheOrderAndSeesEveryChange) {

@@ -2,6 +2,7 @@
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/costs.h"
 #include "workloads/error.h"
+#include "workloads/models/resnet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Stage splits: which are legal, which is the best, and what crosses the cuts.
 #include "tests/support/refusal.h"
 #include "workloads/error.h"
+#include "workloads/models/resnet.h"
 #include "workloads/stages/stage_split.h"
 
 #include <gtest/gtest.h>

@@ -22,6 +22,14 @@ Measured longer_of(double flops, double touched, const DeviceRates& rates) {
     return {bounded(std::ceil(seconds * 1e9)), 0};
 }
 
+// Of all tensors that a layer reads, per sample.
+std::int64_t input_elements(const Layer& layer) {
+    std::int64_t elements = 0;
+    for (int position = 0; position < std::max(1, facts_of(layer.kind).inputs); ++position)
+        elements += input_dims(layer, position).elements();
+    return elements;
+}
+
 // Adds up what layers have of something, and refuses so much of it that sums over stages could overflow.
 class LargestLayer {
 public:
@@ -162,28 +170,29 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link) {
 }
 
 LayerBytes analytic_bytes(const Layer& layer, int samples) {
-    const bool batch_norm = layer.kind == LayerKind::BatchNorm;
-    const Bytes two_per_channel = batch_norm ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
-    const Bytes two_per_row = layer.kind == LayerKind::LayerNorm ? 2 * kFloatBytes * layer.input.height : 0;
+    const LayerFacts& facts = facts_of(layer.kind);
+    const bool by_channel = facts.statistics == Statistics::PerChannel, by_row = facts.statistics == Statistics::PerRow;
+    const Bytes two_per_channel = by_channel ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
+    const Bytes two_per_row = by_row ? 2 * kFloatBytes * layer.input.height : 0;
     const bool loss = is_loss(layer.kind);
     return {.weights = aligned(layer.parameter_bytes),
             .statistics = aligned(two_per_channel),
             .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloatBytes, samples)),
             .saved_until_input =
-                aligned(bounded_sum(bounded_product(mask_bytes(layer) + two_per_row, samples), two_per_channel))};
+                aligned(bounded_sum(bounded_product(facts.mask_bytes(layer) + two_per_row, samples), two_per_channel))};
 }
 
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
+    const LayerFacts& facts = facts_of(layer.kind);
     const bool weighted = has_weight_pass(layer.kind);
     const double count = samples;
     const auto weights = static_cast<double>(layer.parameter_bytes);  // bytes as doubles: exact up to 2^53
-    const double tensor = static_cast<double>(layer.input.elements() * kFloatBytes) * count;
     const double output = static_cast<double>(layer.output.elements() * kFloatBytes) * count;
-    const double inputs = layer.kind == LayerKind::Add ? 2 * tensor : layer.kind == LayerKind::Concat ? output : tensor;
-    const double mask = static_cast<double>(mask_bytes(layer)) * count;
+    const double inputs = static_cast<double>(input_elements(layer) * kFloatBytes) * count;
+    const double mask = static_cast<double>(facts.mask_bytes(layer)) * count;
     const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
-    const int passes = layer.kind == LayerKind::BatchNorm ? 2 : 1;  // its sums come before its outputs
+    const int passes = facts.statistics == Statistics::PerChannel ? 2 : 1;  // its sums come before its outputs
 
     LayerTimes times;
     times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates);

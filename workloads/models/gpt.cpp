@@ -1,6 +1,8 @@
 #include "workloads/models/gpt.h"
 
+#include "workloads/error.h"
 #include "workloads/models/model_builder.h"
+#include "workloads/models/models.h"
 
 #include <algorithm>
 
@@ -99,5 +101,16 @@ Model build_gpt(const GptShape& shape, LayerKind loss) {
     build.loss(loss, last);
     return model;
 }
+
+extern const BuiltInModel kGpt{
+    .name = "gpt",
+    .keys = "sequence_length vocabulary embedding blocks heads dropout",
+    .image_size = kUsualImageSize,  // said in its configs, read by nobody
+    .labels = Labels::PerToken,
+    .build = [](const ModelOptions& options, int, LayerKind loss) {
+        return build_gpt({options.sequence_length, options.vocabulary, options.embedding, options.blocks, options.heads,
+                          options.dropout},
+                         loss);
+    }};
 
 }  // namespace pw

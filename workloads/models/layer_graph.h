@@ -4,9 +4,9 @@
 // A sequence of tokens is a tensor of one channel: a row per token, as wide as the token's vector.
 #pragma once
 
+#include "workloads/models/layer_kind.h"
 #include "workloads/units.h"
 
-#include <array>
 #include <boost/graph/adjacency_list.hpp>
 
 #include <string>
@@ -14,28 +14,6 @@
 #include <vector>
 
 namespace pw {
-
-enum class LayerKind {
-    Convolution,  // no bias
-    BatchNorm,    // training: statistics of the micro-batch, evaluation: running averages; optional fused ReLU
-    Relu,
-    Add,     // of two tensors of equal shape; optional fused ReLU
-    Concat,  // of two tensors of equal height and width, along the channels
-    MaxPool,
-    AveragePool,       // global: to 1x1
-    Upsample,          // nearest neighbour, `stride` times as high and wide
-    Linear,            // flattens its input; with bias
-    Dropout,           // zeroes values with `probability`, scales the others; evaluation: does nothing
-    Embedding,         // data: a token number per row; makes that row of its table
-    PositionBias,      // adds a learned vector to every row, by its position
-    LayerNorm,         // of every row; with scale and shift
-    Gelu,              // exact, by the error function
-    RowLinear,         // of every row; `bias` or not; may share another layer's table (tied_to)
-    Attention,         // causal self-attention of `heads` heads: rows of queries, keys, values -> rows
-    CrossEntropy,      // softmax cross-entropy, the loss: the mean over the positions of a sample
-    MeanSquaredError,  // against one-hot labels, the loss: the mean over a sample's values
-    Profiled,          // known by times and sizes only: nothing can compute it
-};
 
 inline constexpr Bytes kFloatBytes = 4;  // of one element of a tensor
 
@@ -79,15 +57,6 @@ struct LayerInput {
 
 using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput>;
 
-std::string_view name_of(LayerKind kind);
-
-bool is_loss(LayerKind kind);
-
-// Which later pass reads a layer's input tensors again. The same for every backend.
-bool rereads_input_for_input_gradient(LayerKind kind);   // norms, ReLU, GELU, attention, profiled
-bool rereads_input_for_weight_gradient(LayerKind kind);  // where W is not empty
-bool has_weight_pass(LayerKind kind);                    // convolution, linear, row linear, embedding
-
 // What a loss tells apart: an image has its classes along the channels and a label per pixel, a sequence
 // (one channel) has them along its rows and a label per row. Distances are in elements of a plain sample.
 struct LossShape {
@@ -95,10 +64,6 @@ struct LossShape {
     std::int64_t class_stride, position_stride;
 };
 LossShape loss_shape(const Layer& loss);
-
-// Plain layout, per sample: what F writes for I beside the tensors: masks and the places of maxima (a byte
-// per element), the probabilities of attention and of the loss.
-Bytes mask_bytes(const Layer& layer);
 
 void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 
@@ -121,23 +86,5 @@ struct Model {
 };
 
 int labels_per_sample(const Model& model);  // what its loss takes
-
-// v1.5: the stride sits in the 3x3 (torchvision). Throws Error (BadInput) for images below 32x32.
-Model build_resnet50(int image_size, int classes, LayerKind loss = LayerKind::CrossEntropy);
-// Its family: bottleneck blocks per group, and channels of the first group's inner convolutions.
-struct ResNetShape {
-    std::array<int, 4> blocks = {3, 4, 6, 3};
-    int width = 64;
-};
-Model build_resnet(const std::string& name, const ResNetShape& shape, int image_size, int classes,
-                   LayerKind loss = LayerKind::CrossEntropy);
-// Linear layers of these hidden widths and then `classes`, a ReLU after every one, and after the hidden ones
-// a dropout when its probability is not 0.
-Model build_mlp(Dims input, int classes, const std::vector<int>& hidden = {512, 512},
-                LayerKind loss = LayerKind::CrossEntropy, double dropout = 0);
-// A label per pixel. Two 3x3 convolutions with batch norm and ReLU per level, down `levels` times by max
-// pools while the channels double from `base_channels`, and back up beside the tensors of the way down.
-// Throws Error (BadInput) when `levels` halvings do not divide the image.
-Model build_unet(int image_size, int base_channels, int levels, int classes, LayerKind loss = LayerKind::CrossEntropy);
 
 }  // namespace pw

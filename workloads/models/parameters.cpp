@@ -62,24 +62,6 @@ std::vector<float> uniforms(Stream stream, std::int64_t count, double bound) {
     return values;
 }
 
-// A shared table belongs to its embedding.
-std::vector<ParameterShape> row_linear_parameters(const Layer& layer) {
-    if (!layer.tied_to.empty())
-        return {};
-    std::vector<ParameterShape> shapes{{layer.name + ".weight", {layer.output.width, layer.input.width}}};
-    if (layer.bias)
-        shapes.push_back({layer.name + ".bias", {layer.output.width}});
-    return shapes;
-}
-
-// GPT-2's choice for its tables and linear layers.
-constexpr double kSequenceDeviation = 0.02;
-
-bool starts_normal(const Layer& layer, const ParameterShape& parameter) {
-    return layer.kind == LayerKind::Embedding || layer.kind == LayerKind::PositionBias ||
-           (layer.kind == LayerKind::RowLinear && parameter.name.ends_with(".weight"));
-}
-
 // Whether a layer's output joins a residual sum, past a dropout perhaps.
 bool feeds_a_sum(const LayerGraph& graph, int layer) {
     for (const int reader : readers_of_layer(graph, layer))
@@ -106,46 +88,22 @@ std::int64_t ParameterShape::elements() const {
 }
 
 std::vector<ParameterShape> parameters_of(const Layer& layer) {
-    const std::string& name = layer.name;
-    const int inputs = layer.input.channels, outputs = layer.output.channels;
-    switch (layer.kind) {
-        case LayerKind::Convolution:
-            return {{name + ".weight", {outputs, inputs, layer.kernel, layer.kernel}}};
-        case LayerKind::BatchNorm:
-            return {{name + ".weight", {inputs}},
-                    {name + ".bias", {inputs}},
-                    {name + ".running_mean", {inputs}, false},
-                    {name + ".running_var", {inputs}, false}};
-        case LayerKind::Linear:
-            return {{name + ".weight", {outputs, static_cast<int>(layer.input.elements())}},
-                    {name + ".bias", {outputs}}};
-        case LayerKind::Embedding:
-            return {{name + ".weight", {layer.vocabulary, layer.output.width}}};
-        case LayerKind::PositionBias:
-            return {{name + ".weight", {layer.input.height, layer.input.width}}};
-        case LayerKind::LayerNorm:
-            return {{name + ".weight", {layer.input.width}}, {name + ".bias", {layer.input.width}}};
-        case LayerKind::RowLinear:
-            return row_linear_parameters(layer);
-        default:
-            return {};
-    }
+    if (!layer.tied_to.empty())
+        return {};
+    return facts_of(layer.kind).parameters(layer);
 }
 
-std::vector<float> initial_values(const Layer& layer, const ParameterShape& parameter, std::int64_t seed) {
+std::vector<float> initial_values(const ParameterShape& parameter, std::int64_t seed) {
     const std::int64_t count = parameter.elements();
-    if (layer.kind == LayerKind::Convolution) {
-        const double fan_out = static_cast<double>(layer.output.channels) * layer.kernel * layer.kernel;
-        return normals(Stream(parameter.name, seed), count, std::sqrt(2 / fan_out));
+    switch (parameter.start.spread) {
+        case Start::Spread::Normal:
+            return normals(Stream(parameter.name, seed), count, parameter.start.size);
+        case Start::Spread::Uniform:
+            return uniforms(Stream(parameter.name, seed), count, parameter.start.size);
+        case Start::Spread::Constant:
+            break;
     }
-    if (layer.kind == LayerKind::Linear) {
-        const double fan_in = static_cast<double>(layer.input.elements());
-        return uniforms(Stream(parameter.name, seed), count, 1 / std::sqrt(fan_in));
-    }
-    if (starts_normal(layer, parameter))
-        return normals(Stream(parameter.name, seed), count, kSequenceDeviation);
-    const bool ones = parameter.name.ends_with(".weight") || parameter.name.ends_with(".running_var");
-    return std::vector<float>(static_cast<std::size_t>(count), ones ? 1.0f : 0.0f);
+    return std::vector<float>(static_cast<std::size_t>(count), static_cast<float>(parameter.start.size));
 }
 
 std::vector<std::vector<float>> initial_parameters(const LayerGraph& graph, int layer, std::int64_t seed) {
@@ -153,7 +111,7 @@ std::vector<std::vector<float>> initial_parameters(const LayerGraph& graph, int 
         return initial_parameters(graph, find_layer(graph, owner), seed);
     std::vector<std::vector<float>> values;
     for (const ParameterShape& parameter : parameters_of(graph[layer]))
-        values.push_back(initial_values(graph[layer], parameter, seed));
+        values.push_back(initial_values(parameter, seed));
     if (graph[layer].kind == LayerKind::RowLinear && feeds_a_sum(graph, layer)) {
         const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(sums_of(graph))));
         for (float& value : values[0])

@@ -9,19 +9,27 @@
 
 namespace pw {
 
+// What the values of a parameter are before the first update.
+struct Start {
+    enum class Spread { Constant, Normal, Uniform };
+    Spread spread = Spread::Constant;
+    double size = 0;  // the value; the deviation from 0; the bound on both sides of 0
+};
+
 struct ParameterShape {
     std::string name;            // "layer3.0.conv2.weight": layer name and PyTorch's suffix
     std::vector<int> shape;      // OIHW, {out, in} or {channels}
     bool trained = true;         // false: running_mean, running_var
+    Start start = {};
     std::int64_t elements() const;
 };
 
-// weight; weight, bias, running_mean, running_var; weight, bias; in this order.
+// In the order weight, bias, running_mean, running_var, as far as the layer has them (LayerFacts::parameters); none
+// of a layer that shares another's table.
 std::vector<ParameterShape> parameters_of(const Layer& layer);
 
-// Initial values from the name and the seed alone: He normal (fan out) for convolutions, ones and
-// zeros for batch norm, uniform +-1/sqrt(fan in) for linear layers: torchvision's choices.
-std::vector<float> initial_values(const Layer& layer, const ParameterShape& parameter, std::int64_t seed);
+// Initial values by ParameterShape::start, random ones from the name and the seed alone.
+std::vector<float> initial_values(const ParameterShape& parameter, std::int64_t seed);
 
 // Tensors in plain layout, ordered by name: what the hash and the dumps are made of.
 struct NamedTensor {

@@ -1,5 +1,8 @@
-// U-Net: what the way down saw at each size joins the way up at the same size.
+#include "workloads/models/unet.h"
+
+#include "workloads/error.h"
 #include "workloads/models/model_builder.h"
+#include "workloads/models/models.h"
 
 namespace pw {
 
@@ -54,5 +57,14 @@ Model build_unet(int image_size, int base_channels, int levels, int classes, Lay
     build.loss(loss, last);
     return model;
 }
+
+extern const BuiltInModel kUNet{.name = "unet",
+                                .keys = "base_channels levels",
+                                .image_size = 64,
+                                .labels = Labels::PerPixel,
+                                .build = [](const ModelOptions& options, int, LayerKind loss) {
+                                    return build_unet(options.image_size, options.base_channels, options.levels,
+                                                      options.classes, loss);
+                                }};
 
 }  // namespace pw

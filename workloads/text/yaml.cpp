@@ -193,11 +193,10 @@ std::vector<std::pair<std::string, Yaml>> Yaml::entries() const {
     return result;
 }
 
-void Yaml::allow(std::initializer_list<std::string_view> keys) const {
+void Yaml::allow(const std::vector<std::string_view>& known) const {
     entries();  // complains unless this is a map
     if (!is_map())
         return;
-    const std::vector<std::string_view> known(keys);
     for (const YamlNode::Key& key : node_->keys) {
         if (std::find(known.begin(), known.end(), key.name) != known.end())
             continue;

@@ -86,7 +86,7 @@ public:
     std::vector<Yaml> items() const;                            // of a list; a mistake otherwise
     std::vector<std::pair<std::string, Yaml>> entries() const;  // of a map
     // Notes a mistake for every key that is not allowed, naming the nearest allowed one.
-    void allow(std::initializer_list<std::string_view> keys) const;
+    void allow(const std::vector<std::string_view>& known) const;
 
     std::string text(std::string_view fallback = "") const;
     std::int64_t integer(std::int64_t fallback, std::int64_t least, std::int64_t most) const;
