@@ -3,6 +3,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace pw {
 

@@ -3,7 +3,9 @@
 #include "workloads/models/layer_graph.h"
 #include "workloads/models/parameters.h"
 
+#include <cassert>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -141,7 +143,10 @@ static_assert(is_in_order(), "the rows of facts are in the order of LayerKind");
 
 }  // namespace
 
-const LayerFacts& facts_of(LayerKind kind) { return kLayerFacts[static_cast<std::size_t>(kind)]; }
+const LayerFacts& facts_of(LayerKind kind) {
+    assert(kind <= LayerKind::Last);
+    return kLayerFacts[static_cast<std::size_t>(kind)];
+}
 
 std::string_view name_of(LayerKind kind) { return facts_of(kind).name; }
 

@@ -3,6 +3,8 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 
 namespace pw {
 
