@@ -254,8 +254,8 @@ void CudaTraining::reduce(const Meeting& meeting) {
         std::vector<std::byte*> blocks;
         for (const int holder : holders)
             blocks.push_back(cuda_device(holder).gradients_of(stage).front().block);
-        if (blocks.front() != nullptr && layouts[stage].weights > 0)
-            transport_->reduce(holders, blocks, layouts[stage].weights);
+        if (blocks.front() != nullptr && layouts().full[stage].weights > 0)
+            transport_->reduce(holders, blocks, layouts().full[stage].weights);
     }
 }
 

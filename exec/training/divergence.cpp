@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace pw {
 
@@ -115,15 +116,16 @@ void Training::explain() {
 void Training::check_numbers(int step) const {
     if (job.config.run.allow_nan)
         return;
+    const std::vector<double>& losses = record_.losses();
     for (std::size_t mb = 0; mb < losses.size(); ++mb)
         if (!std::isfinite(losses[mb]))  // a queue has gone on: the weights are no longer those that made it
             fail_with(ExitCode::RunFailed,
                       "{}: the loss of micro-batch {} is not finite; which layer is the first is not known on {}{}\n"
                       "  help: run.backend: cpu names it",
                       place_of(step, static_cast<int>(mb)), mb, name_of(job.config.run.backend), kGoOn);
-    for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
-        const double* squares = step_squares + static_cast<std::size_t>(update) * layer_bytes.size();
-        for (std::size_t layer = layer_bytes.size(); layer-- > 0;)
+    for (int update = 0; update < record_.updates(); ++update) {
+        const std::span<const double> squares = record_.squares_of(update);
+        for (std::size_t layer = squares.size(); layer-- > 0;)
             if (!std::isfinite(squares[layer]))
                 fail_with(ExitCode::RunFailed,
                           "{}: the gradient norm is not finite. Backwards, the first layer whose parameters have such "

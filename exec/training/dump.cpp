@@ -17,10 +17,10 @@ void write_devices(const std::filesystem::path& folder, const std::vector<std::v
 }
 
 void write_files(const std::filesystem::path& root, const Training& run, double loss) {
-    write_devices(root / "initial", run.initial);
+    write_devices(root / "initial", run.record().kept(Record::Moment::Initial));
     if (run.plan.trains()) {
-        write_devices(root / "gradients", run.gradients);
-        write_devices(root / "updated", run.updated);
+        write_devices(root / "gradients", run.record().kept(Record::Moment::Gradients));
+        write_devices(root / "updated", run.record().kept(Record::Moment::Updated));
     }
     const Dims input = run.data.input();
     const auto samples = static_cast<int>(run.plan.samples_of(0));

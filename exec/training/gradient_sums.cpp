@@ -49,12 +49,12 @@ void TrainingDevice::make_room() {
         return;
     for (const auto& [stage, state] : stages_) {
         const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
-        const Share share = share_of(run_.layouts[stage].weights, place_of(device_, holders), holders.size());
+        const Share share = share_of(run_.layouts().full[stage].weights, place_of(device_, holders), holders.size());
         for (const int holder : holders)
             if (!reads(holder) && !reduces(stage))
                 stages += run_.plan.gradient_parts(stage) * share.bytes;
     }
-    for (const SharedTable& table : run_.tables)
+    for (const SharedTable& table : run_.layouts().tables)
         if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
             for (const int layer : table.layers)
                 if (const int stage = run_.job.split.stage_of[layer];
@@ -77,7 +77,7 @@ void TrainingDevice::sum_gradients(int node) {
                 act(stage);
     };
     const auto own_tables = [&](auto act) {
-        for (const SharedTable& table : run_.tables)
+        for (const SharedTable& table : run_.layouts().tables)
             if (std::find(table.devices.begin(), table.devices.end(), device_) != table.devices.end() &&
                 std::find(stages.begin(), stages.end(), run_.job.split.stage_of[table.layers.front()]) != stages.end())
                 act(table);
@@ -98,7 +98,7 @@ void TrainingDevice::sum_gradients(int node) {
             gather_statistics({Op::SumGradients, stage, mb});
     });
     arrive(node, ++round);
-    if (!run_.tables.empty()) {
+    if (!run_.layouts().tables.empty()) {
         own_tables([&](const SharedTable& table) { list_share(table); });
         fetch(node);
         add_up();
@@ -113,7 +113,7 @@ void TrainingDevice::sum_gradients(int node) {
 // A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its own.
 void TrainingDevice::list_share(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
-    const Bytes all = run_.layouts[stage].weights;
+    const Bytes all = run_.layouts().full[stage].weights;
     std::byte* own = stages_.at(stage).parts.front().block;
     const Share share = reduces(stage) ? Share{0, all} : share_of(all, place_of(device_, holders), holders.size());
     if (own == nullptr || share.bytes == 0)
@@ -131,7 +131,7 @@ void TrainingDevice::copy_shares(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
     std::byte* own = stages_.at(stage).parts.front().block;
     for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
-        const Share share = share_of(run_.layouts[stage].weights, k, holders.size());
+        const Share share = share_of(run_.layouts().full[stage].weights, k, holders.size());
         if (holders[k] != device_)
             take(holders[k], run_.kernel_device(holders[k]).gradients_of(stage).front().block + share.first,
                  own + share.first, share.bytes);
@@ -196,7 +196,7 @@ void TrainingDevice::add_up() {
 void TrainingDevice::complete_gradients(int stage) {
     if (std::exchange(stages_.at(stage).summed, true))
         return;
-    for (const SharedTable& table : run_.tables)
+    for (const SharedTable& table : run_.layouts().tables)
         if (run_.job.split.stage_of[table.layers.front()] == stage) {
             list_share(table);
             add_up();
@@ -210,27 +210,26 @@ void TrainingDevice::measure(const Task& update) {
         complete_gradients(stage);
         if (const std::byte* gradients = stages_.at(stage).parts.front().block;
             gradients != nullptr && run_.plan.speaks_for(device_, stage))
-            program->measure(gradients, squares_of(update));
+            program->measure(gradients, squares_of(update).data());
     }
 }
 
-double* TrainingDevice::squares_of(const Task& update) const {
-    const auto number = static_cast<std::size_t>(run_.job.plan.shape.mini_batch_of(update.microbatch));
-    return run_.step_squares + number * run_.layer_bytes.size();
+std::span<double> TrainingDevice::squares_of(const Task& update) const {
+    return run_.record().squares_of(run_.job.plan.shape.mini_batch_of(update.microbatch));
 }
 
 std::byte* Training::gradient_of(int device, int layer) const {
     const int stage = job.split.stage_of[layer];
-    return devices_[device]->gradients_of(stage).front().block + layouts[stage].weight_offset[layer];
+    return devices_[device]->gradients_of(stage).front().block + layouts().full[stage].weight_offset[layer];
 }
 
-std::vector<SharedTable> Training::shared_tables() const {
+std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes) {
     std::map<int, SharedTable> by_owner;
     for (const Tie& tie : ties_of(job.model->layers)) {
         SharedTable& table = by_owner.try_emplace(tie.table, SharedTable{{tie.table}, {}, {}, 0}).first->second;
         table.layers.push_back(tie.reader);
-        table.bytes = layer_bytes[tie.table].weights;
-        if (layer_bytes[tie.reader].weights != table.bytes)
+        table.bytes = bytes[tie.table].weights;
+        if (bytes[tie.reader].weights != table.bytes)
             fail_with(ExitCode::RunFailed, "layers '{}' and '{}' share a table, but their blocks differ in size",
                       job.model->layers[tie.table].name, job.model->layers[tie.reader].name);
     }

@@ -4,6 +4,10 @@
 #include "job/build.h"
 #include "workloads/error.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 namespace pw {
 
 StageProgram& TrainingDevice::add_program(int stage, int samples,
@@ -42,26 +46,48 @@ StageProgram& TrainingDevice::program_of(const Task& task) const {
     return smaller ? *last->second : *programs_.at(task.stage);
 }
 
-Costs Training::costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const {
+LayerBytes TrainingDevice::bytes_of(int layer, bool last) const {
+    return (last ? last_programs_ : programs_).at(run_.job.split.stage_of[layer])->bytes_of(layer);
+}
+
+std::vector<LayerBytes> Training::layer_bytes(bool last) const {
+    std::vector<LayerBytes> bytes;
+    for (int layer = 0; layer < static_cast<int>(job.split.stage_of.size()); ++layer) {
+        const int speaker = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
+        bytes.push_back(devices_[speaker]->bytes_of(layer, last));
+    }
+    return bytes;
+}
+
+std::vector<StageLayout> Training::layouts_at(int samples, const std::vector<LayerBytes>& bytes) const {
+    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, samples);
+    std::vector<StageLayout> layouts;
+    for (int stage = 0; stage < job.split.stages(); ++stage)
+        layouts.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
+    return layouts;
+}
+
+Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const {
     Costs costs;
     costs.edges = edge_bytes(job.model->layers, job.split, bytes);
     costs.sent_copies = false;
-    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, samples);
-    for (int stage = 0; stage < job.split.stages(); ++stage) {
-        made.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
-        costs.bytes.push_back(stage_bytes(made.back()));
-    }
+    std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;
 }
 
 // The backend's own sizes, no times: tensors are handed over by pointer.
 Costs Training::prepare_memory() {
-    Costs costs = costs_at(plan.sizes.full, layer_bytes, layouts);
-    if (!plan.sizes.is_even())
-        add_last(costs, costs_at(plan.sizes.last(), last_layer_bytes, last_layouts));
+    const std::vector<LayerBytes> bytes = layer_bytes(false);
+    Layouts layouts{layouts_at(plan.sizes.full, bytes), {}, shared_tables(job, bytes)};
+    Costs costs = costs_of(layouts.full, bytes);
+    if (!plan.sizes.is_even()) {
+        const std::vector<LayerBytes> last_bytes = layer_bytes(true);
+        layouts.last = layouts_at(plan.sizes.last(), last_bytes);
+        add_last(costs, costs_of(layouts.last, last_bytes));
+    }
     if (job.config.run.transport == RunConfig::Transport::Link)
         add_cluster(costs, job.config, {});
-    tables = shared_tables();
+    layouts_.emplace(std::move(layouts));
     return costs;
 }
 

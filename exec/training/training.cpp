@@ -4,9 +4,7 @@
 #include "exec/training/parameter_files.h"
 #include "job/build.h"
 
-#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 namespace pw {
@@ -15,19 +13,9 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
     : plan(the_plan),
       job(the_plan.job),
       data(open_dataset(job.config, *job.model)),
-      layer_bytes(boost::num_vertices(job.model->layers)),
-      last_layer_bytes(layer_bytes.size()),
       dump_(options.dump),
-      save_(options.save) {
-    const Shape& shape = job.plan.shape;
-    const auto devices = static_cast<std::size_t>(shape.devices);
-    statistics.assign(static_cast<std::size_t>(shape.stages),
-                      std::vector<std::byte*>(static_cast<std::size_t>(shape.microbatches), nullptr));
-    losses.assign(static_cast<std::size_t>(shape.microbatches), 0);
-    initial.resize(devices);
-    gradients.resize(devices);
-    updated.resize(devices);
-}
+      save_(options.save),
+      record_(job, !dump_.empty()) {}
 
 void Training::add_devices() {
     for (int device = 0; device < job.plan.shape.devices; ++device)
@@ -62,22 +50,12 @@ std::vector<NamedTensor> Training::parameters() const {
     return without_copies(std::move(by_device));
 }
 
-std::vector<double> Training::gradient_norms() const {
-    std::vector<double> norms;
-    for (int update = 0; step_squares != nullptr && update < job.plan.shape.updates(); ++update) {
-        const std::size_t layers = layer_bytes.size();
-        const double* squares = step_squares + static_cast<std::size_t>(update) * layers;
-        norms.push_back(std::sqrt(std::accumulate(squares, squares + layers, 0.0)));
-    }
-    return norms;
-}
-
 void Training::finish(RunResult& result) {
     result.weights_hash = hash_of(parameters());
 }
 
 void Training::write_files(const RunResult& result) {
-    if (dumps())
+    if (!dump_.empty())
         write_dump(dump_, *this, result.losses.front());
     if (!save_.empty())
         write_parameters(save_, parameters());

@@ -4,6 +4,8 @@
 #include "exec/engine/device.h"
 #include "exec/training/batch_statistics.h"
 #include "exec/training/fetch.h"
+#include "exec/training/layouts.h"
+#include "exec/training/record.h"
 #include "exec/training/stage_program.h"
 
 #include <map>
@@ -16,7 +18,6 @@
 namespace pw {
 
 class Training;
-struct SharedTable;
 
 // What some backward tasks of a stage have added up since the last U.
 struct GradientPart {
@@ -39,6 +40,9 @@ public:
 
     const Kernels& kernels() const { return *kernels_; }
     std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
+    LayerBytes bytes_of(int layer, bool last) const;  // of a layer here; `last`: in a smaller last micro-batch
+    // As F leaves them here; null: it does not.
+    std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
     // While the devices of an S meet, they read each other's.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
     // Of memory that kernels here do not read; taken up by fetch().
@@ -72,6 +76,7 @@ private:
         std::vector<int> slot_of;       // version -> slot
         std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
         std::byte *statistics = nullptr, *predicted = nullptr;
+        std::vector<std::byte*> left_statistics;     // [micro-batch], by F
         std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null: they are read where F leaves them
         std::unique_ptr<Memory> statistics_room;
         StatisticsTable batches;
@@ -96,7 +101,7 @@ private:
     void compute(const Task& task);
     void update(const Task& task, int node);
     std::byte* next_momentum(int stage) const;
-    void keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const;
+    std::vector<NamedTensor> named(int stage, const std::byte* weights, bool trained_only) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
@@ -112,7 +117,7 @@ private:
     void add_up();
     void complete_gradients(int stage);
     void measure(const Task& update);
-    double* squares_of(const Task& update) const;
+    std::span<double> squares_of(const Task& update) const;
     template <class Note>
     std::span<const Note> of_microbatch(const Note* all, int per_sample, int microbatch) const;
     // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
@@ -141,18 +146,10 @@ private:
     int step_ = 0;
 };
 
-// A table that several layers have a copy of, at the start of their blocks: an embedding's, and those tied to it.
-struct SharedTable {
-    std::vector<int> layers;   // the embedding first
-    std::vector<int> devices;  // that hold one of them, ascending
-    std::vector<int> nearest;  // by device: the first of the layers that it holds
-    Bytes bytes;
-};
-
 // One tensor of each name. Throws Error (RunFailed) naming a parameter whose copies differ.
 std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
 
-// Rows have one writer; readers come after the gate or a SEND.
+// All devices of a run, and what they share: the data, the layouts of their blocks and the record.
 class Training : public Devices {
 public:
     Training(const RunPlan& the_plan, const RunOptions& options);
@@ -165,8 +162,8 @@ public:
     std::string machine() const override { return devices_.front()->kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
-    double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
-    std::vector<double> gradient_norms() const override;
+    double loss(int microbatch) const override { return record_.losses()[static_cast<std::size_t>(microbatch)]; }
+    std::vector<double> gradient_norms() const override { return record_.gradient_norms(); }
     void check_numbers(int step) const override;
     void explain() override;
     void finish(RunResult& result) override;
@@ -174,35 +171,30 @@ public:
 
     const TrainingDevice& kernel_device(int number) const { return *devices_[number]; }
     std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
-    std::vector<NamedTensor> parameters() const;          // of all devices, newest, each once
+    const Layouts& layouts() const { return *layouts_; }  // after prepare_memory()
+    Record& record() { return record_; }
+    const Record& record() const { return record_; }
     std::int64_t first_sample(int step, int microbatch) const;
     Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
     // Of a micro-batch whose F has just been run: throws, and explain() tells more when all have stopped.
     [[noreturn]] void refuse_loss(int step, int microbatch);
-    bool dumps() const { return !dump_.empty(); }
 
     const RunPlan& plan;
     const Job& job;
     const Dataset data;
-    std::vector<LayerBytes> layer_bytes, last_layer_bytes;  // by layer; `last`: of a smaller last micro-batch
-    std::vector<StageLayout> layouts, last_layouts;         // by stage
-    std::vector<std::vector<std::byte*>> statistics;  // [stage][micro-batch], as F leaves them; null: it does not
-    // Of this step.
-    std::vector<double> losses;      // [micro-batch], sums over samples
-    double* step_squares = nullptr;  // of the gradients, [update][layer]; shared memory of device 0; null: no updates
-    std::vector<SharedTable> tables;
-    // Of the first update, when dumping: [device]
-    std::vector<std::vector<NamedTensor>> initial, gradients, updated;
 
 protected:
     std::vector<std::unique_ptr<TrainingDevice>> devices_;
 
 private:
-    Costs costs_at(int samples, const std::vector<LayerBytes>& bytes, std::vector<StageLayout>& made) const;
-
-    std::vector<SharedTable> shared_tables() const;
+    std::vector<LayerBytes> layer_bytes(bool last) const;  // by layer, of the devices that speak for the stages
+    std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
+    Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
+    std::vector<NamedTensor> parameters() const;  // of all devices, newest, each once
     std::string place_of(int step, int microbatch) const;
     const std::string dump_, save_;
+    Record record_;
+    std::optional<const Layouts> layouts_;
     std::mutex not_finite_mutex_;  // of what follows
     std::optional<int> not_finite_;  // the first micro-batch whose loss is not
     int step_not_finite_ = 0;

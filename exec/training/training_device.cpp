@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace pw {
 
@@ -26,17 +27,9 @@ void TrainingDevice::prepare() {
     const std::size_t samples = microbatches * static_cast<std::size_t>(sizes.full);
     kernels_ = open();
     for (const int stage : job.plan.shape.stages_of(device_)) {
-        const bool speaks = run_.plan.speaks_for(device_, stage);  // one writer
         const StageProgram& program = add_program(stage, sizes.full, programs_);
-        for (const int layer : program.layers())
-            if (speaks)
-                run_.layer_bytes[layer] = program.bytes_of(layer);
-        if (!sizes.is_even()) {
-            const StageProgram& last = add_program(stage, sizes.last(), last_programs_);
-            for (const int layer : last.layers())
-                if (speaks)
-                    run_.last_layer_bytes[layer] = last.bytes_of(layer);
-        }
+        if (!sizes.is_even())
+            add_program(stage, sizes.last(), last_programs_);
         if (program.reads_data() && samples_ == nullptr) {
             kernels_->take_data(run_.data);
             samples_ = make_notes<Sample>(samples);
@@ -47,8 +40,7 @@ void TrainingDevice::prepare() {
         }
     }
     if (run_.plan.trains() && device_ == 0)
-        run_.step_squares =
-            make_notes<double>(static_cast<std::size_t>(job.plan.shape.updates()) * run_.layer_bytes.size());
+        run_.record().lend_squares(make_notes<double>(run_.record().squares()));
     if (job.plan.shape.global_norm)
         clip_factor_ = make_notes<double>(1);
 }
@@ -66,7 +58,8 @@ TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
     if (!fresh)
         return state;
     const Job& job = run_.job;
-    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped})
+    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped,
+                       &state.left_statistics})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
     state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
@@ -96,7 +89,7 @@ void TrainingDevice::place(const Buffer& buffer, std::byte* address) {
             state.statistics = address;
             break;
         case BufferUse::BatchStatistics:
-            run_.statistics[buffer.stage][buffer.microbatch] = address;
+            state.left_statistics[buffer.microbatch] = address;
             break;
         case BufferUse::Gradients:
             state.parts[buffer.part].block = address;
@@ -138,17 +131,17 @@ StageProgram::Values TrainingDevice::initial_values() const {
 
 void TrainingDevice::begin() {
     for (const auto& [stage, program] : programs_) {
-        program->set_layout(run_.layouts[stage]);
+        program->set_layout(run_.layouts().full[stage]);
         StageState& state = state_of(stage);
         if (state.slots[0] != nullptr)  // a stage without parameters has none
             program->initialise(initial_values(), state.slots[0], state.statistics);
     }
     for (const auto& [stage, program] : last_programs_) {
-        program->set_layout(run_.last_layouts[stage]);
+        program->set_layout(run_.layouts().last[stage]);
         check_last_program(stage);
     }
-    if (run_.dumps())
-        run_.initial[device_] = parameters();
+    if (run_.record().keeps_tensors())
+        run_.record().keep(Record::Moment::Initial, device_, parameters());
 }
 
 // All devices have placed their buffers.
@@ -164,8 +157,10 @@ void TrainingDevice::list_statistics() {
 // By micro-batch, with places here for those that are to be fetched.
 std::vector<std::byte*> TrainingDevice::readable_statistics(int stage) {
     StageState& state = stages_.at(stage);
-    std::vector<std::byte*> places = run_.statistics[stage];
-    const Bytes bytes = run_.layouts[stage].statistics;
+    std::vector<std::byte*> places;
+    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
+        places.push_back(run_.kernel_device(run_.plan.graph.holder(stage, mb)).statistics_of(stage, mb));
+    const Bytes bytes = run_.layouts().full[stage].statistics;
     const auto is_elsewhere = [&](std::size_t mb) {
         return places[mb] != nullptr && !reads(run_.plan.graph.holder(stage, static_cast<int>(mb)));
     };
@@ -189,9 +184,11 @@ void TrainingDevice::take_statistics(const Task& closing) {
     const Shape& shape = run_.job.plan.shape;
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
     for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch); ++mb)
-        if (std::byte* here = state.fetched_statistics[mb]; here != nullptr)
-            take(run_.plan.graph.holder(closing.stage, mb), run_.statistics[closing.stage][mb], here,
-                 run_.layouts[closing.stage].statistics);
+        if (std::byte* here = state.fetched_statistics[mb]; here != nullptr) {
+            const int holder = run_.plan.graph.holder(closing.stage, mb);
+            take(holder, run_.kernel_device(holder).statistics_of(closing.stage, mb), here,
+                 run_.layouts().full[closing.stage].statistics);
+        }
 }
 
 // The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
@@ -237,7 +234,7 @@ void TrainingDevice::end_step() {
         if (program->has_loss())
             for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
                 if (run_.plan.graph.holder(stage, mb) == device_)
-                    run_.losses[mb] = losses_[mb];
+                    run_.record().take_loss(mb, losses_[mb]);
 }
 
 void TrainingDevice::run(const Task& task, int node) {
@@ -279,7 +276,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.gradient_kept = state.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);
-    places.statistics = state.saves ? run_.statistics[task.stage][mb] : state.statistics;
+    places.statistics = state.saves ? state.left_statistics[mb] : state.statistics;
     places.gradients = part_of(task).block;
     places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
     places.training_seed = run_.job.config.training.seed;
@@ -348,30 +345,30 @@ void TrainingDevice::update(const Task& task, int node) {
     std::byte* gradients = state.parts.front().block;
     const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
     const bool is_first = step_ == 0 && job.plan.shape.mini_batch_of(task.microbatch) == 0;
-    const bool dumped = run_.dumps() && speaks && is_first;
+    const bool is_kept = run_.record().keeps_tensors() && speaks && is_first;
     if (clips && run_.plan.meetings->begins(node))
-        kernels_->clip_factor({squares_of(task), run_.layer_bytes.size()}, job.config.training.clip_norm, clip_factor_);
+        kernels_->clip_factor(squares_of(task), job.config.training.clip_norm, clip_factor_);
     complete_gradients(task.stage);
     state.summed = false;
     for (GradientPart& part : state.parts)
         part.begun = {};
     if (gradients == nullptr)
         return;
-    if (dumped)
-        keep(task.stage, gradients, true, run_.gradients[device_]);
+    if (is_kept)
+        run_.record().keep(Record::Moment::Gradients, device_, named(task.stage, gradients, true));
     if (clips)
-        kernels_->scale(clip_factor_, gradients, run_.layouts[task.stage].weights);
+        kernels_->scale(clip_factor_, gradients, run_.layouts().full[task.stage].weights);
     const TrainingConfig& training = job.config.training;
     const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
     const std::byte* weights = state.slots[state.slot_of[state.newest]];
     std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
     programs_[task.stage]->update(sgd, weights, gradients, next_momentum(task.stage), new_weights,
-                                  speaks && !clips ? squares_of(task) : nullptr);
+                                  speaks && !clips ? squares_of(task).data() : nullptr);
     if (job.plan.shape.devices_of(task.stage).size() == 1)
         gather_statistics(task);
     ++state.newest;
-    if (dumped)
-        keep(task.stage, new_weights, false, run_.updated[device_]);
+    if (is_kept)
+        run_.record().keep(Record::Moment::Updated, device_, named(task.stage, new_weights, false));
 }
 
 // That U makes from the newest one. A stage that predicts weights has one beside every version.
@@ -381,21 +378,19 @@ std::byte* TrainingDevice::next_momentum(int stage) const {
         return state.momenta[0];
     const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
     if (new_slot != old_slot)
-        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts[stage].weights);
+        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts().full[stage].weights);
     return state.momenta[new_slot];
 }
 
-void TrainingDevice::keep(int stage, const std::byte* weights, bool trained_only, std::vector<NamedTensor>& to) const {
-    const std::vector<NamedTensor> tensors =
-        programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
-    to.insert(to.end(), tensors.begin(), tensors.end());
+std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {
+    return programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
 }
 
 std::vector<NamedTensor> TrainingDevice::parameters() const {
     std::vector<NamedTensor> all;
     for (const auto& [stage, state] : stages_)
         if (const std::byte* weights = state.slots[state.slot_of[state.newest]]; weights != nullptr)
-            keep(stage, weights, false, all);
+            std::ranges::move(named(stage, weights, false), std::back_inserter(all));
     return all;
 }
 
