@@ -1,5 +1,8 @@
 #include "workloads/stages/stage_layout.h"
 
+#include "workloads/stages/edge_offsets.h"
+#include "workloads/stages/transients.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -7,55 +10,6 @@
 namespace pw {
 
 namespace {
-
-// A tensor of the workspace: needed from step `first` to step `last` of a pass.
-struct Transient {
-    Bytes bytes;
-    int first, last;
-    Slot* slot;
-};
-
-// First fit in order of birth; returns the size.
-Bytes pack_transients(std::vector<Transient> transients) {
-    std::stable_sort(transients.begin(), transients.end(),
-                     [](const Transient& a, const Transient& b) { return a.first < b.first; });
-    std::vector<const Transient*> placed;  // by offset
-    Bytes size = 0;
-    for (const Transient& transient : transients) {
-        Bytes offset = 0;
-        for (const Transient* other : placed)
-            if (other->last >= transient.first && other->slot->offset < offset + transient.bytes)
-                offset = std::max(offset, other->slot->offset + other->bytes);
-        transient.slot->offset = offset;
-        size = std::max(size, offset + transient.bytes);
-        placed.push_back(&transient);
-        std::sort(placed.begin(), placed.end(),
-                  [](const Transient* a, const Transient* b) { return a->slot->offset < b->slot->offset; });
-    }
-    return size;
-}
-
-// Offsets of a boundary's tensors in its two landing buffers.
-struct EdgeOffsets {
-    std::vector<Bytes> forward;                // [tensor]
-    std::vector<std::vector<Bytes>> backward;  // [tensor][reader], or [tensor][0] when summed
-    Bytes forward_bytes = 0, backward_bytes = 0;
-};
-
-EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes) {
-    EdgeOffsets offsets;
-    for (const BoundaryTensor& tensor : boundary.tensors) {
-        offsets.forward.push_back(offsets.forward_bytes);
-        offsets.forward_bytes += bytes[tensor.layer].output;
-        std::vector<Bytes>& gradients = offsets.backward.emplace_back();
-        const std::size_t count = tensor.gradients_summed ? 1 : tensor.readers.size();
-        for (std::size_t k = 0; k < count; ++k) {
-            gradients.push_back(offsets.backward_bytes);
-            offsets.backward_bytes += bytes[tensor.layer].output;
-        }
-    }
-    return offsets;
-}
 
 // One summand of a tensor's gradient, from a layer of this stage or from another stage.
 struct Contribution {
@@ -456,27 +410,6 @@ private:
 };
 
 }  // namespace
-
-std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& split,
-                                  const std::vector<LayerBytes>& bytes) {
-    std::vector<EdgeBytes> edges;
-    for (const Boundary& boundary : boundaries_of(graph, split)) {
-        const EdgeOffsets offsets = offsets_of(boundary, bytes);
-        EdgeBytes edge{boundary.from, boundary.to, offsets.forward_bytes, offsets.backward_bytes};
-        for (const BoundaryTensor& tensor : boundary.tensors) {
-            for (int reader : tensor.readers) {
-                edge.forward_until_weight |= rereads_input_for_weight_gradient(graph[reader].kind);
-                edge.forward_until_input |= rereads_input_for_input_gradient(graph[reader].kind);
-            }
-            // The sum of the producer's output gradient is kept where its first summand landed.
-            if (has_weight_pass(graph[tensor.layer].kind) &&
-                readers_of_layer(graph, tensor.layer).back() == tensor.readers.back())
-                edge.backward_until_weight = true;
-        }
-        edges.push_back(edge);
-    }
-    return edges;
-}
 
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes) {

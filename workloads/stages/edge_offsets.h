@@ -1,0 +1,20 @@
+// Where the tensors that cross a cut lie in its two landing buffers.
+#pragma once
+
+#include "workloads/stages/stage_layout.h"
+
+#include <vector>
+
+namespace pw {
+
+// Offsets of a boundary's tensors in its two landing buffers.
+struct EdgeOffsets {
+    std::vector<Bytes> forward;                // [tensor]
+    std::vector<std::vector<Bytes>> backward;  // [tensor][reader], or [tensor][0] when summed
+    Bytes forward_bytes = 0, backward_bytes = 0;
+};
+
+// `bytes` by layer.
+EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes);
+
+}  // namespace pw
