@@ -1,0 +1,63 @@
+// Sums of gradients between GPUs: who takes part, what is fetched for them, and what the transport adds up itself.
+#include "exec/cuda/training.h"
+
+#include <algorithm>
+
+namespace pw::cuda {
+
+std::vector<int> CudaTraining::devices_of(const Meeting& meeting) const {
+    std::vector<int> devices;
+    for (const int node : meeting.first)
+        devices.push_back(plan.graph.device_of(node));
+    return devices;
+}
+
+std::set<int> CudaTraining::gpus_of(const std::vector<int>& devices) const {
+    std::set<int> gpus;
+    for (const int device : devices)
+        gpus.insert(seats[device].gpu);
+    return gpus;
+}
+
+bool CudaTraining::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+
+bool CudaTraining::reduces(int stage) const {
+    const std::vector<int> holders = job.plan.shape.devices_of(stage);
+    return transport_->reduces() && holders.size() > 1 && gpus_of(holders).size() == holders.size();
+}
+
+// The devices of each group of stages, and the holders of each stage.
+std::vector<std::vector<int>> CudaTraining::sums_between_gpus() const {
+    std::vector<std::vector<int>> sums;
+    for (const SumGroup& group : sum_groups(job.plan.shape)) {
+        sums.push_back(group.devices);
+        for (const int stage : group.stages)
+            sums.push_back(job.plan.shape.devices_of(stage));
+    }
+    std::erase_if(sums, [&](const std::vector<int>& devices) { return gpus_of(devices).size() == 1; });
+    return sums;
+}
+
+void CudaTraining::fetch(const Meeting& meeting) {
+    const std::vector<int> devices = devices_of(meeting);
+    std::vector<Fetch> all;
+    for (const int device : devices)
+        all.insert(all.end(), cuda_device(device).fetches().begin(), cuda_device(device).fetches().end());
+    if (!all.empty())
+        transport_->fetch(devices, all);
+}
+
+void CudaTraining::reduce(const Meeting& meeting) {
+    for (const int stage : meeting.stages) {
+        if (!reduces(stage))
+            continue;
+        const std::vector<int> holders = job.plan.shape.devices_of(stage);
+        std::vector<std::byte*> blocks;
+        for (const int holder : holders)
+            blocks.push_back(cuda_device(holder).gradients_of(stage).front().block);
+        if (blocks.front() != nullptr && layouts().full[stage].weights > 0)
+            transport_->reduce(holders, blocks, layouts().full[stage].weights);
+    }
+}
+
+}  // namespace pw::cuda

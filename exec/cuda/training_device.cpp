@@ -1,0 +1,152 @@
+// A device of a run on GPUs: what its thread queues for every task, and where it waits for others.
+#include "exec/cuda/training.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+
+namespace pw::cuda {
+
+namespace {
+
+// The task's name on the thread's row of a profiler.
+class Range {
+public:
+    explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }
+    ~Range() { nvtxRangePop(); }
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+};
+
+}  // namespace
+
+class CudaDevice::Turn {
+public:
+    explicit Turn(CudaDevice& device) : turn_(device.turn_) { turn_ = device.work_.turn_to_capture(); }
+    ~Turn() { turn_ = {}; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+private:
+    std::unique_lock<std::mutex>& turn_;
+};
+
+Training& CudaDevice::work_of(CudaTraining& work) { return work; }
+
+std::shared_ptr<const Kernels> CudaDevice::open() {
+    const Config& config = work_.job.config;
+    kernels_ = std::make_shared<CudaKernels>(work_.seats[device_], config.run.precision, config.run.deterministic);
+    return kernels_;
+}
+
+void CudaDevice::begin() {
+    TrainingDevice::begin();
+    const PlanGraph& graph = work_.plan.graph;
+    const auto length = static_cast<int>(work_.job.plan.order[device_].size());
+    for (int position = 0; position < length; ++position) {
+        const int node = graph.node(device_, position);
+        CudaTraining::NodeEvents& own = work_.events[node];
+        const bool is_received = is_recv(graph.task(node).op);
+        own.start.emplace(is_received ? Event::Kind::Untimed : Event::Kind::Timed);
+        own.end.emplace(Event::Kind::Timed);
+        if (is_transfer(graph.task(node).op))
+            own.posted.emplace(Event::Kind::Untimed);
+        if (work_.makes_graphs())
+            own.done.emplace(Event::Kind::Untimed);
+        for (int round = 0; work_.plan.meetings->begins(node) && round < kRounds; ++round)
+            own.met.emplace_back(Event::Kind::Untimed);
+        work_.names[node] = print(graph.task(node));
+    }
+}
+
+void CudaDevice::meet(const Task& task, int node) {
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    TrainingDevice::meet(task, node);
+}
+
+void CudaDevice::arrive(int node, int round) {
+    const cudaStream_t stream = device().stream();
+    work_.events[node].met[round].record(stream);
+    wait_for_others(node);
+    for (const int other : work_.plan.meetings->meeting(node)->first)
+        if (other != node)
+            work_.events[other].met[round].block(stream);
+}
+
+void CudaDevice::wait_for_others(int node) {
+    const bool captures = turn_.owns_lock();
+    if (captures)
+        turn_.unlock();  // they come only when they get theirs
+    work_.plan.meetings->arrive(node);
+    if (captures)
+        turn_.lock();
+}
+
+bool CudaDevice::reads(int device) const { return work_.seats[device].gpu == work_.seats[device_].gpu; }
+
+bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
+
+// One thread queues it for all devices of the meeting, while they wait.
+template <class Act>
+void CudaDevice::as_one(int node, Act act) {
+    wait_for_others(node);
+    if (work_.plan.meetings->meeting(node)->first.front() == node)
+        act();
+    wait_for_others(node);
+}
+
+void CudaDevice::fetch(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (work_.is_on_one_gpu(meeting))
+        return;
+    as_one(node, [&] { work_.fetch(meeting); });
+    fetches_.clear();
+}
+
+void CudaDevice::reduce(int node) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (std::any_of(meeting.stages.begin(), meeting.stages.end(), [&](int stage) { return reduces(stage); }))
+        as_one(node, [&] { work_.reduce(meeting); });
+}
+
+void CudaDevice::run(const Task& task, int node) {
+    if (!work_.queues())
+        return;
+    const Range range(work_.names[node]);
+    const Turn turn(*this);
+    const cudaStream_t stream = device().stream();
+    work_.call_for(node, "queues", [&] {
+        work_.record_start(node, stream);
+        TrainingDevice::run(task, node);
+        work_.record_end(node, stream);
+    });
+}
+
+void CudaDevice::wait_for_received(int recv) {
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    work_.events[recv].awaited().block(device().stream());
+}
+
+void CudaDevice::about_to_post(int transfer, int earlier) {
+    if (!work_.queues())
+        return;
+    const Turn turn(*this);
+    const cudaStream_t stream = device().stream();
+    if (earlier >= 0)
+        work_.events[earlier].awaited().block(stream);
+    work_.events[transfer].posted->record(stream);
+}
+
+void CudaDevice::all_queued() { work_.device_has_queued(); }
+
+void CudaDevice::wait(int node) { work_.wait(node); }
+
+void CudaDevice::all_done() { work_.device_is_done(device_); }
+
+Interval CudaDevice::interval(int node, Interval) { return work_.interval(node); }
+
+}  // namespace pw::cuda
