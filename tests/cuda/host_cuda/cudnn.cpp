@@ -1,15 +1,10 @@
-// Convolutions by plain loops in double, one number of the result after the other.
-#include "tests/cuda/host_cuda/products.h"
+// The calls of cuDNN: handles, descriptors, and convolutions put on streams.
+#include "tests/cuda/host_cuda/convolutions.h"
 #include "tests/cuda/host_cuda/streams.h"
 
-#include <cuda_bf16.h>
 #include <cudnn.h>
 
 #include <cstring>
-#include <initializer_list>
-#include <mutex>
-#include <utility>
-#include <vector>
 
 namespace host_cuda {
 static std::atomic<bool> contexts_matter{false};
@@ -27,157 +22,9 @@ struct cudnnContext {
     cudaStream_t stream = nullptr;
 };
 
-// Tensor: n c h w; filter: k c h w in the same places.
-struct cudnnTensorStruct {
-    cudnnDataType_t type;
-    cudnnTensorFormat_t format;
-    int n, c, h, w;
-    std::size_t count() const { return std::size_t(n) * c * h * w; }
-    std::size_t bytes() const { return count() * (type == CUDNN_DATA_FLOAT ? 4 : 2); }
-};
-struct cudnnFilterStruct : cudnnTensorStruct {};
-
-struct cudnnConvolutionStruct {
-    int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
-    cudnnConvolutionMode_t mode;
-    cudnnDataType_t compute;
-    cudnnMathType_t math;
-};
-
 namespace {
 
 using namespace host_cuda;
-
-enum class Pass { Forward, Data, Filter };
-
-// The descriptors as they are at the call.
-struct Convolution {
-    Pass pass;
-    cudnnTensorStruct x, w, y;
-    cudnnConvolutionStruct how;
-    int algorithm;
-};
-
-const cudnnTensorStruct& output_of(const Convolution& c) {
-    return c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w;
-}
-
-bool fits(const Convolution& c) {
-    const auto out = [](int in, int pad, int filter, int stride, int dilation) {
-        return (in + 2 * pad - (filter - 1) * dilation - 1) / stride + 1;
-    };
-    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c &&
-           c.y.h == out(c.x.h, c.how.pad_h, c.w.h, c.how.stride_h, c.how.dilation_h) &&
-           c.y.w == out(c.x.w, c.how.pad_w, c.w.w, c.how.stride_w, c.how.dilation_w);
-}
-
-struct Convolutions {
-    std::mutex mutex;
-    ConvolutionLimits limits;
-    std::vector<RanConvolution> ran;
-    int timings = 0;
-};
-
-Convolutions& convolutions() {
-    static Convolutions all;
-    return all;
-}
-
-bool is_narrow(const Convolution& c) { return c.x.type == CUDNN_DATA_BFLOAT16 && (c.x.c % 8 != 0 || c.y.c % 8 != 0); }
-
-bool is_within_limits(const Convolution& c) {
-    Convolutions& all = convolutions();
-    const std::lock_guard lock(all.mutex);
-    const bool is_tensor_op = c.how.math == CUDNN_TENSOR_OP_MATH, is_default = c.how.math == CUDNN_DEFAULT_MATH;
-    const bool refused = (all.limits.narrow_tensor_ops && is_tensor_op) || (all.limits.narrow_default && is_default);
-    return !refused || !is_narrow(c);
-}
-
-bool has_algorithm(const Convolution& c) {
-    if (c.x.type == CUDNN_DATA_FLOAT)
-        return c.algorithm == 0 || c.algorithm == 1;
-    Convolutions& all = convolutions();
-    const std::lock_guard lock(all.mutex);
-    const bool is_odd = all.limits.narrow_algorithms && is_narrow(c);
-    return c.x.format == CUDNN_TENSOR_NHWC && (is_odd ? c.algorithm == 0 || c.algorithm == 5 : c.algorithm == 1);
-}
-
-// Algorithm 1 of every pass, which is deterministic, and algorithm 0 for floats, which is not said to be.
-cudnnStatus_t check(const Convolution& c) {
-    if (!fits(c))
-        return CUDNN_STATUS_BAD_PARAM;
-    const bool same = c.x.type == c.w.type && c.x.type == c.y.type && c.x.format == c.w.format &&
-                      c.x.format == c.y.format && c.how.mode == CUDNN_CROSS_CORRELATION &&
-                      c.how.compute == CUDNN_DATA_FLOAT;
-    return same && has_algorithm(c) && is_within_limits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-std::size_t workspace_of(const Convolution& c) { return c.algorithm == 1 ? 1024 + 256 * std::size_t(c.w.n) : 0; }
-
-// Calls act(place in memory, place in NHWC) for every element.
-template <class Act>
-void for_each_element(const cudnnTensorStruct& t, Act act) {
-    std::size_t plain = 0;
-    for (int n = 0; n < t.n; ++n)
-        for (int h = 0; h < t.h; ++h)
-            for (int w = 0; w < t.w; ++w)
-                for (int c = 0; c < t.c; ++c, ++plain)
-                    act(t.format == CUDNN_TENSOR_NHWC ? plain : ((std::size_t(n) * t.c + c) * t.h + h) * t.w + w,
-                        plain);
-}
-
-std::vector<double> load(const cudnnTensorStruct& t, const void* memory) {
-    std::vector<double> values(t.count());
-    for_each_element(t, [&](std::size_t at, std::size_t plain) {
-        values[plain] = t.type == CUDNN_DATA_FLOAT ? static_cast<const float*>(memory)[at]
-                                                   : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[at]);
-    });
-    return values;
-}
-
-void store(const cudnnTensorStruct& t, const std::vector<double>& values, void* memory) {
-    for_each_element(t, [&](std::size_t at, std::size_t plain) {
-        const auto value = static_cast<float>(values[plain]);
-        if (t.type == CUDNN_DATA_FLOAT)
-            static_cast<float*>(memory)[at] = value;
-        else
-            static_cast<__nv_bfloat16*>(memory)[at] = __float2bfloat16_rn(value);
-    });
-}
-
-// Calls act(x, w, y) with the places of the first channel of x and w that meet in an element of y.
-template <class Act>
-void for_each_meeting(const Convolution& c, Act act) {
-    std::size_t y = 0;
-    for (int n = 0; n < c.y.n; ++n)
-        for (int p = 0; p < c.y.h; ++p)
-            for (int q = 0; q < c.y.w; ++q)
-                for (int k = 0; k < c.y.c; ++k, ++y)
-                    for (int r = 0; r < c.w.h; ++r)
-                        for (int s = 0; s < c.w.w; ++s) {
-                            const int h = p * c.how.stride_h - c.how.pad_h + r * c.how.dilation_h;
-                            const int w = q * c.how.stride_w - c.how.pad_w + s * c.how.dilation_w;
-                            if (h >= 0 && h < c.x.h && w >= 0 && w < c.x.w)
-                                act(((std::size_t(n) * c.x.h + h) * c.x.w + w) * c.x.c,
-                                    ((std::size_t(k) * c.w.h + r) * c.w.w + s) * c.x.c, y);
-                        }
-}
-
-std::vector<double> compute(const Convolution& c, const void* first, const void* second) {
-    const std::vector<double> a = load(c.pass == Pass::Data ? c.w : c.x, first);
-    const std::vector<double> b = load(c.pass == Pass::Forward ? c.w : c.y, second);
-    const std::size_t channels = c.x.c;
-    std::vector<double> out(output_of(c).count());
-    for_each_meeting(c, [=, pass = c.pass, a = a.data(), b = b.data(), out = out.data()](auto x, auto w, auto y) {
-        if (pass == Pass::Forward)
-            out[y] += dot(a + x, b + w, channels);
-        else if (pass == Pass::Data)
-            add_multiple(out + x, b[y], a + w, channels);
-        else
-            add_multiple(out + w, b[y], a + x, channels);
-    });
-    return out;
-}
 
 struct Workspace {
     void* memory;
@@ -199,20 +46,12 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
             return CUDNN_STATUS_EXECUTION_FAILED;
     if (only_shown({{first, false}, {second, false}, {*beta == 0 ? nullptr : output, false}, {output, true}}))
         return CUDNN_STATUS_SUCCESS;
-    {
-        const std::lock_guard lock(convolutions().mutex);
-        convolutions().ran.push_back({static_cast<int>(c.pass), c.algorithm, c.how.math});
-    }
+    note(c);
     const auto work = [=, a = *alpha, b = *beta] {
         // The workspace holds NaNs before and after, which show in whatever overlaps it.
         if (needs > 0)
             std::memset(workspace.memory, 0xff, needs);
-        std::vector<double> values = compute(c, first, second);
-        const cudnnTensorStruct& to = output_of(c);
-        const std::vector<double> old = b == 0 ? std::vector<double>(values.size()) : load(to, output);
-        for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = a * values[i] + b * old[i];
-        store(to, values, output);
+        convolve(c, a, first, second, b, output);
         if (needs > 0)
             std::memset(workspace.memory, 0xff, needs);
     };
@@ -249,13 +88,6 @@ cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, 
     return CUDNN_STATUS_SUCCESS;
 }
 
-bool is_timed(const Convolution& c) {
-    Convolutions& all = convolutions();
-    const std::lock_guard lock(all.mutex);
-    ++all.timings;
-    return !(all.limits.find_narrow && is_narrow(c));
-}
-
 // Like list; and the output is overwritten.
 template <class Perf>
 cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
@@ -282,25 +114,6 @@ cudnnStatus_t destroy(T* descriptor) {
 }
 
 }  // namespace
-
-namespace host_cuda {
-
-void set_convolution_limits(const ConvolutionLimits& limits) {
-    const std::lock_guard lock(convolutions().mutex);
-    convolutions().limits = limits;
-}
-
-std::vector<RanConvolution> take_convolutions() {
-    const std::lock_guard lock(convolutions().mutex);
-    return std::exchange(convolutions().ran, {});
-}
-
-int take_timings() {
-    const std::lock_guard lock(convolutions().mutex);
-    return std::exchange(convolutions().timings, 0);
-}
-
-}  // namespace host_cuda
 
 extern "C" {
 

@@ -1,13 +1,8 @@
-// Communicators within the process. What one thread issues in a group for one communicator is one launch: it waits for
-// all streams that it names, and holds them until each of its sends and receives has met its other end. Two groups must
-// not be launched on one device at a time, nor may two threads use one communicator at a time.
-#include "tests/cuda/host_cuda/streams.h"
-
-#include <nccl.h>
+// The calls of NCCL: who joins a communicator, and what a group launches. Two groups must not be launched on one device at
+// a time, nor may two threads use one communicator at a time.
+#include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <string>
@@ -16,73 +11,6 @@ using namespace host_cuda;
 
 namespace {
 
-// The n-th message of a pair, numbered when it is issued: sent -> taken -> copied, or withdrawn by its sender.
-struct Message {
-    enum State { kNone, kSent, kTaken, kCopied, kWithdrawn };
-    std::atomic<State> state{kNone};
-    const void* from = nullptr;
-    std::size_t bytes = 0;
-};
-
-// From one rank to another. Only the threads of streams at its two ends meet at its lock.
-struct Pair {
-    std::mutex mutex;
-    std::deque<Message> messages;
-
-    Message& message(std::size_t number) {
-        std::lock_guard lock(mutex);
-        while (messages.size() <= number)
-            messages.emplace_back();
-        return messages[number];
-    }
-};
-
-// What the ranks with one id share.
-struct World {
-    explicit World(int count) : ranks(count), pairs(count * count), device_of(count, -1) {}
-    Pair& pair(int from, int to) { return pairs[from * ranks + to]; }
-    void ring() {  // something may have changed for someone; orders nothing
-        bell.fetch_add(1, std::memory_order_relaxed);
-        wake_sleepers(bell);
-    }
-
-    const int ranks;
-    std::vector<Pair> pairs;
-    std::atomic<int> bell{0};
-
-    std::mutex mutex;
-    std::condition_variable all_joined;
-    std::vector<int> device_of;  // -1: not yet
-    std::atomic<int> joined{0};  // written under the lock
-};
-
-struct Transfer {
-    bool sends;
-    int peer;
-    std::size_t number;  // among those of its pair
-    void* memory;
-    std::size_t bytes;
-    CUstream_st* stream;
-    Message* message = nullptr;  // once its stream has come to it
-    std::function<void()> then{};  // when all of its launch have ended
-};
-
-struct Launch {
-    std::vector<Transfer> transfers;
-    std::vector<std::function<void()>> ends{};
-    std::vector<CUstream_st*> streams;
-    std::unique_ptr<Signal[]> arrived;  // by stream
-    Signal done;
-};
-
-// A group that is being launched. It ends with ncclGroupEnd, or when its thread has asked every communicator that does
-// not block until it was no longer in progress. Nothing here orders threads.
-struct Job {
-    const std::thread::id thread = std::this_thread::get_id();
-    std::vector<int> devices{};
-    std::atomic<int> open{0};  // communicators that have not been asked
-    bool in_progress = true;   // as the first question hears
-};
 std::atomic<const Job*> launching[kMaxDevices]{};
 
 void end(const Job& job) {
@@ -94,25 +22,6 @@ void end_one(Job* job) {
     if (job != nullptr && job->open.fetch_sub(1, std::memory_order_relaxed) == 1)
         end(*job);
 }
-
-}  // namespace
-
-struct ncclComm {
-    std::shared_ptr<World> world;
-    int rank;
-    int device;
-    bool blocking;
-    std::vector<std::size_t> issued[2]{};  // [sends][peer]
-    std::deque<Launch> launches{};
-    std::deque<Job> jobs{};
-    std::atomic<Job*> job{nullptr};     // under way
-    std::atomic<bool> is_used{false};   // by a thread, right now
-    bool usable = true;
-    std::atomic<bool> aborted{false};
-    std::atomic<ncclResult_t> error{ncclSuccess};
-};
-
-namespace {
 
 // Everything here lives as long as the process: work of an aborted communicator may still be queued.
 struct CommRegistry {
@@ -166,72 +75,6 @@ ncclResult_t state_of(const ncclComm& comm) {
     return comm.world->joined < comm.world->ranks ? ncclInProgress : comm.error.load();
 }
 
-// True when the transfer has ended.
-bool advance(ncclComm& comm, Transfer& transfer) {
-    World& world = *comm.world;
-    if (transfer.message == nullptr) {
-        const int from = transfer.sends ? comm.rank : transfer.peer, to = transfer.sends ? transfer.peer : comm.rank;
-        transfer.message = &world.pair(from, to).message(transfer.number);
-        if (transfer.sends) {
-            transfer.message->from = transfer.memory;
-            transfer.message->bytes = transfer.bytes;
-            transfer.message->state.store(Message::kSent, std::memory_order_release);
-            world.ring();
-        }
-    }
-    Message& message = *transfer.message;
-    auto sent = Message::kSent;
-    if (transfer.sends)
-        return message.state.load(std::memory_order_acquire) == Message::kCopied ||
-               (comm.aborted && message.state.compare_exchange_strong(sent, Message::kWithdrawn));
-    if (!message.state.compare_exchange_strong(sent, Message::kTaken, std::memory_order_acquire))
-        return comm.aborted;
-    if (message.bytes != transfer.bytes)
-        comm.error = ncclInvalidUsage;
-    else if (transfer.memory != message.from)
-        std::memcpy(transfer.memory, message.from, transfer.bytes);
-    message.state.store(Message::kCopied, std::memory_order_release);
-    world.ring();
-    return true;
-}
-
-void progress(ncclComm& comm, std::vector<Transfer>& transfers) {
-    while (!transfers.empty()) {
-        const int heard = comm.world->bell.load(std::memory_order_relaxed);
-        std::erase_if(transfers, [&](Transfer& transfer) { return advance(comm, transfer); });
-        if (!transfers.empty())
-            sleep_while(comm.world->bell, heard);
-    }
-}
-
-ncclResult_t start(ncclComm& comm, std::vector<Transfer> transfers) {
-    Launch& launch = comm.launches.emplace_back();
-    for (Transfer& transfer : transfers) {
-        transfer.number = comm.issued[transfer.sends][transfer.peer]++;
-        if (std::find(launch.streams.begin(), launch.streams.end(), transfer.stream) == launch.streams.end())
-            launch.streams.push_back(transfer.stream);
-        if (transfer.then)
-            launch.ends.push_back(std::move(transfer.then));
-    }
-    launch.transfers = std::move(transfers);
-    launch.arrived = std::make_unique<Signal[]>(launch.streams.size());
-    bool all = true;
-    for (std::size_t i = 1; i < launch.streams.size(); ++i)
-        all &= launch.streams[i]->push([&launch, i] {
-            launch.arrived[i].set();
-            launch.done.wait();
-        });
-    all &= launch.streams[0]->push([&comm, &launch] {
-        for (std::size_t i = 1; i < launch.streams.size(); ++i)
-            launch.arrived[i].wait();
-        progress(comm, launch.transfers);
-        for (const auto& end : launch.ends)
-            end();
-        launch.done.set();
-    });
-    return all ? ncclSuccess : fail(ncclUnhandledCudaError, "a stream is closed");
-}
-
 // Whether the communicator takes a call for memory and a stream.
 ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, cudaStream_t stream) {
     if (comm == nullptr || !comm->usable || comm->aborted)
@@ -261,19 +104,6 @@ ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t t
     ncclGroupStart();
     group.transfers.emplace_back(comm, Transfer{sends, peer, 0, memory, count, find_stream(stream)});
     return ncclGroupEnd();
-}
-
-// As in a ring: each rank begins with another part, whose sum goes from rank to rank. Equal on all ranks, but in no
-// order that a caller may count on.
-void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
-    const std::size_t ranks = of_ranks.size(), count = of_ranks.front().size();
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t first = i * ranks / count;
-        float sum = of_ranks[first][i];
-        for (std::size_t k = 1; k < ranks; ++k)
-            sum += of_ranks[(first + k) % ranks][i];
-        to[i] = sum;
-    }
 }
 
 ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
@@ -362,8 +192,10 @@ ncclResult_t launch(const Launches& launches) {
             job.open.fetch_add(1, std::memory_order_relaxed);
             comm->job.store(&job, std::memory_order_relaxed);
         }
-        if (const ncclResult_t started = start(*comm, transfers); started != ncclSuccess || !comm->blocking)
-            result = started != ncclSuccess ? started : ncclInProgress;
+        if (!start(*comm, transfers))
+            result = fail(ncclUnhandledCudaError, "a stream is closed");
+        else if (!comm->blocking)
+            result = ncclInProgress;
     }
     if (job.open.load(std::memory_order_relaxed) == 0)
         end(job);

@@ -1,0 +1,103 @@
+// Communicators within the process, and what they move. What one thread issues in a group for one communicator is one
+// launch: it waits for all streams that it names, and holds them until each of its sends and receives has met its other end.
+#pragma once
+
+#include "tests/cuda/host_cuda/streams.h"
+
+#include <nccl.h>
+
+#include <condition_variable>
+#include <deque>
+
+struct ncclComm;
+
+namespace host_cuda {
+
+// The n-th message of a pair, numbered when it is issued: sent -> taken -> copied, or withdrawn by its sender.
+struct Message {
+    enum State { kNone, kSent, kTaken, kCopied, kWithdrawn };
+    std::atomic<State> state{kNone};
+    const void* from = nullptr;
+    std::size_t bytes = 0;
+};
+
+// From one rank to another. Only the threads of streams at its two ends meet at its lock.
+struct Pair {
+    std::mutex mutex;
+    std::deque<Message> messages;
+
+    Message& message(std::size_t number) {
+        std::lock_guard lock(mutex);
+        while (messages.size() <= number)
+            messages.emplace_back();
+        return messages[number];
+    }
+};
+
+// What the ranks with one id share.
+struct World {
+    explicit World(int count) : ranks(count), pairs(count * count), device_of(count, -1) {}
+    Pair& pair(int from, int to) { return pairs[from * ranks + to]; }
+    void ring() {  // something may have changed for someone; orders nothing
+        bell.fetch_add(1, std::memory_order_relaxed);
+        wake_sleepers(bell);
+    }
+
+    const int ranks;
+    std::vector<Pair> pairs;
+    std::atomic<int> bell{0};
+
+    std::mutex mutex;
+    std::condition_variable all_joined;
+    std::vector<int> device_of;  // -1: not yet
+    std::atomic<int> joined{0};  // written under the lock
+};
+
+struct Transfer {
+    bool sends;
+    int peer;
+    std::size_t number;  // among those of its pair
+    void* memory;
+    std::size_t bytes;
+    CUstream_st* stream;
+    Message* message = nullptr;  // once its stream has come to it
+    std::function<void()> then{};  // when all of its launch have ended
+};
+
+struct Launch {
+    std::vector<Transfer> transfers;
+    std::vector<std::function<void()>> ends{};
+    std::vector<CUstream_st*> streams;
+    std::unique_ptr<Signal[]> arrived;  // by stream
+    Signal done;
+};
+
+// A group that is being launched. It ends with ncclGroupEnd, or when its thread has asked every communicator that does
+// not block until it was no longer in progress. Nothing here orders threads.
+struct Job {
+    const std::thread::id thread = std::this_thread::get_id();
+    std::vector<int> devices{};
+    std::atomic<int> open{0};  // communicators that have not been asked
+    bool in_progress = true;   // as the first question hears
+};
+
+// Puts a launch on its streams; false where one of them is closed.
+bool start(ncclComm& comm, std::vector<Transfer> transfers);
+void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to);
+
+}  // namespace host_cuda
+
+struct ncclComm {
+    std::shared_ptr<host_cuda::World> world;
+    int rank;
+    int device;
+    bool blocking;
+    std::vector<std::size_t> issued[2]{};  // [sends][peer]
+    std::deque<host_cuda::Launch> launches{};
+    std::deque<host_cuda::Job> jobs{};
+    std::atomic<host_cuda::Job*> job{nullptr};     // under way
+    std::atomic<bool> is_used{false};   // by a thread, right now
+    bool usable = true;
+    std::atomic<bool> aborted{false};
+    std::atomic<ncclResult_t> error{ncclSuccess};
+};
