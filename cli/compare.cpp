@@ -198,7 +198,7 @@ Action add_compare(CLI::App& command) {
         .add_option("-o", arguments->folder,
                     "with --schedules: keep table, plots, profile and accuracy.json in a folder")
         ->type_name("FOLDER");
-    command.add_option("--plot", arguments->plot, "draw both on one time axis")->type_name("FILE");
+    command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };
 }

@@ -70,7 +70,7 @@ Action add_plot(CLI::App& command) {
         ->required()
         ->type_name("")
         ->expected(-1);
-    command.add_option("-o,--output", arguments->output, "the picture: svg, png, pdf, html, txt, json, gp")
+    command.add_option("-o,--output", arguments->output, "the picture: " + plot_formats())
         ->required()
         ->type_name("FILE");
     command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")

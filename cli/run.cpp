@@ -183,7 +183,8 @@ Action add_run(CLI::App& command) {
         ->type_name("DIR");
     command.add_option("--save", arguments->save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
-    command.add_option("--losses", arguments->losses, "draw the loss of every update")->type_name("FILE");
+    command.add_option("--losses", arguments->losses, "draw the loss of every update: " + plot_formats())
+        ->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { run_config(*arguments); };
 }

@@ -7,6 +7,7 @@
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"
 #include "search/placement/max_load.h"
+#include "viz/plot.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 
@@ -123,11 +124,14 @@ void refuse_long(const Config& config, const Answer& answer) {
 
 struct Objective {
     SearchConfig::Objective objective;
+    const char* time;  // what the time of a stage is for
     Answer (*solve)(const Config& config, const SearchLimits& limits);
 };
-constexpr Objective kObjectives[] = {{SearchConfig::Objective::MaxLoad, solve_max_load},
-                                     {SearchConfig::Objective::PipeDream, solve_pipedream},
-                                     {SearchConfig::Objective::Piper, solve_piper}};
+constexpr Objective kObjectives[] = {
+    {SearchConfig::Objective::MaxLoad, "load", solve_max_load},
+    {SearchConfig::Objective::PipeDream, "time per mini-batch", solve_pipedream},
+    {SearchConfig::Objective::Piper, "time per micro-batch", solve_piper},
+};
 
 std::string print_value(const Answer& answer, double value) {
     return answer.seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
@@ -137,17 +141,20 @@ double gap_of_partition(const Partition& partition) {
     return partition.objective > 0 ? (partition.objective - partition.lower_bound) / partition.objective : 0;
 }
 
+// "2 x 4": two groups of four devices.
+std::string devices_of(const PlannedStage& stage) {
+    const std::string devices = stage.on_cpu ? "CPU" : std::to_string(stage.replicas);
+    return stage.tensor_degree > 1 ? fmt::format("{} x {}", devices, stage.tensor_degree) : devices;
+}
+
 std::string print(const Answer& answer) {
     Table table({"stage", "layers", "first layer", "devices", "time", "memory", "recomputed"});
     const Partition& partition = answer.partition;
     for (std::size_t number = 0; number < partition.stages.size(); ++number) {
         const PlannedStage& stage = partition.stages[number];
-        std::string devices = stage.on_cpu ? "CPU" : std::to_string(stage.replicas);
-        if (stage.tensor_degree > 1)
-            devices += fmt::format(" x {}", stage.tensor_degree);
         table.add({std::to_string(number), std::to_string(stage.layers.size()),
-                   stage.layers.empty() ? "" : answer.names[static_cast<std::size_t>(stage.layers.front())], devices,
-                   print_value(answer, stage.time), print_bytes(stage.memory),
+                   stage.layers.empty() ? "" : answer.names[static_cast<std::size_t>(stage.layers.front())],
+                   devices_of(stage), print_value(answer, stage.time), print_bytes(stage.memory),
                    std::to_string(stage.recomputed.size())});
     }
     const std::string proof =
@@ -197,18 +204,36 @@ Json json_of(const Answer& answer, std::string_view objective, double seconds) {
     return json;
 }
 
+// The time of every stage, and the objective, which is the longest of them or of what is between them.
+void plot_answer(const Answer& answer, const Objective& objective, const std::string& file) {
+    const Partition& partition = answer.partition;
+    const double unit = answer.seconds ? 1e9 : 1, last = static_cast<double>(partition.stages.size()) - 0.5;
+    Curve stages{objective.time, {}, {}, Curve::Style::Bars};
+    for (const PlannedStage& stage : partition.stages) {
+        const std::string devices = devices_of(stage);
+        stages.x.push_back(static_cast<double>(stages.x.size()));
+        stages.values.push_back(unit * stage.time);
+        stages.labels.push_back(devices == "1" ? "" : stage.on_cpu ? devices : devices + " devices");
+    }
+    const auto line = [&](const std::string& title, double value) {
+        const std::vector<double> level(2, unit * value);
+        return Curve{fmt::format("{} {}", title, print_value(answer, value)), level, {-0.5, last}};
+    };
+    Chart chart{{stages, line("objective", partition.objective)},
+                {"stage", Quantity::Number, false, stages.x},
+                {objective.time, answer.seconds ? Quantity::Time : Quantity::Number},
+                fmt::format("{}: {} stage{}", objective.name, stages.x.size(), stages.x.size() == 1 ? "" : "s")};
+    if (partition.lower_bound < partition.objective)
+        chart.curves.push_back(line("none is better than", partition.lower_bound));
+    plot_chart(chart, file);
+}
+
 }  // namespace
 
 void search_objective(const Config& config, const ObjectiveArguments& arguments) {
     if (!arguments.output.empty())
         fail(
             "objective {} has no schedule: there is no config to write\n  help: leave out -o, or search objective "
-            "makespan",
-            name_of(config.search.objective));
-    if (!arguments.plot.empty())
-        fail(
-            "objective {} has no schedule: there are no step times to draw\n  help: leave out --plot, or search "
-            "objective "
             "makespan",
             name_of(config.search.objective));
     const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {
@@ -230,8 +255,16 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
                   "cluster.memory or cluster.devices",
                   shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
     }
-    if (!arguments.json)
-        print_result("{}", print(answer));
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (!arguments.json)
+            print_result("{}", print(answer));
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot_answer(answer, *row, arguments.plot);
+    });
+    outputs.done();
 }
 
 }  // namespace pw

@@ -79,7 +79,7 @@ Action add_simulate(CLI::App& command) {
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
     command
         .add_option("--plot", arguments->plot,
-                    "draw the predicted trace, or the step times of a sweep: svg, png, pdf, html, txt, json, gp")
+                    "draw the predicted trace, or the step times of a sweep: " + plot_formats())
         ->type_name("FILE");
     return [arguments] { simulate_config(*arguments); };
 }

@@ -35,8 +35,15 @@ Range range_of(const Chart& chart, bool of_x) {
     for (const Curve& curve : chart.curves)
         for (std::size_t i = 0; i < curve.values.size(); ++i) {
             const double x = number_at(curve, i), y = curve.values[i];
-            if (can_stand(x, chart.x.logarithmic) && can_stand(y, chart.y.logarithmic))
-                range.add(of_x ? x : y);
+            if (!can_stand(x, chart.x.logarithmic) || !can_stand(y, chart.y.logarithmic))
+                continue;
+            range.add(of_x ? x : y);
+            if (curve.style == Curve::Style::Bars && of_x) {
+                range.add(x - 0.5);
+                range.add(x + 0.5);
+            } else if (curve.style == Curve::Style::Bars && can_stand(0, chart.y.logarithmic)) {
+                range.add(0);
+            }
         }
     return range.low > range.high ? Range{chart.x.logarithmic || chart.y.logarithmic ? 1.0 : 0.0, 1.0} : range;
 }

@@ -50,6 +50,9 @@ struct ChartLayout {
     int legend_columns = 1;
 };
 
+// Bars are so wide, in numbers of x, and stand over the middle of 1.
+inline constexpr double kBarWidth = 0.7;
+
 // Over steps, with one line for each curve: no curve says where its values stand.
 bool is_over_steps(const Chart& chart);
 ChartLayout layout_of(const Chart& chart);

@@ -1,7 +1,7 @@
 // Charts of curves: gnuplot, a table, JSON.
 #include "viz/chart.h"
-#include "viz/files.h"
-#include "viz/render.h"
+#include "viz/formats.h"
+#include "viz/gnuplot.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
@@ -72,7 +72,7 @@ std::string table_over_numbers(const Chart& chart, const ChartLayout& layout) {
         for (std::size_t i = 0; i < curve.values.size(); ++i)
             if (const std::optional<Point> point = point_of(layout, curve, i))
                 text += fmt::format("{:>{}.8g}  {:>{}.8g}{}\n", point->x, wide, point->y, wide_y,
-                                    i < curve.labels.size() ? "  " + curve.labels[i] : "");
+                                    i < curve.labels.size() && !curve.labels[i].empty() ? "  " + curve.labels[i] : "");
     }
     return text;
 }
@@ -96,6 +96,8 @@ std::string gnuplot_style(const Curve& curve, std::size_t i, double size) {
             return fmt::format("points pt 2 ps {} lw 1.8", 1.3 * size);
         case Style::Dots:
             return fmt::format("points pt 7 ps {}", 0.35 * size);
+        case Style::Bars:
+            return "boxes fs solid 1 noborder";
     }
     return "lines";
 }
@@ -170,7 +172,7 @@ bool has_points(const ChartLayout& layout, const Curve& curve) {
 
 }  // namespace
 
-GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
+void chart_by_gnuplot(const Chart& chart, const std::string& file) {
     const ChartLayout layout = layout_of(chart);
     std::string script = gnuplot_output(file, layout.width, layout.height);
     script +=
@@ -180,11 +182,12 @@ GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
         script += "set key below left Left reverse maxcols 1 spacing 1.3\nset rmargin 3\nset tmargin 1.5\n\n";
     else
         script += gnuplot_layout(chart, layout, file);
-    const double size = format_of(file) == Format::Png ? 2 : 1;  // of its page
+    const double size = gnuplot_point_size(file);
     std::string lines;
     const auto add = [&](std::size_t i, const std::string& style, const std::string& title) {
-        lines += fmt::format("{}{} index {} using 1:($2) with {} lc rgb '{}' {}", lines.empty() ? "" : ", \\\n     ",
-                             kGnuplotData, i, style, hex(colour_of_curve(chart, i)), title);
+        const std::string width = chart.curves[i].style == Style::Bars ? fmt::format(":({})", kBarWidth) : "";
+        lines += fmt::format("{}{} index {} using 1:($2){} with {} lc rgb '{}' {}", lines.empty() ? "" : ", \\\n     ",
+                             kGnuplotData, i, width, style, hex(colour_of_curve(chart, i)), title);
     };
     for (std::size_t i = 0; i < chart.curves.size(); ++i) {
         const Curve& curve = chart.curves[i];
@@ -197,28 +200,13 @@ GnuplotFiles curves_script(const Chart& chart, const std::string& file) {
     }
     if (lines.empty())
         fail("cannot plot '{}': no curve has a finite value", file);
-    return {script + "plot " + lines + "\n", data_of(chart, layout)};
+    draw_by_gnuplot(file, script + "plot " + lines + "\n", data_of(chart, layout));
 }
 
-void plot_chart(const Chart& chart, const std::string& file) {
-    const Format format = format_of(file);
-    if (longest(chart) == 0)
-        fail("cannot plot '{}': there are no values", file);
-    if (format == Format::Json) {
-        write_file(file, json_of(chart));
-    } else if (format == Format::Html) {
-        write_file(file, curves_page(chart));
-    } else if (format == Format::Text) {
-        write_file(file, is_over_steps(chart) ? table_over_steps(chart) : table_over_numbers(chart, layout_of(chart)));
-    } else {
-        const GnuplotFiles files = curves_script(chart, file);
-        draw_by_gnuplot(file, files.script, files.data);
-    }
+void chart_text(const Chart& chart, const std::string& file) {
+    write_file(file, is_over_steps(chart) ? table_over_steps(chart) : table_over_numbers(chart, layout_of(chart)));
 }
 
-void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                 const std::string& file) {
-    plot_chart({curves, {x_label}, {y_label}}, file);
-}
+void chart_json(const Chart& chart, const std::string& file) { write_file(file, json_of(chart)); }
 
 }  // namespace pw

@@ -1,7 +1,8 @@
 // Charts of curves as one page: its own SVG, no script.
 #include "viz/chart.h"
-#include "viz/files.h"
-#include "viz/render.h"
+#include "viz/formats.h"
+#include "viz/html.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 
@@ -77,6 +78,15 @@ private:
                            y, style == Style::Dots ? 1.8 : 3.2, colour, tip);
     }
 
+    std::string bar(std::size_t i, const Point& point, const std::string& tip) const {
+        const double left = layout_.x.pixel(point.x - kBarWidth / 2), right = layout_.x.pixel(point.x + kBarWidth / 2);
+        const double y = layout_.y.pixel(point.y);
+        return fmt::format(
+            "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}</title>"
+            "</rect>\n",
+            left, y, right - left, layout_.bottom - y, hex(colour_of_curve(chart_, i)), tip);
+    }
+
     std::string tip_of(const Curve& curve, std::size_t i, const Point& point) const {
         const std::string name = i < curve.labels.size() && !curve.labels[i].empty() ? curve.labels[i] : curve.title;
         return html_escaped(
@@ -104,7 +114,9 @@ private:
             if (curve.style == Style::Steps && !points.empty())
                 points += fmt::format("{:.2f},{:.2f} ", x, y_before);
             points += fmt::format("{:.2f},{:.2f} ", x, y);
-            if (curve.style != Style::Line)
+            if (curve.style == Style::Bars)
+                marks += bar(i, *point, tip_of(curve, step, *point));
+            else if (curve.style != Style::Line)
                 marks += mark(i, x, y, tip_of(curve, step, *point));
             y_before = y;
         }
@@ -133,6 +145,11 @@ private:
                            top, stroke(i), left + 30, top + 4, html_escaped(chart_.curves[i].title));
     }
 
+    std::string swatch(std::size_t i, const LegendEntry& entry) const {
+        return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"12\" fill=\"{}\"/>\n", entry.x + 6,
+                           entry.y - 6, hex(colour_of_curve(chart_, i)));
+    }
+
     std::string legend(std::size_t i) const {
         if (is_over_steps(chart_))
             return legend_line(i, layout_.width - 60 - 7 * static_cast<double>(longest_title()),
@@ -144,8 +161,9 @@ private:
         const Style style = chart_.curves[i].style;
         if (style == Style::Line || style == Style::LineWithPoints || style == Style::Steps)
             return legend_line(i, entry->x, entry->y);
-        return mark(i, entry->x + 12, entry->y, "") + fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", entry->x + 30,
-                                                                  entry->y + 4, html_escaped(chart_.curves[i].title));
+        return (style == Style::Bars ? swatch(i, *entry) : mark(i, entry->x + 12, entry->y, "")) +
+               fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", entry->x + 30, entry->y + 4,
+                           html_escaped(chart_.curves[i].title));
     }
 
     const Chart& chart_;
@@ -154,6 +172,6 @@ private:
 
 }  // namespace
 
-std::string curves_page(const Chart& chart) { return CurvesPage(chart).make(); }
+void chart_page(const Chart& chart, const std::string& file) { write_file(file, CurvesPage(chart).make()); }
 
 }  // namespace pw

@@ -28,9 +28,11 @@ inline constexpr std::string_view kPageBody = R"html(<header id="legend"></heade
 )html";
 
 inline constexpr std::string_view kPageScript = R"js("use strict";
-const OP = 0, START = 1, END = 2, STAGE = 3, MICROBATCH = 4, SLICE = 5, BYTES = 6, VERSION = 7, PEER = 8, CHUNK = 9,
-      LANE = 10, STEP = 11, AHEAD = 12;  // of a box
-const RECOMPUTE = 4, SEND_FORWARD = 7;
+// Where each fact stands in the list that a box is.
+const {op: OP, start: START, end: END, stage: STAGE, microbatch: MICROBATCH, slice: SLICE, bytes: BYTES,
+       version: VERSION, peer: PEER, chunk: CHUNK, lane: LANE, step: STEP, ahead: AHEAD} =
+    Object.fromEntries(picture.fields.map((name, position) => [name, position]));
+const opOf = box => picture.ops[box[OP]];
 const canvas = document.getElementById("view"), draw = canvas.getContext("2d"), card = document.getElementById("card");
 const [unit, unitSize] = picture.unit, [bytesUnit, bytesSize] = picture.bytes;
 const right = 24, titleHeight = 28, lane = 6, laneGap = 2, memoryHeight = 150, axisHeight = 42;
@@ -50,15 +52,14 @@ for (const panel of picture.panels) {
 const memoryTop = y + titleHeight, bottom = picture.memory ? memoryTop + memoryHeight : y;
 const height = bottom + axisHeight;
 
-const isReceive = op => op === SEND_FORWARD + 1 || op === SEND_FORWARD + 3;
 const x = time => left + (time - from) / (to - from) * (width - left - right);
 const timeAt = pixel => from + (pixel - left) / (width - left - right) * (to - from);
 const inUnit = time => (time / unitSize).toLocaleString("en", {maximumFractionDigits: 6, useGrouping: false}) + " " + unit;
 const memoryY = bytes => bottom - bytes / (picture.memory * 1.08) * memoryHeight;
 
 function place(panel, row, box) {
-    if (box[OP] >= SEND_FORWARD)
-        return [row.top + taskHeight + laneGap + (isReceive(box[OP]) ? lane + laneGap : 0), lane];
+    if (opOf(box).transfer)
+        return [row.top + taskHeight + laneGap + (opOf(box).receive ? lane + laneGap : 0), lane];
     return [row.top + taskHeight / panel.lanes * box[LANE], taskHeight / panel.lanes];
 }
 
@@ -105,23 +106,23 @@ function drawBox(panel, row, box) {
     const x0 = Math.max(x(box[START]), left - 1), x1 = Math.min(x(box[END]), width - right + 1);
     if (x(box[END]) < left || x0 > width - right)
         return;
-    const [y0, h] = place(panel, row, box), w = Math.max(x1 - x0, 0.5), op = picture.ops[box[OP]];
-    const seam = w > 4 && box[OP] < SEND_FORWARD ? 1 : 0;
+    const [y0, h] = place(panel, row, box), w = Math.max(x1 - x0, 0.5), op = opOf(box);
+    const seam = w > 4 && !op.transfer ? 1 : 0;
     draw.fillStyle = op.colours[box[CHUNK]] || op.colours[0];
     draw.fillRect(x0, y0, w - seam, h);
-    if (box[OP] === RECOMPUTE)
+    if (op.hatched)
         hatch(x0, y0, w - seam, h);
     if (hovered && hovered.box[MICROBATCH] === box[MICROBATCH] && hovered.panel === panel && hovered.box[STEP] === box[STEP]) {
         draw.strokeStyle = "#1f2328";
         draw.lineWidth = hovered.box === box ? 2 : 1;
         draw.strokeRect(x0 + 0.5, y0 + 0.5, Math.max(w - seam - 1, 0.5), h - 1);
     }
-    if (box[OP] >= SEND_FORWARD)
+    if (op.transfer)
         return;
     draw.fillStyle = op.texts[box[CHUNK]] || op.texts[0];
     draw.textAlign = "center";
     const middle = (x0 + x1 - seam) / 2, versions = panel.versions && panel.lanes === 1 && box[VERSION] >= 0;
-    const text = box[OP] <= RECOMPUTE ? String(box[MICROBATCH]) : "", version = versionLabel(box);
+    const text = op.numbered ? String(box[MICROBATCH]) : "", version = versionLabel(box);
     if (text && w > text.length * 6.4 + 2) {
         draw.font = "11px sans-serif";
         draw.fillText(text, middle, y0 + h / 2 - (versions ? 6 : 0));
@@ -261,8 +262,8 @@ function memoryRows(px, py) {
 function boxRows({box}) {
     const rows = [["stage", box[STAGE]], ["micro-batch", box[MICROBATCH]], ["start", inUnit(box[START])],
                   ["end", inUnit(box[END])], ["duration", inUnit(box[END] - box[START])]];
-    if (box[OP] >= SEND_FORWARD)
-        rows.push([isReceive(box[OP]) ? "from stage" : "to stage", box[PEER]], ["bytes", bytesText(box[BYTES])]);
+    if (opOf(box).transfer)
+        rows.push([opOf(box).receive ? "from stage" : "to stage", box[PEER]], ["bytes", bytesText(box[BYTES])]);
     if (box[SLICE])
         rows.push(["slice", box[SLICE]]);
     if (box[VERSION] >= 0)
@@ -321,10 +322,8 @@ function swatch(parent, words, colour, kind = "") {
 }
 
 const legend = document.getElementById("legend");
-for (const op of picture.legend) {
-    const name = {7: "activations", 9: "gradients"}[op] || picture.ops[op].words;
-    swatch(legend, name, picture.ops[op].colours[0], op >= SEND_FORWARD ? "transfer" : "");
-}
+for (const {op, words} of picture.legend)
+    swatch(legend, words, picture.ops[op].colours[0], picture.ops[op].transfer ? "transfer" : "");
 if (hasTransfers)
     legend.appendChild(document.createElement("span")).textContent = "(sends above, receives below)";
 const nav = legend.appendChild(document.createElement("nav"));
@@ -357,7 +356,7 @@ canvas.addEventListener("pointermove", event => {
         render();
     }
     if (found)
-        showCard(event.clientX, event.clientY, picture.ops[found.box[OP]].words + " on device " + found.device, boxRows(found));
+        showCard(event.clientX, event.clientY, opOf(found.box).words + " on device " + found.device, boxRows(found));
     else
         showCard(event.clientX, event.clientY, "memory at " + inUnit(Math.round(timeAt(event.offsetX))), memory);
 });

@@ -23,6 +23,11 @@ Rectangle between(double x, double y, double to_x, double to_y) {
     return {std::min(x, to_x) - 1, std::min(y, to_y) - 1, std::max(x, to_x) + 1, std::max(y, to_y) + 1};
 }
 
+Rectangle bar_at(const ChartLayout& layout, const Point& point) {
+    return {layout.x.pixel(point.x - kBarWidth / 2), layout.y.pixel(point.y), layout.x.pixel(point.x + kBarWidth / 2),
+            layout.bottom};
+}
+
 struct Place {
     Rectangle box;
     double away;  // from the point; 0: beside it
@@ -55,6 +60,8 @@ void add_ink(Ink& ink, const Curve& curve, const ChartLayout& layout) {
         const std::optional<Point> point = point_of(layout, curve, i);
         if (point) {
             const double x = layout.x.pixel(point->x), y = layout.y.pixel(point->y);
+            if (curve.style == Curve::Style::Bars)
+                ink.marks.push_back(bar_at(layout, *point));
             (dots ? ink.dots : ink.marks).push_back(around(x, y, dots ? 1.5 : 3));
             if (before && curve.style == Curve::Style::Steps) {
                 const double left = layout.x.pixel(before->x), above = layout.y.pixel(before->y);

@@ -191,6 +191,12 @@ std::string_view words_of(Op op) {
     return kWords[static_cast<std::size_t>(op)];
 }
 
+std::string_view words_in_legend(Op op) {
+    if (!is_transfer(op))
+        return words_of(op);
+    return op == Op::SendForward || op == Op::RecvForward ? "activations" : "gradients";
+}
+
 std::vector<Op> legend_of(const Picture& picture) {
     std::set<Op> ops;
     for (const Timeline& timeline : picture.timelines)

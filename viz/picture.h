@@ -68,6 +68,8 @@ Colour curve_colour(int device, int devices);
 std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
 // "forward", "backward (weights)", ..
 std::string_view words_of(Op op);
+// The same, but for transfers what they carry: "activations".
+std::string_view words_in_legend(Op op);
 // Operations that occur, in the order of a legend; transfers as SendForward and SendBackward.
 std::vector<Op> legend_of(const Picture& picture);
 

@@ -1,33 +1,65 @@
 #include "viz/plot.h"
 
 #include "schedules/trace/trace_json.h"
-#include "viz/files.h"
+#include "viz/formats.h"
 #include "viz/picture.h"
-#include "viz/render.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 namespace pw {
 
-void plot(const std::vector<Panel>& panels, const std::string& file) {
-    const Format format = format_of(file);
-    if (format == Format::Json) {
-        if (panels.size() != 1 || !panels[0].trace)
-            fail("cannot plot {} traces to '{}': a .json file holds one trace", panels.size(), file);
-        write_trace(*panels[0].trace, file);
-        return;
-    }
-    const Picture picture = picture_of(panels);
-    if (format == Format::Html) {
-        write_file(file, timeline_page(picture));
-    } else if (format == Format::Text) {
-        write_file(file, timeline_text(picture));
-    } else {
-        const GnuplotFiles files = timeline_script(picture, file);
-        draw_by_gnuplot(file, files.script, files.data);
-    }
+namespace {
+
+bool has_values(const Chart& chart) {
+    return std::any_of(chart.curves.begin(), chart.curves.end(),
+                       [](const Curve& curve) { return !curve.values.empty(); });
+}
+
+std::string suffixes() {
+    std::string list;
+    for (const Format& format : kFormats)
+        list += fmt::format("{}{}", list.empty() ? "" : " ", format.suffix);
+    return list;
+}
+
+}  // namespace
+
+std::string plot_formats() {
+    std::string list;
+    for (const Format& format : kFormats)
+        list += fmt::format("{}{}", list.empty() ? "" : ", ", format.suffix.substr(1));
+    return list;
+}
+
+const Format& format_of(const std::string& file) {
+    const std::string suffix = std::filesystem::path(file).extension().string();
+    const Format* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                             [&](const Format& format) { return format.suffix == suffix; });
+    if (found == std::end(kFormats))
+        fail("cannot plot to '{}': the suffix must be one of {}", file, suffixes());
+    if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
+        fail("cannot plot to '{}': the name has control characters", file);
+    return *found;
+}
+
+void plot(const std::vector<Panel>& panels, const std::string& file) { format_of(file).timeline(panels, file); }
+
+void plot_chart(const Chart& chart, const std::string& file) {
+    const Format& format = format_of(file);
+    if (!has_values(chart))
+        fail("cannot plot '{}': there are no values", file);
+    format.chart(chart, file);
+}
+
+void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
+                 const std::string& file) {
+    plot_chart({curves, {x_label}, {y_label}}, file);
 }
 
 void check_plot_file(const std::string& file) {
@@ -39,10 +71,15 @@ void check_plot_file(const std::string& file) {
 
 void check_timeline(const std::string& file, int devices) {
     check_plot_file(file);
-    if (!file.empty() && format_of(file) != Format::Json)
+    if (!file.empty() && format_of(file).has_rows)
         check_height(file, devices);
 }
 
-std::string text_of(const std::vector<Panel>& panels) { return timeline_text(picture_of(panels)); }
+// The trace itself.
+void timeline_json(const std::vector<Panel>& panels, const std::string& file) {
+    if (panels.size() != 1 || !panels[0].trace)
+        fail("cannot plot {} traces to '{}': a .json file holds one trace", panels.size(), file);
+    write_trace(*panels[0].trace, file);
+}
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Traces to pictures and text. The suffix of the file chooses: svg, png, pdf (gnuplot), html (one
+// Traces to pictures and text. The suffix of the file chooses among plot_formats(): svg, png, pdf (gnuplot), html (one
 // self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
 #pragma once
 
@@ -18,6 +18,9 @@ struct Panel {
 // the micro-batch number, transfers as thin lanes below, weight versions where there are several,
 // memory curves at the bottom.
 void plot(const std::vector<Panel>& panels, const std::string& file);
+
+// The suffixes without their dots, for help texts: "svg, png, ...".
+std::string plot_formats();
 
 // Before long work for a picture: throw Error where the suffix is none of these or a timeline would have more devices
 // than it shows (BadInput), or the file cannot be written (RunFailed). An empty name is none and fine.
@@ -39,6 +42,7 @@ struct Curve {
         Points,   // no line
         Crosses,  // red, on top of the points that they mark
         Dots,     // small and grey, the background of other curves
+        Bars,     // from zero up, around whole numbers of x
     };
     std::string title;
     std::vector<double> values;

@@ -1,5 +1,7 @@
 // A grid for the terminal: one row for each device, time to the right, plain ASCII but for titles.
-#include "viz/render.h"
+#include "viz/formats.h"
+#include "viz/picture.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 
@@ -122,6 +124,11 @@ private:
 
 }  // namespace
 
-std::string timeline_text(const Picture& picture) { return Grid(picture).make(); }
+std::string text_of(const std::vector<Panel>& panels) {
+    const Picture picture = picture_of(panels);
+    return Grid(picture).make();
+}
+
+void timeline_text(const std::vector<Panel>& panels, const std::string& file) { write_file(file, text_of(panels)); }
 
 }  // namespace pw

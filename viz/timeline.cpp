@@ -1,6 +1,7 @@
 // Timelines as a gnuplot script.
-#include "viz/files.h"
-#include "viz/render.h"
+#include "viz/formats.h"
+#include "viz/gnuplot.h"
+#include "viz/picture.h"
 #include "viz/timeline_layout.h"
 #include "workloads/median.h"
 
@@ -25,7 +26,7 @@ public:
     TimelineScript(const Picture& picture, const std::string& file)
         : picture_(picture), file_(file), layout_(layout_of(picture)), screen_(layout_.height) {}
 
-    GnuplotFiles make() {
+    void draw() {
         add("{}", gnuplot_output(file_, layout_.width, layout_.height));
         add("\nset multiplot\nset border 0\nunset key\n");
         add("set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset xrange [0:{:.6f}]\n",
@@ -37,7 +38,7 @@ public:
         if (layout_.memory > 0)
             add_memory();
         add("unset multiplot\n");
-        return {std::move(script_), std::move(data_)};
+        draw_by_gnuplot(file_, script_, data_);
     }
 
 private:
@@ -71,8 +72,7 @@ private:
         const double y = kLegend * 0.5;
         bool sends = false;
         for (const Op op : legend_of(picture_)) {
-            const std::string words{is_transfer(op) ? op == Op::SendForward ? "activations" : "gradients"
-                                                    : words_of(op)};
+            const std::string_view words = words_in_legend(op);
             add_swatch(x, y, is_transfer(op) ? 18 : 14, is_transfer(op) ? kLane : 12, colour_of(op, 0, 1));
             if (op == Op::Recompute)
                 add_swatch(x, y, 14, 12, kHatch, "transparent pattern 4");
@@ -283,7 +283,7 @@ private:
 
     void add_memory_legend(double y) {
         double x = layout_.left;
-        add_label(x, y, "Memory", gnuplot_bold(file_) + ",12");
+        add_label(x, y, "Memory", fmt::format("{},12", gnuplot_bold(file_)));
         x += 70;
         std::size_t widest = 0;
         for (std::size_t i = 0; i < picture_.timelines.size(); ++i)
@@ -323,8 +323,9 @@ private:
 
 }  // namespace
 
-GnuplotFiles timeline_script(const Picture& picture, const std::string& file) {
-    return TimelineScript(picture, file).make();
+void timeline_by_gnuplot(const std::vector<Panel>& panels, const std::string& file) {
+    const Picture picture = picture_of(panels);
+    TimelineScript(picture, file).draw();
 }
 
 }  // namespace pw

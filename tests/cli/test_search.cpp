@@ -1,5 +1,6 @@
 // The command `search`.
 #include "tests/support/cli_rig.h"
+#include "tests/support/recorded_configs.h"
 #include "tests/support/refusal.h"
 
 #include <fmt/format.h>
@@ -221,8 +222,28 @@ TEST_F(Search, OtherPlannersObjectives) {
     EXPECT_EQ(json["gap"], 0.0);
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.objective=piper", 2), "takes an instance *.json"));
     EXPECT_TRUE(contains(error_of("search config.yaml -o b.yaml --set search.objective=pipedream", 2), "no schedule"));
-    const std::string plot = error_of("search config.yaml --plot b.svg --set search.objective=pipedream", 2);
-    EXPECT_TRUE(contains(plot, "no step times to draw") && contains(plot, "leave out --plot")) << plot;
+}
+
+// What is drawn is what the table says.
+TEST_F(Search, DrawsEveryObjective) {
+    for (const char* name : {"instances.yaml", "placed.json", "piper.json"})
+        write(name, recorded_files().at(name));
+    run_well("search config.yaml --plot a.json");
+    EXPECT_EQ(Json::parse(read("a.json"))["x"], "reserved memory");
+    for (const std::string problem : {"config.yaml --set search.objective=pipedream",
+                                      "instances.yaml --set workload.model=placed.json --set search.objective=max-load",
+                                      "instances.yaml --set workload.model=piper.json --set search.objective=piper"}) {
+        const Json found = run_well("search " + problem + " --json --plot a.json").json();
+        const Json drawn = Json::parse(read("a.json"));
+        const double unit = found["objective_ns"].is_null() ? 1 : 1e9;
+        std::vector<double> times;
+        for (const Json& stage : found["best"]["stages"])
+            times.push_back(unit * stage["time"].get<double>());
+        EXPECT_EQ(drawn["curves"][0]["values"].get<std::vector<double>>(), times) << problem;
+        EXPECT_EQ(drawn["curves"][1]["values"][0], unit * found["objective"].get<double>()) << problem;
+        run_well("search " + problem + " --plot a.html");
+        EXPECT_TRUE(contains(read("a.html"), "<rect") && contains(read("a.html"), ">objective ")) << problem;
+    }
 }
 
 TEST_F(Search, RefusesWhatLeavesNothingToTry) {

@@ -1,7 +1,8 @@
 #include "tests/support/sample_traces.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/temporary_folder.h"
-#include "viz/files.h"
+#include "viz/formats.h"
+#include "viz/gnuplot.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -226,6 +227,58 @@ TEST_F(Plot, JsonIsTheTraceItself) {
     plot({{&predicted_, "one"}}, file("one.json"));
     EXPECT_TRUE(read_trace(file("one.json")) == predicted_);
     expect_error(ExitCode::BadInput, {"2 traces", "one trace"}, [&] { plot(both(), file("two.json")); });
+}
+
+// The page knows operations by what its data says of them.
+TEST_F(Plot, ThePageIsToldWhatItDrawsOfEveryOperation) {
+    plot(both(), file("ops.html"));
+    const std::string page = contents(file("ops.html"));
+    const std::size_t begin = page.find("const picture = ") + 16, end = page.find(";\n\"use strict\"");
+    const auto picture = nlohmann::json::parse(page.substr(begin, end - begin));
+    for (int number = 0; number <= static_cast<int>(Op::RecvBackward); ++number) {
+        const auto& told = picture["ops"][number];
+        const Op op = static_cast<Op>(number);
+        EXPECT_EQ(told["letters"], letters_of(op));
+        EXPECT_EQ(told["transfer"], is_transfer(op));
+        EXPECT_EQ(told["receive"], is_recv(op));
+        EXPECT_EQ(told["numbered"], is_compute(op));
+        EXPECT_EQ(told["hatched"], op == Op::Recompute);
+    }
+    EXPECT_EQ(picture["fields"][1], "start");
+    EXPECT_EQ(picture["panels"][0]["rows"][0]["tasks"][0].size(), picture["fields"].size());
+    EXPECT_EQ(picture["legend"].back()["words"], "gradients");
+}
+
+// Every row of the table
+
+TEST_F(Plot, EveryFormatShowsTimelinesAndCharts) {
+    const Chart bars{{{"load", {2, 3}, {0, 1}, Curve::Style::Bars, {"", "CPU"}}, {"most", {3, 3}, {-0.5, 1.5}}},
+                     {"stage", Quantity::Number, false, {0, 1}},
+                     {"load"}};
+    for (const Format& format : kFormats) {
+        EXPECT_NE(plot_formats().find(format.suffix.substr(1)), std::string::npos);
+        const std::string timeline = file("timeline") + std::string(format.suffix);
+        const std::string chart = file("chart") + std::string(format.suffix);
+        if (format.timeline == timeline_by_gnuplot && format.suffix != ".gp" && !has_gnuplot())
+            continue;
+        plot({{&predicted_, "one"}}, timeline);
+        plot_chart(bars, chart);
+        EXPECT_GT(fs::file_size(timeline), 100u) << timeline;
+        EXPECT_GT(fs::file_size(chart), 50u) << chart;
+    }
+    EXPECT_EQ(plot_formats(), "svg, png, pdf, html, txt, json, gp");
+}
+
+// Bars begin at zero, are as high as their values, and stand over their numbers.
+TEST_F(Plot, BarsBeginAtZero) {
+    const Chart bars{{{"load", {2, 4}, {0, 1}, Curve::Style::Bars}}, {"stage", Quantity::Number, false, {0, 1}}, {"load"}};
+    plot_chart(bars, file("bars.html"));
+    const std::string page = contents(file("bars.html"));
+    std::vector<double> heights;
+    for (std::size_t at = 0; (at = page.find("<rect x=", at)) != std::string::npos; ++at)
+        heights.push_back(std::atof(page.c_str() + page.find("height=\"", at) + 8));
+    ASSERT_EQ(heights.size(), 3u);  // the last one in the legend
+    EXPECT_NEAR(heights[1], 2 * heights[0], 0.02);
 }
 
 // What cannot be drawn

@@ -1,6 +1,6 @@
-#include "viz/files.h"
-#include "viz/plot.h"
+#include "viz/gnuplot.h"
 
+#include "viz/plot.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
@@ -28,7 +28,49 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffixes[] = {".svg", ".png", ".pdf", ".gp", ".html", ".txt", ".json"};
+constexpr std::string_view kFont = "noenhanced font 'sans-serif,11'";
+
+// Twice the size: sharp on dense screens; a point is 4/3 of a pixel.
+std::string png_terminal(int width, int height) {
+    return fmt::format(
+        "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
+        "    set terminal pngcairo {} size {},{} fontscale 1.5 linewidth 2\n}} else {{\n"
+        "    set terminal png {} size {},{}\n}}\n",
+        kFont, 2 * width, 2 * height, kFont, width, height);
+}
+
+// A pixel of the layout is a point, fonts are scaled as in png.
+std::string pdf_terminal(int width, int height) {
+    return fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 0.75 linewidth 1.5\n", kFont,
+                       width / 72.0, height / 72.0);
+}
+
+std::string svg_terminal(int width, int height) {
+    return fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", kFont, width, height);
+}
+
+// What scripts say differently, and how their pictures end.
+struct Terminal {
+    std::string_view suffix;  // of the picture
+    std::string (*chosen_by)(int width, int height);
+    std::string_view bold;
+    double point_size;
+    std::string_view end;  // among the last bytes of a whole picture
+};
+constexpr Terminal kTerminals[] = {
+    {".svg", svg_terminal, "sans-serif bold", 1, "</svg>"},  // the first is that of scripts which the user keeps
+    {".png", png_terminal, "sans-serif:Bold", 2, "IEND"},
+    {".pdf", pdf_terminal, "sans-serif:Bold", 1, "%%EOF"},
+};
+
+const Terminal& terminal_of(const std::string& file) {
+    const std::string suffix = fs::path(file).extension().string();
+    const Terminal* const found = std::find_if(std::begin(kTerminals), std::end(kTerminals),
+                                               [&](const Terminal& terminal) { return terminal.suffix == suffix; });
+    return found == std::end(kTerminals) ? kTerminals[0] : *found;
+}
+
+bool is_script(const std::string& file) { return fs::path(file).extension() == ".gp"; }
 
 constexpr const char* kScript = "picture.gp";
 
@@ -56,9 +98,9 @@ private:
 
 // "picture.svg" for "folder/steps.svg", and the picture's own name where the user keeps the script.
 std::string output_of(const std::string& file) {
-    if (format_of(file) == Format::Gnuplot)
-        return fs::path(file).filename().replace_extension(".svg").string();
-    return "picture" + fs::path(file).extension().string();
+    const std::string_view suffix = terminal_of(file).suffix;
+    return is_script(file) ? fs::path(file).filename().replace_extension(suffix).string()
+                           : fmt::format("picture{}", suffix);
 }
 
 std::string contents_of(const std::string& file) {
@@ -118,16 +160,14 @@ Outcome run_script(const std::string& folder) {
 }
 
 // gnuplot exits with 0 on a full disk, too.
-bool is_whole(const fs::path& picture) {
+bool is_whole(const std::string& picture) {
     constexpr std::size_t kTail = 64;
     std::ifstream file(picture, std::ios::binary | std::ios::ate);
     const auto size = file ? static_cast<std::size_t>(file.tellg()) : 0;
     std::string tail(std::min(size, kTail), '\0');
     file.seekg(static_cast<std::streamoff>(size - tail.size()));
     file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
-    const std::string suffix = picture.extension().string();
-    const char* end = suffix == ".svg" ? "</svg>" : suffix == ".png" ? "IEND" : "%%EOF";
-    return tail.find(end) != std::string::npos;
+    return tail.find(terminal_of(picture).end) != std::string::npos;
 }
 
 }  // namespace
@@ -141,16 +181,6 @@ bool has_gnuplot() {
     return false;
 }
 
-Format format_of(const std::string& file) {
-    const std::string suffix = fs::path(file).extension().string();
-    const auto* const found = std::find(std::begin(kSuffixes), std::end(kSuffixes), suffix);
-    if (found == std::end(kSuffixes))
-        fail("cannot plot to '{}': the suffix must be one of .svg .png .pdf .html .txt .json .gp", file);
-    if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
-        fail("cannot plot to '{}': the name has control characters", file);
-    return static_cast<Format>(found - std::begin(kSuffixes));
-}
-
 std::string gnuplot_quoted(std::string_view text) {
     std::string quoted = "'";
     for (const char c : text) {
@@ -162,34 +192,17 @@ std::string gnuplot_quoted(std::string_view text) {
 }
 
 std::string gnuplot_output(const std::string& file, int width, int height) {
-    std::string text = "set encoding utf8\n";
-    const std::string_view font = "noenhanced font 'sans-serif,11'";
-    switch (format_of(file)) {
-        case Format::Png:  // twice the size: sharp on dense screens; a point is 4/3 of a pixel
-            text += fmt::format(
-                "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
-                "    set terminal pngcairo {} size {},{} fontscale 1.5 linewidth 2\n}} else {{\n"
-                "    set terminal png {} size {},{}\n}}\n",
-                font, 2 * width, 2 * height, font, width, height);
-            break;
-        case Format::Pdf:  // a pixel of the layout is a point, fonts are scaled as in png
-            text += fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 0.75 linewidth 1.5\n", font,
-                                width / 72.0, height / 72.0);
-            break;
-        default:
-            text += fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", font, width, height);
-    }
-    return text + fmt::format("set output {}\n", gnuplot_quoted(output_of(file)));
+    return fmt::format("set encoding utf8\n{}set output {}\n", terminal_of(file).chosen_by(width, height),
+                       gnuplot_quoted(output_of(file)));
 }
 
-std::string gnuplot_bold(const std::string& file) {
-    const Format format = format_of(file);
-    return format == Format::Svg || format == Format::Gnuplot ? "sans-serif bold" : "sans-serif:Bold";
-}
+std::string_view gnuplot_bold(const std::string& file) { return terminal_of(file).bold; }
+
+double gnuplot_point_size(const std::string& file) { return terminal_of(file).point_size; }
 
 void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
     const std::string whole = fmt::format("{} << end_of_data\n{}end_of_data\n{}", kGnuplotData, data, script);
-    if (format_of(file) == Format::Gnuplot)
+    if (is_script(file))
         return write_file(file, whole);
     const TemporaryFolder folder;
     write_file(folder.file(kScript), whole);
@@ -202,29 +215,6 @@ void draw_by_gnuplot(const std::string& file, std::string_view script, std::stri
         fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is the disk full?",
                   file);
     write_file(file, contents_of(folder.file(output_of(file))));
-}
-
-std::string html_escaped(std::string_view text) {
-    std::string escaped;
-    for (const char c : text) {
-        switch (c) {
-            case '<':
-                escaped += "&lt;";
-                break;
-            case '>':
-                escaped += "&gt;";
-                break;
-            case '&':
-                escaped += "&amp;";
-                break;
-            case '"':
-                escaped += "&quot;";
-                break;
-            default:
-                escaped += c;
-        }
-    }
-    return escaped;
 }
 
 }  // namespace pw

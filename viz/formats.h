@@ -1,0 +1,41 @@
+// The kinds of files that plots are written to. To add one, write its two writers, and declare them and name them in a
+// row here; gnuplot's kinds share theirs and have a row in gnuplot.cpp.
+#pragma once
+
+#include "viz/plot.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// A writer throws Error: BadInput for what its kind of file cannot show, RunFailed where the file cannot be written.
+using TimelineWriter = void(const std::vector<Panel>& panels, const std::string& file);
+using ChartWriter = void(const Chart& chart, const std::string& file);
+
+TimelineWriter timeline_by_gnuplot, timeline_page, timeline_text, timeline_json;
+ChartWriter chart_by_gnuplot, chart_page, chart_text, chart_json;
+
+struct Format {
+    std::string_view suffix;   // chooses it
+    TimelineWriter* timeline;  // of traces
+    ChartWriter* chart;        // of curves
+    bool has_rows = true;      // a timeline has one for each device, and so a limit on them
+};
+
+// In the order in which help texts and messages list them.
+inline constexpr Format kFormats[] = {
+    {".svg", timeline_by_gnuplot, chart_by_gnuplot},
+    {".png", timeline_by_gnuplot, chart_by_gnuplot},
+    {".pdf", timeline_by_gnuplot, chart_by_gnuplot},
+    {".html", timeline_page, chart_page},
+    {".txt", timeline_text, chart_text},
+    {".json", timeline_json, chart_json, false},
+    {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script
+};
+
+// By the suffix of the file's name. Throws Error (BadInput) listing the suffixes where it is none of them.
+const Format& format_of(const std::string& file);
+
+}  // namespace pw
