@@ -222,7 +222,7 @@ void plot_answer(const Answer& answer, const Objective& objective, const std::st
     Chart chart{{stages, line("objective", partition.objective)},
                 {"stage", Quantity::Number, false, stages.x},
                 {objective.time, answer.seconds ? Quantity::Time : Quantity::Number},
-                fmt::format("{}: {} stage{}", objective.name, stages.x.size(), stages.x.size() == 1 ? "" : "s")};
+                fmt::format("{}: {} stage{}", name_of(objective.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
     if (partition.lower_bound < partition.objective)
         chart.curves.push_back(line("none is better than", partition.lower_bound));
     plot_chart(chart, file);

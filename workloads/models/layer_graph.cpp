@@ -58,6 +58,8 @@ void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector
 
 }  // namespace
 
+std::string print(const Dims& dims) { return fmt::format("{}x{}x{}", dims.channels, dims.height, dims.width); }
+
 LossShape loss_shape(const Layer& loss) {
     const Dims& input = loss.input;
     if (input.channels == 1)
