@@ -204,7 +204,7 @@ std::vector<Downset> downsets_from(const Digraph& graph, int source, std::size_t
     return found;
 }
 
-std::vector<Downset> prefixes_of(const Digraph& graph) {
+std::vector<Downset> prefix_sets_of(const Digraph& graph) {
     std::vector<Downset> prefixes;
     Downset prefix(num_vertices(graph));
     for (const auto layer : boost::make_iterator_range(vertices(graph)))

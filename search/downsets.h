@@ -64,6 +64,6 @@ std::vector<Downset> ancestors_of(const Digraph& graph);
 // `most`.
 std::vector<Downset> downsets_from(const Digraph& graph, int source, std::size_t most);
 // The first layer, the first two, and so on.
-std::vector<Downset> prefixes_of(const Digraph& graph);
+std::vector<Downset> prefix_sets_of(const Digraph& graph);
 
 }  // namespace pw

@@ -198,7 +198,7 @@ void Planner::list_states(std::size_t most) {
     std::vector<Downset> sets = downsets_from(core.graph, first_source(core.graph), most);
     complete_ = !sets.empty();
     if (!complete_)
-        sets = prefixes_of(core.graph);
+        sets = prefix_sets_of(core.graph);
     for (const Downset& set : sets)
         states_.push_back(state_of(in_whole(set), in_whole(sent_behind(core.graph, ancestors, set))));
     std::sort(states_.begin() + 1, states_.end(), [](const State& a, const State& b) {

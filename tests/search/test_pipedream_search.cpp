@@ -303,7 +303,7 @@ Digraph graph_of(int layers, const std::vector<std::pair<int, int>>& edges) {
 
 TEST(Downsets, OfAChainArePrefixes) {
     const Digraph chain = graph_of(4, {{0, 1}, {1, 2}, {2, 3}});
-    EXPECT_EQ(downsets_from(chain, 0, 10), prefixes_of(chain));
+    EXPECT_EQ(downsets_from(chain, 0, 10), prefix_sets_of(chain));
 }
 
 TEST(Downsets, GrowWithEveryBranch) {
