@@ -271,7 +271,7 @@ TEST_F(Plot, EveryFormatShowsTimelinesAndCharts) {
 
 // Bars begin at zero, are as high as their values, and stand over their numbers.
 TEST_F(Plot, BarsBeginAtZero) {
-    const Chart bars{{{"load", {2, 4}, {0, 1}, Curve::Style::Bars}}, {"stage", Quantity::Number, false, {0, 1}}, {"load"}};
+    const Chart bars{{{"load", {2, 4}, {0, 1}, Style::Bars}}, {"stage", Quantity::Number, false, {0, 1}}, {"load"}};
     plot_chart(bars, file("bars.html"));
     const std::string page = contents(file("bars.html"));
     std::vector<double> heights;
