@@ -48,7 +48,7 @@ bool is_inside(const ChartLayout& layout, const Rectangle& place) {
            place.bottom < layout.bottom - 2;
 }
 
-// What a label must not hide, points and the lines of steps, and what it should not, dots.
+// What a label must not hide, points, bars, levels and the lines of steps, and what it should not, dots.
 struct Ink {
     std::vector<Rectangle> marks, dots;
 };
@@ -63,6 +63,8 @@ void add_ink(Ink& ink, const Curve& curve, const ChartLayout& layout) {
             if (curve.style == Curve::Style::Bars)
                 ink.marks.push_back(bar_at(layout, *point));
             (dots ? ink.dots : ink.marks).push_back(around(x, y, dots ? 1.5 : 3));
+            if (before && curve.style == Curve::Style::Line && before->y == point->y)  // a level
+                ink.marks.push_back(between(layout.x.pixel(before->x), y, x, y));
             if (before && curve.style == Curve::Style::Steps) {
                 const double left = layout.x.pixel(before->x), above = layout.y.pixel(before->y);
                 ink.marks.push_back(between(left, above, x, above));

@@ -5,6 +5,7 @@
 
 #include "exec/cpu/onednn.h"
 #include "exec/kernels.h"
+#include "workloads/costs/costs.h"
 
 #include <memory>
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exec/kernels.h"
+#include "workloads/costs/costs.h"
 
 #include <algorithm>
 #include <memory>

@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::sample_trace;
+using Style = Curve::Style;
 
 std::string contents(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -346,8 +347,6 @@ TEST_F(Plot, CurvesWithoutValuesAreBadInput) {
 }
 
 // Charts over numbers
-
-using Style = Curve::Style;
 
 Chart pareto() {
     const double gib = 1 << 30;

@@ -8,6 +8,7 @@
 
 #include "exec/cuda/device/device.h"
 #include "exec/kernels.h"
+#include "workloads/costs/costs.h"
 
 #include <cuda_bf16.h>
 
