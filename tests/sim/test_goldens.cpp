@@ -10,7 +10,7 @@
 namespace pw::test {
 namespace {
 
-Metrics simulated(const char* schedule, int p, int m, int chunks, Ns f, Ns i, Ns w, Ns latency = 0) {
+Metrics simulated_in_chunks(const char* schedule, int p, int m, int chunks, Ns f, Ns i, Ns w, Ns latency = 0) {
     return metrics_of(simulate(plan_of(schedule, p, m, chunks), uniform(p * chunks, f, i, w, latency)));
 }
 
@@ -49,7 +49,7 @@ TEST(Goldens, UnitTimes) {
         {"zb-v", 4, 8, 2, 0, 102, 96, {}, {8, 8, 8, 8}},
     };
     for (const Golden& golden : goldens) {
-        const Metrics metrics = simulated(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
+        const Metrics metrics = simulated_in_chunks(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
         EXPECT_EQ(metrics.makespan, golden.makespan) << golden.schedule;
         if (golden.span >= 0) {
             EXPECT_EQ(metrics.span, golden.span) << golden.schedule;
@@ -66,14 +66,14 @@ TEST(Goldens, UnitTimes) {
 
 // W shorter than F and I (arXiv 2401.10241, table 2).
 TEST(Goldens, UnequalPasses) {
-    EXPECT_EQ(simulated("zb-h1", 4, 12, 1, 2, 2, 1).span, 69);
-    EXPECT_EQ(simulated("zb-h1", 4, 12, 1, 1, 2, 1).span, 54);
-    EXPECT_EQ(simulated("zb-h2", 4, 12, 1, 2, 2, 1).span, 66);
-    EXPECT_EQ(simulated("zb-h2", 4, 12, 1, 1, 2, 1).span, 51);
+    EXPECT_EQ(simulated_in_chunks("zb-h1", 4, 12, 1, 2, 2, 1).span, 69);
+    EXPECT_EQ(simulated_in_chunks("zb-h1", 4, 12, 1, 1, 2, 1).span, 54);
+    EXPECT_EQ(simulated_in_chunks("zb-h2", 4, 12, 1, 2, 2, 1).span, 66);
+    EXPECT_EQ(simulated_in_chunks("zb-h2", 4, 12, 1, 1, 2, 1).span, 51);
 }
 
 std::string rate_of(const char* schedule, int p, int m, Ns f, Ns i, Ns w, Ns latency) {
-    return fmt::format("{:.4f}", simulated(schedule, p, m, 1, f, i, w, latency).span_bubble_rate);
+    return fmt::format("{:.4f}", simulated_in_chunks(schedule, p, m, 1, f, i, w, latency).span_bubble_rate);
 }
 
 struct Measured {  // us
@@ -99,9 +99,9 @@ TEST(Goldens, BubbleRatesOfTheZeroBubblePaper) {
         EXPECT_EQ(rate_of("zb-h1", row.p, row.m, row.f, row.i, row.w, row.latency), row.zb_h1) << row.m;
         EXPECT_EQ(rate_of("zb-h2", row.p, row.m, row.f, row.i, row.w, row.latency), row.zb_h2) << row.m;
     }
-    EXPECT_EQ(simulated("1f1b", 8, 24, 1, 18522, 18086, 9337, 601).span, 1456749);
-    EXPECT_EQ(simulated("zb-h1", 8, 24, 1, 18522, 18086, 9337, 601).span, 1310405);
-    EXPECT_EQ(simulated("zb-h2", 8, 24, 1, 18522, 18086, 9337, 601).span, 1236632);
+    EXPECT_EQ(simulated_in_chunks("1f1b", 8, 24, 1, 18522, 18086, 9337, 601).span, 1456749);
+    EXPECT_EQ(simulated_in_chunks("zb-h1", 8, 24, 1, 18522, 18086, 9337, 601).span, 1310405);
+    EXPECT_EQ(simulated_in_chunks("zb-h2", 8, 24, 1, 18522, 18086, 9337, 601).span, 1236632);
 }
 
 // The same paper with ZB-V, table 8: its times are of half a stage.
@@ -120,7 +120,7 @@ TEST(Goldens, BubbleRatesOfTheZbVPaper) {
 // Interleaved 1F1B, three chunks per device. The paper's own column (.1055) leaves p hops out: it
 // counts 2pv - p - 2 of them, a simulation has 2pv - 2. Times of a stage in thirds of a microsecond.
 TEST(Goldens, InterleavedSpanOfTheZeroBubblePaper) {
-    const Metrics metrics = simulated("interleaved", 8, 24, 3, 18522, 18086, 9337, 3 * 601);
+    const Metrics metrics = simulated_in_chunks("interleaved", 8, 24, 3, 18522, 18086, 9337, 3 * 601);
     EXPECT_EQ((metrics.span + 1) / 3, 1237531);
     EXPECT_EQ(fmt::format("{:.4f}", metrics.span_bubble_rate), "0.1090");
 }
@@ -199,18 +199,18 @@ TEST(ClosedForms, WithLatency) {
             for (const Ns c : {0, 1, 3}) {
                 const int m = p * rounds;
                 const Ns f = 100, i = 110, w = 60, all = f + i + w;
-                EXPECT_EQ(simulated("gpipe", p, m, 1, f, i, w, c).makespan, (m + p - 1) * all + 2 * (p - 1) * c);
-                EXPECT_EQ(simulated("1f1b", p, m, 1, f, i, w, c).makespan,
+                EXPECT_EQ(simulated_in_chunks("gpipe", p, m, 1, f, i, w, c).makespan, (m + p - 1) * all + 2 * (p - 1) * c);
+                EXPECT_EQ(simulated_in_chunks("1f1b", p, m, 1, f, i, w, c).makespan,
                           (m + p - 1) * all + (2 * (p - 1) * rounds + 2 * (p - 2)) * c)
                     << p << ' ' << m;
                 for (const int v : {2, 3})
-                    EXPECT_EQ(simulated("interleaved", p, m, v, f, i, w, c).makespan,
+                    EXPECT_EQ(simulated_in_chunks("interleaved", p, m, v, f, i, w, c).makespan,
                               m * v * all + (p - 1) * all + (2 * p * v - 2) * c)
                         << p << ' ' << m << ' ' << v;
                 if (m >= 2 * p) {
-                    EXPECT_EQ(simulated("zb-h1", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - w + 4 * c))
+                    EXPECT_EQ(simulated_in_chunks("zb-h1", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - w + 4 * c))
                         << p << ' ' << m;
-                    EXPECT_EQ(simulated("zb-h2", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - 2 * w + 2 * c))
+                    EXPECT_EQ(simulated_in_chunks("zb-h2", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - 2 * w + 2 * c))
                         << p << ' ' << m;
                 }
             }
@@ -222,10 +222,10 @@ TEST(ClosedForms, WithoutLatency) {
     for (const int p : {1, 2, 4, 7})
         for (const int rounds : {1, 3}) {
             const int m = p * rounds;
-            EXPECT_EQ(simulated("eager-1f1b", p, m, 1, 3, 4, 2).makespan, (m + p - 1) * 9);
+            EXPECT_EQ(simulated_in_chunks("eager-1f1b", p, m, 1, 3, 4, 2).makespan, (m + p - 1) * 9);
             for (const int v : {1, 2, 4})
-                EXPECT_EQ(simulated("bfs", p, m, v, 3, 4, 2).makespan, (m * v + p - 1) * 9) << p << ' ' << v;
-            EXPECT_EQ(simulated("forward-only", p, m, 2, 5, 0, 0).makespan, (2 * m + p - 1) * 5) << p << ' ' << m;
+                EXPECT_EQ(simulated_in_chunks("bfs", p, m, v, 3, 4, 2).makespan, (m * v + p - 1) * 9) << p << ' ' << v;
+            EXPECT_EQ(simulated_in_chunks("forward-only", p, m, 2, 5, 0, 0).makespan, (2 * m + p - 1) * 5) << p << ' ' << m;
         }
 }
 
@@ -233,7 +233,7 @@ TEST(ClosedForms, WithoutLatency) {
 TEST(ClosedForms, ZbVHasNoBubble) {
     for (const int p : {1, 2, 4, 8})
         for (const int m : {2 * p, 3 * p + 1}) {
-            const Metrics metrics = simulated("zb-v", p, m, 2, 7, 7, 7);
+            const Metrics metrics = simulated_in_chunks("zb-v", p, m, 2, 7, 7, 7);
             EXPECT_EQ(metrics.span, 2 * m * 21) << p << ' ' << m;
             EXPECT_EQ(metrics.makespan, 2 * m * 21 + (p - 1) * 7) << p << ' ' << m;
         }
