@@ -139,18 +139,17 @@ Config joint_config(Bytes memory) {
 // Schedule, micro-batch size, stages and split at once; objective: the simulated step in milliseconds. The profile's
 // sizes are those of 128 images.
 Row joint_row(std::string_view what, Bytes memory, const char* peer) {
-    return {
-        fmt::format("joint resnet50 8 devices{}", what),
-        [memory](const std::string& folder) -> Solve {
-            return [read = public_model(folder, "resnet50", 128), config = joint_config(memory)] {
-                const auto profile_at = [&](int) { return read.profile; };
-                const SearchResult result = search_plans({config, read.model, profile_at, config.transfer});
-                const Ns best = result.best() == nullptr ? 0 : result.best()->step_time;
-                return Answer{static_cast<double>(best) * 1e-6, static_cast<double>(result.lower_bound) * 1e-6,
-                              result.candidates};
-            };
-        },
-        peer};
+    return {fmt::format("joint resnet50 8 devices{}", what),
+            [memory](const std::string& folder) -> Solve {
+                return [read = public_model(folder, "resnet50", 128), config = joint_config(memory)] {
+                    const auto profile_at = [&](int) { return read.profile; };
+                    const SearchResult result = search_plans({config, read.model, profile_at, config.transfer});
+                    const Ns best = result.best() == nullptr ? 0 : result.best()->step_time;
+                    return Answer{static_cast<double>(best) * 1e-6, static_cast<double>(result.lower_bound) * 1e-6,
+                                  result.candidates};
+                };
+            },
+            peer};
 }
 
 std::vector<Row> all_rows() {

@@ -133,8 +133,9 @@ Sides both_sides(const Job& job) {
 
 Job calibrated_job(Config config) {
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
-        print_note("cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
-                   "run.transport: link emulates it");
+        print_note(
+            "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
+            "run.transport: link emulates it");
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
         return job_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
@@ -193,7 +194,8 @@ Action add_compare(CLI::App& command) {
         .add_option("--max-error", arguments->max_error,
                     "exit 4 when the error of the step time or of the peak memory is larger")
         ->type_name("PERCENT");
-    command.add_option("--schedules", arguments->schedules, "several schedules in one table, or all")->type_name("A,B,...");
+    command.add_option("--schedules", arguments->schedules, "several schedules in one table, or all")
+        ->type_name("A,B,...");
     command
         .add_option("-o", arguments->folder,
                     "with --schedules: keep table, plots, profile and accuracy.json in a folder")

@@ -141,9 +141,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
             outputs.attempt([&] { draw(sides, root, schedule, pictures); });
         add_curve(losses, curve_of(schedule, sides.result->losses, job));
         emulated = is_emulated(job.config);
-        title = fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model,
-                            print(sizes_of(job.config.pipeline)), name_of(job.config.run.backend),
-                            sides.measured.trace.machine);
+        title = fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model, print(sizes_of(job.config.pipeline)),
+                            name_of(job.config.run.backend), sides.measured.trace.machine);
         if (kept)
             outputs.attempt([&] { write_points(root, title + table.print(), points); });
     }

@@ -3,8 +3,8 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
-#include "job/cost_source.h"
 #include "job/config.h"
+#include "job/cost_source.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <fmt/format.h>
@@ -67,8 +67,8 @@ Job job_of(Config config, Profile measured) {
 }
 
 std::string summary_of(const Job& job) {
-    const std::string stages = job.model ? fmt::format("stages from {}", first_layers(job))
-                                              : fmt::format("{} stages", job.plan.shape.stages);
+    const std::string stages =
+        job.model ? fmt::format("stages from {}", first_layers(job)) : fmt::format("{} stages", job.plan.shape.stages);
     return fmt::format("{}, {}, {}, {}", job.model ? job.model->name : job.config.workload.model, stages,
                        job.plan.schedule, print(sizes_of(job.config.pipeline)));
 }
@@ -117,10 +117,14 @@ std::string note_on_profile(const Job& job) {
 
 std::string note_on_source(const Job& job) {
     switch (job.source) {
-        case CostSource::Uniform: return note_on_uniform(job.config);
-        case CostSource::File: return note_on_sizes(job, sizes_of(job.config.pipeline).different());
-        case CostSource::Measured: return note_on_profile(job);
-        case CostSource::Analytic: return "analytic costs: run `pipewright profile` to calibrate";
+        case CostSource::Uniform:
+            return note_on_uniform(job.config);
+        case CostSource::File:
+            return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+        case CostSource::Measured:
+            return note_on_profile(job);
+        case CostSource::Analytic:
+            return "analytic costs: run `pipewright profile` to calibrate";
     }
     return {};
 }

@@ -72,8 +72,8 @@ void print_run(const RunArguments& arguments, const Job& job, const RunResult& r
     if (arguments.json)
         print_json(json_of(result, report));
     else
-        print_result("{}{}\n\n{}{}", summary_of(job), arguments.reference ? ", one task at a time" : "",
-                     print(report), print_learning(result));
+        print_result("{}{}\n\n{}{}", summary_of(job), arguments.reference ? ", one task at a time" : "", print(report),
+                     print_learning(result));
 }
 
 void run_config(const RunArguments& arguments) {
@@ -92,8 +92,7 @@ void run_config(const RunArguments& arguments) {
         });
         outputs.attempt([&] {
             if (!arguments.losses.empty())
-                plot_curves({{job.config.pipeline.schedule, result.losses,
-                              samples_after(job, result.losses.size())}},
+                plot_curves({{job.config.pipeline.schedule, result.losses, samples_after(job, result.losses.size())}},
                             "samples", "loss", arguments.losses);
         });
     };

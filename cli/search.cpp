@@ -220,9 +220,9 @@ Action add_search(CLI::App& command) {
     command.add_option("-o,--output", arguments->output, "write the best config")->type_name("BEST.yaml");
     command.add_flag("--json", arguments->json, "print one JSON object");
     command
-        .add_option("--plot", arguments->plot,
-                    "draw reserved memory against step time, with other objectives the time of every stage: " +
-                        plot_formats())
+        .add_option(
+            "--plot", arguments->plot,
+            "draw reserved memory against step time, with other objectives the time of every stage: " + plot_formats())
         ->type_name("FILE");
     command.add_option("--time-limit", arguments->time_limit, "seconds; then the best so far and its gap")
         ->check(CLI::PositiveNumber.description(""))

@@ -219,10 +219,11 @@ void plot_answer(const Answer& answer, const Objective& objective, const std::st
         const std::vector<double> level(2, unit * value);
         return Curve{fmt::format("{} {}", title, print_value(answer, value)), level, {-0.5, last}};
     };
-    Chart chart{{stages, line("objective", partition.objective)},
-                {"stage", Quantity::Number, false, stages.x},
-                {objective.time, answer.seconds ? Quantity::Time : Quantity::Number},
-                fmt::format("{}: {} stage{}", name_of(objective.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
+    Chart chart{
+        {stages, line("objective", partition.objective)},
+        {"stage", Quantity::Number, false, stages.x},
+        {objective.time, answer.seconds ? Quantity::Time : Quantity::Number},
+        fmt::format("{}: {} stage{}", name_of(objective.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
     if (partition.lower_bound < partition.objective)
         chart.curves.push_back(line("none is better than", partition.lower_bound));
     plot_chart(chart, file);

@@ -127,10 +127,10 @@ std::string print_stages(const SearchReport& report) {
             devices.push_back(plan.choice.devices[device]);
             memory = std::max(memory, plan.reserved[device]);
         }
-        table.add(
-            {fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""), print_numbers(devices),
-             std::to_string(layers.size()), graph[layers.front()].name, graph[layers.back()].name,
-             print_time(time_of(job.costs.stage[stage], splits_backward(job.plan))), print_bytes(memory)});
+        table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
+                   print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
+                   graph[layers.back()].name, print_time(time_of(job.costs.stage[stage], splits_backward(job.plan))),
+                   print_bytes(memory)});
     }
     return table.print();
 }
@@ -256,8 +256,8 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
-                       print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()), proof_of(result),
-                       without_defaults(config.yaml), batch);
+                       print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()),
+                       proof_of(result), without_defaults(config.yaml), batch);
 }
 
 void plot_search(const SearchResult& result, const std::string& file) {

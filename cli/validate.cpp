@@ -48,7 +48,7 @@ Json json_of_plan(const Plan& plan, const char* kind) {
 
 void print_ok_plan(const Plan& plan) {
     print_result("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
-               plan.schedule, tasks_of(plan), plan.shape.devices);
+                 plan.schedule, tasks_of(plan), plan.shape.devices);
 }
 
 void print_ok_memory(const Report& report) {
@@ -56,7 +56,7 @@ void print_ok_memory(const Report& report) {
         const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
         if (needed <= limit)
             print_result("ok: memory of device {}: {} of {}\n", report.names[device], print_bytes(needed),
-                       limit == kUnlimited ? "unlimited" : print_bytes(limit));
+                         limit == kUnlimited ? "unlimited" : print_bytes(limit));
     }
 }
 
@@ -185,7 +185,7 @@ void validate_profile(const ValidateArguments& arguments) {
                     {"micro_batch_sizes", sizes}});
     else
         print_result("ok: profile {}: {}, {} layers, micro-batches of {}, backend {}, {}\n", arguments.path,
-                   profile.model, profile.layers.size(), fmt::join(sizes, ", "), profile.backend, profile.machine);
+                     profile.model, profile.layers.size(), fmt::join(sizes, ", "), profile.backend, profile.machine);
 }
 
 void validate_results(const ValidateArguments& arguments) {

@@ -44,8 +44,8 @@ struct Row {
 };
 
 constexpr Row kBackends[] = {
-    {Backend::Cpu, "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>,
-     measure_host_hand_over, ready, nullptr},
+    {Backend::Cpu, "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>, measure_host_hand_over, ready,
+     nullptr},
     {Backend::Reference, "plain loops, fp32: obviously right and slow", make_training, open_host<reference_kernels>,
      measure_host_hand_over, ready, nullptr},
     {Backend::Emulated, "durations slept from the cost model, real threads and hand-over", make_emulation, nullptr,
@@ -54,7 +54,8 @@ constexpr Row kBackends[] = {
     {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_training, open_cuda_kernels,
      measure_cuda_hand_over, cuda_status, cuda_addresses},
 #else
-    {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built, nullptr},
+    {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built,
+     nullptr},
 #endif
 };
 
@@ -92,8 +93,8 @@ const Row& row_of(const Config& config) {
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
     const Row& row = row_of(config);
     if (row.open == nullptr)
-        fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}",
-             name_of(row.backend), ready_where([](const Row& each) { return each.open != nullptr; }));
+        fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}", name_of(row.backend),
+             ready_where([](const Row& each) { return each.open != nullptr; }));
     return row.open(config, device, devices);
 }
 
@@ -124,10 +125,11 @@ std::vector<BackendRow> transports() {
 #else
     const std::string nccl = not_built();
 #endif
-    return {{name_of(Transport::Threads), "devices of one process: by pointer, between CUDA devices by copy", "ready"},
-            {name_of(Transport::Link), "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
-            {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels", nccl},
-            {name_of(Transport::Mpi), "ranks on one host or many", "not in this version"}};
+    return {
+        {name_of(Transport::Threads), "devices of one process: by pointer, between CUDA devices by copy", "ready"},
+        {name_of(Transport::Link), "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
+        {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels", nccl},
+        {name_of(Transport::Mpi), "ranks on one host or many", "not in this version"}};
 }
 
 }  // namespace pw

@@ -18,15 +18,15 @@ namespace pw {
 
 struct Progress {
     int step = 0, steps = 0;
-    double loss = 0;   // of the last finished update
+    double loss = 0;  // of the last finished update
     Ns step_time = 0;
 };
 
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;  // folder for the first mini-batch as .npy; empty: none
-    std::string save;  // folder for all parameters after the run as .npy; empty: none
+    std::string dump;                               // folder for the first mini-batch as .npy; empty: none
+    std::string save;                               // folder for all parameters after the run as .npy; empty: none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
     // Called with everything before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
@@ -59,8 +59,8 @@ void check_whole_trace(const Job& job);
 // The part of it that needs no job: that the transport `link` carries all that the plan moves.
 void check_link(const Config& config, const Shape& shape);
 
-// When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to when
-// it comes back.
+// When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to
+// when it comes back.
 RunResult run(const Job& job, const RunOptions& options);
 
 // NUMA node that each of `devices` devices of `run.backend` is nearest to, -1: not known. Empty: they are the cores.

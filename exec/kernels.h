@@ -28,12 +28,12 @@ struct JoinedAdd {
 
 // Everything a pass may touch; what a pass does not use may be null.
 struct LayerArgs {
-    std::span<const std::byte* const> inputs;    // tensors the layer reads
+    std::span<const std::byte* const> inputs;  // tensors the layer reads
     // Tensor it makes (F). Null: a batch norm leaves it to the add that it is run with, which reads the norm's input
     // instead and, by input, what the norm saved (null: no norm).
     std::byte* output = nullptr;
     std::span<const std::byte* const> norms;
-    const std::byte* weights = nullptr;          // block of LayerBytes::weights
+    const std::byte* weights = nullptr;  // block of LayerBytes::weights
     // Block of LayerBytes::statistics. An F that saves writes those of its micro-batch there, or nowhere (null);
     // one that does not reads the running averages.
     std::byte* statistics = nullptr;
@@ -42,14 +42,14 @@ struct LayerArgs {
     const std::byte* output_gradient = nullptr;  // I, W; the loss has none
     // I: null entries are not wanted. Of an add that joins they may be the output gradient.
     std::span<std::byte* const> input_gradients;
-    JoinedAdd joined;                            // I of a batch norm
-    std::byte* weight_gradient = nullptr;        // I (batch norm), W: block as `weights`
-    bool accumulate = false;                     // add to weight_gradient instead of overwriting it
+    JoinedAdd joined;                      // I of a batch norm
+    std::byte* weight_gradient = nullptr;  // I (batch norm), W: block as `weights`
+    bool accumulate = false;               // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::uint64_t seed = 0;                      // F of dropout: dropout_seed of the first sample
-    std::span<const int> labels;                 // the loss: [sample][position]; in shared memory
-    double loss_scale = 1;                       // 1 / samples of the mini-batch
-    double* loss = nullptr;                      // F of the loss: sum over the samples; in shared memory
+    std::uint64_t seed = 0;       // F of dropout: dropout_seed of the first sample
+    std::span<const int> labels;  // the loss: [sample][position]; in shared memory
+    double loss_scale = 1;        // 1 / samples of the mini-batch
+    double* loss = nullptr;       // F of the loss: sum over the samples; in shared memory
 };
 
 // What the F of a mini-batch wrote to LayerArgs::statistics, in ascending order of the micro-batches. Both lists are
@@ -159,9 +159,9 @@ public:
     // Whether devices of this kind slow each other down when all compute: they share memory bandwidth.
     virtual bool has_neighbours() const = 0;
 
-    virtual Mark mark() const = 0;                        // after what was called so far
+    virtual Mark mark() const = 0;                          // after what was called so far
     virtual Ns time_between(Mark from, Mark to) const = 0;  // waits until the device has passed both
-    virtual void finish() const = 0;                      // waits until all is done; forgets the marks
+    virtual void finish() const = 0;                        // waits until all is done; forgets the marks
 };
 
 // Kernels that run on host threads: a call has done its work when it returns.
@@ -185,8 +185,8 @@ public:
     void finish() const override {}
 };
 
-const HostKernels& cpu_kernels();        // oneDNN; fp32
-const HostKernels& reference_kernels();  // plain loops; fp32
+const HostKernels& cpu_kernels();               // oneDNN; fp32
+const HostKernels& reference_kernels();         // plain loops; fp32
 const HostKernels& reference_kernels_double();  // the oracle of the layer tests
 
 }  // namespace pw

@@ -151,8 +151,8 @@ public:
         sizes_ = stage_bytes(layout_);
         const Bytes workspace = std::max(sizes_.forward_workspace, sizes_.backward_workspace);
         const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
-        memory_ = kernels_.reserve(
-            3 * sizes_.weights + sizes_.statistics + workspace + kMicroBatches * per_microbatch, "the profile");
+        memory_ = kernels_.reserve(3 * sizes_.weights + sizes_.statistics + workspace + kMicroBatches * per_microbatch,
+                                   "the profile");
         lend_memory(workspace);
         lend_notes();
         program_.initialise(config.training.seed, weights_, places_[0].statistics);

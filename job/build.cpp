@@ -80,8 +80,7 @@ const BuiltInModel& built_in_model(const Config& config) {
                        "`pipewright list models` names them");
     if (model->build == nullptr)
         config.fail_at(
-            "workload.model",
-            fmt::format("model: {} has times and no layers: there is nothing to build", model->name),
+            "workload.model", fmt::format("model: {} has times and no layers: there is nothing to build", model->name),
             fmt::format("use it with simulate and plan, or name a model, such as {}", built_in_models().front()->name));
     return *model;
 }
@@ -94,9 +93,8 @@ Model build_model(const Config& config) {
     const BuiltInModel& model = built_in_model(config);
     check_labels(config, model);
     const DataSource& source = data_source(config.workload.dataset);
-    const LayerKind loss = config.training.loss == TrainingConfig::Loss::MeanSquaredError
-                               ? LayerKind::MeanSquaredError
-                               : LayerKind::CrossEntropy;
+    const LayerKind loss = config.training.loss == TrainingConfig::Loss::MeanSquaredError ? LayerKind::MeanSquaredError
+                                                                                          : LayerKind::CrossEntropy;
     try {
         return model.build(config.workload.options, source.image.channels, loss);
     } catch (const Error& error) {
@@ -122,9 +120,7 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
     }
 }
 
-Profile profile_of(const Config& config, const Model& model) {
-    return cost_source_of(config).profile(config, model);
-}
+Profile profile_of(const Config& config, const Model& model) { return cost_source_of(config).profile(config, model); }
 
 void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;

@@ -84,8 +84,7 @@ void read_ranks(const Yaml& at, ClusterConfig& cluster) {
 }
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
-    at.allow({"devices", "memory", "link", "links", "shared", "profile", "rank_table", "compute",
-              "memory_bandwidth"});
+    at.allow({"devices", "memory", "link", "links", "shared", "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -291,8 +290,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     if (is_uniform(config)) {
         spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
         if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
-            root["pipeline"]["split"].complain(
-                fmt::format("model: {} has no layers to split", config.workload.model), "remove 'pipeline.split'");
+            root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),
+                                               "remove 'pipeline.split'");
     }
     root.source().throw_if_mistaken();
 

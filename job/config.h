@@ -51,9 +51,9 @@ struct ClusterConfig {
     Bytes memory = kUnlimited;  // of devices that do not say
     Ns link_latency = 0;
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
-    bool link_given = false;   // else a profile's measured link counts
-    std::string profile;       // path, absolute; empty: analytic costs
-    std::string rank_table;    // path, absolute: devices and their hosts come from it; empty: none
+    bool link_given = false;                                          // else a profile's measured link counts
+    std::string profile;                                              // path, absolute; empty: analytic costs
+    std::string rank_table;  // path, absolute: devices and their hosts come from it; empty: none
     DeviceRates rates;
 };
 
@@ -67,14 +67,14 @@ struct PipelineConfig {
     int micro_batch_size = 1;
     // Samples of a mini-batch; fewer than micro_batches x micro_batch_size when the last one is smaller.
     std::int64_t mini_batch = 1;
-    std::vector<int> replicas;  // per stage; empty: 1 each
-    std::vector<int> recompute;  // stages that run R, ascending
-    enum class Recompute { None, All };  // what the key may say instead of a list
-    std::optional<WeightPolicy> weights;  // none: the schedule's own
-    Prediction prediction = Prediction::None;  // of weights, by latest
-    enum class Rules { None, MindSpore } rules = Rules::None;  // MindSpore: its stricter ones
+    std::vector<int> replicas;                                   // per stage; empty: 1 each
+    std::vector<int> recompute;                                  // stages that run R, ascending
+    enum class Recompute { None, All };                          // what the key may say instead of a list
+    std::optional<WeightPolicy> weights;                         // none: the schedule's own
+    Prediction prediction = Prediction::None;                    // of weights, by latest
+    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore: its stricter ones
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // gpipe, bfs
-    int group = 0;              // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
+    int group = 0;  // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
 };
 
 template <>
@@ -109,8 +109,7 @@ inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] =
     {"cross_entropy", TrainingConfig::Loss::CrossEntropy}, {"mse", TrainingConfig::Loss::MeanSquaredError}};
 template <>
 inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::BatchNorm>[] = {
-    {"per_micro_batch", TrainingConfig::BatchNorm::PerMicroBatch},
-    {"deferred", TrainingConfig::BatchNorm::Deferred}};
+    {"per_micro_batch", TrainingConfig::BatchNorm::PerMicroBatch}, {"deferred", TrainingConfig::BatchNorm::Deferred}};
 
 struct RunConfig {
     enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
@@ -156,8 +155,8 @@ struct SearchConfig {
     std::vector<int> stages;             // numbers of stages to try; empty: the pipeline's
     bool replicas = false;               // a stage may live on several devices
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
-    bool tensor_parallel = true;         // piper: a layer may be shared by several devices
-    std::int64_t profile_batch = 0;      // samples that a file's times are for; by default a mini-batch
+    bool tensor_parallel = true;     // piper: a layer may be shared by several devices
+    std::int64_t profile_batch = 0;  // samples that a file's times are for; by default a mini-batch
     // pipedream
     struct Level {
         int devices = 1;
@@ -181,8 +180,8 @@ inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recomput
     {"all", SearchConfig::Recompute::All},
     {"auto", SearchConfig::Recompute::Auto}};
 template <>
-inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {
-    {"charged", SearchConfig::P2p::Charged}, {"free", SearchConfig::P2p::Free}};
+inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
+                                                                            {"free", SearchConfig::P2p::Free}};
 
 // Whether the search may take any schedule that learns what the pipeline's does.
 bool wants_all_schedules(const SearchConfig& search);

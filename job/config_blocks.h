@@ -10,7 +10,7 @@
 namespace pw {
 
 inline constexpr int kMostStages = 65'536;
-inline constexpr Bytes kLargestSize = Bytes{1} << 50;      // of one tensor or one set of weights
+inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // of one tensor or one set of weights
 inline constexpr std::int64_t kMostBatches = 1'000'000;
 
 // A number of stages that some key implies.

@@ -174,8 +174,7 @@ std::string print_config(const Config& config) {
         training.steps, name_of(training.optimizer), training.learning_rate, training.momentum, training.weight_decay);
     if (training.clip_norm > 0)
         out += fmt::format("  clip_norm: {}\n", training.clip_norm);
-    out += fmt::format("  loss: {}\n  batch_norm: {}\n", name_of(training.loss),
-                       name_of(training.batch_norm));
+    out += fmt::format("  loss: {}\n  batch_norm: {}\n", name_of(training.loss), name_of(training.batch_norm));
     if (!training.initial.empty())
         out += fmt::format("  initial: {}\n", quoted(training.initial));
     out += fmt::format("  seed: {}\n", training.seed);
@@ -187,14 +186,13 @@ std::string print_config(const Config& config) {
     if (run.allow_nan)
         out += "  allow_nan: true\n";
     if (run.backend == RunConfig::Backend::Cuda)
-        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n",
-                           name_of(run.precision), run.deterministic, fmt::join(run.gpus, ", "),
-                           fmt::join(run.sms, ", "));
+        out += fmt::format("  precision: {}\n  deterministic: {}\n  gpus: [{}]\n  sms: [{}]\n", name_of(run.precision),
+                           run.deterministic, fmt::join(run.gpus, ", "), fmt::join(run.sms, ", "));
     if (run.graph)
         out += fmt::format("  graph: {}\n", *run.graph);
     const TransferMode& transfer = config.transfer;
-    out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n",
-                       name_of(transfer.communicator), name_of(transfer.receive), name_of(transfer.protocol));
+    out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", name_of(transfer.communicator),
+                       name_of(transfer.receive), name_of(transfer.protocol));
     if (config.places.contains("search"))
         out += print_search(config.search);
     return out;

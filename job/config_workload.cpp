@@ -93,9 +93,15 @@ UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& clai
     return uniform;
 }
 
-constexpr std::string_view kUniformKeys[]{
-    "stages", "forward", "activation", "backward_input", "backward_weight",
-    "output", "weights", "activation_until_weight", "overlapped_forward_backward"};
+constexpr std::string_view kUniformKeys[]{"stages",
+                                          "forward",
+                                          "activation",
+                                          "backward_input",
+                                          "backward_weight",
+                                          "output",
+                                          "weights",
+                                          "activation_until_weight",
+                                          "overlapped_forward_backward"};
 
 // Of models without layers.
 std::string_view uniform_model() {
@@ -134,8 +140,8 @@ void reject_keys_of_others(const Yaml& at, const std::string& model) {
 }
 
 void read_option(const Yaml& at, const ModelKey& key, int& value) {
-    value = static_cast<int>(
-        at.integer(value, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)));
+    value =
+        static_cast<int>(at.integer(value, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)));
 }
 
 void read_option(const Yaml& at, const ModelKey& key, double& value) { value = at.number(value, key.least, key.most); }
@@ -243,9 +249,9 @@ WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vec
     options.image_size = static_cast<int>(at["image_size"].integer(image_size, 1, 4096));
     options.classes = static_cast<int>(at["classes"].integer(options.classes, 1, 65'535));
     if (source.labels == Labels::PerImage && options.classes < source.classes)
-        at["classes"].complain(fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes,
-                                           options.classes),
-                               fmt::format("write classes: {}", source.classes));
+        at["classes"].complain(
+            fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes, options.classes),
+            fmt::format("write classes: {}", source.classes));
     read_options(at, workload.model, options);
     if (!workload.model.empty())
         check_tokens(at, workload, source);

@@ -43,8 +43,8 @@ constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
     {CostSource::File, "file", true, false,
      [](const Config& config) { return model_file(config.workload.model) != ModelFile::None; }, profile_from_file},
-    {CostSource::Measured, "measured", true, true,
-     [](const Config& config) { return !config.cluster.profile.empty(); }, measured_profile},
+    {CostSource::Measured, "measured", true, true, [](const Config& config) { return !config.cluster.profile.empty(); },
+     measured_profile},
     {CostSource::Analytic, "analytic", true, true, [](const Config&) { return true; }, profile_by_rates},
 };
 

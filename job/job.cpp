@@ -111,8 +111,8 @@ void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config
 }
 
 void refuse_over_memory(const Job& job) {
-    const std::vector<Bytes> reserved = at_its_place(
-        job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, job.config.transfer); });
+    const std::vector<Bytes> reserved =
+        at_its_place(job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, job.config.transfer); });
     refuse_over_memory(reserved, job.config);
 }
 

@@ -214,11 +214,10 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
         notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
     const WeightPolicy weights = config.pipeline.weights.value_or(WeightPolicy::Flush);
     if (weights != WeightPolicy::Flush)
-        config.fail_at(
-            "pipeline.weights",
-            fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
-                        name_of(weights)),
-            "leave pipeline.weights out");
+        config.fail_at("pipeline.weights",
+                       fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
+                                   name_of(weights)),
+                       "leave pipeline.weights out");
     if (config.pipeline.prediction != Prediction::None)
         refuse_prediction(config, "a plan from a file predicts no weights");
     if (is_replicated(config.pipeline))

@@ -13,18 +13,22 @@
 namespace pw {
 
 enum class BufferUse {
-    Weights,        // version `version` of a stage; one buffer may hold several versions in turn
-    Statistics,     // running averages
+    Weights,          // version `version` of a stage; one buffer may hold several versions in turn
+    Statistics,       // running averages
     BatchStatistics,  // of a micro-batch: from its F to the U that takes them in
     Gradients,
-    Optimizer,      // one; of a stage whose weights are predicted one beside each of `Weights`
-    Predicted,      // weights that the running task reads
-    Workspace,      // one per device
-    Data,           // input data of a micro-batch
-    UntilInput, UntilWeight, GradientKept,   // see workloads/stages/stage_layout.h; where R is, it makes the first two
-    Dropped,         // the first two in one, as F makes them where R will: dies with F
-    LandingForward, LandingBackward,         // of boundary from -> to
-    SentForward, SentBackward,               // the sender's copy
+    Optimizer,  // one; of a stage whose weights are predicted one beside each of `Weights`
+    Predicted,  // weights that the running task reads
+    Workspace,  // one per device
+    Data,       // input data of a micro-batch
+    UntilInput,
+    UntilWeight,
+    GradientKept,  // see workloads/stages/stage_layout.h; where R is, it makes the first two
+    Dropped,       // the first two in one, as F makes them where R will: dies with F
+    LandingForward,
+    LandingBackward,  // of boundary from -> to
+    SentForward,
+    SentBackward,  // the sender's copy
 };
 
 struct Buffer {

@@ -19,8 +19,8 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                                   const VersionTable& versions);
 
-// Fills in what S costs on every stage of the shape: its holders sum in a ring over `costs.sums`, and then, all over, the
-// devices that share a parameter do.
+// Fills in what S costs on every stage of the shape: its holders sum in a ring over `costs.sums`, and then, all over,
+// the devices that share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
 
 // Time for which a transfer occupies its link: bytes / bandwidth.

@@ -80,7 +80,7 @@ struct Plan {
     Shape shape;
     WeightPolicy weights = WeightPolicy::Flush;
     Prediction prediction = Prediction::None;
-    bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
+    bool asynchronous = false;  // never flushed: one plan over all mini-batches of the run
     std::vector<std::vector<Task>> order;
     // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
     // device has one sum. The oracle of a plan with replicas numbers the holders. No part of the hash.

@@ -71,8 +71,8 @@ struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // the schedule's own when absent
     Prediction prediction = Prediction::None;
-    std::vector<int> recompute;           // stages whose F saves nothing: R does, right before B or I
-    TransferMode transfers;               // the plan is proven in these lanes, under rendezvous
+    std::vector<int> recompute;  // stages whose F saves nothing: R does, right before B or I
+    TransferMode transfers;      // the plan is proven in these lanes, under rendezvous
 };
 
 // The fewest micro-batches that every stage shares out evenly among its holders: a mini-batch of schedules that

@@ -15,8 +15,8 @@ namespace pw {
 // numbers in pages and files, follow it.
 enum class Op : std::uint8_t {
     Forward,
-    Backward,        // input and weight gradients in one go
-    BackwardInput,   // the zero-bubble papers' B
+    Backward,       // input and weight gradients in one go
+    BackwardInput,  // the zero-bubble papers' B
     BackwardWeight,
     Recompute,
     Update,

@@ -12,7 +12,6 @@ namespace pw {
 
 namespace {
 
-
 bool has_update(const std::vector<Task>& order, int stage) {
     return std::any_of(order.begin(), order.end(),
                        [&](const Task& task) { return task.stage == stage && task.op == Op::Update; });
@@ -25,7 +24,6 @@ int end_of_step(const std::vector<Task>& order, int position) {
         ++position;
     return position;
 }
-
 
 bool is_trained(const Plan& plan, int stage) {
     const std::vector<int> holders = plan.shape.devices_of(stage);

@@ -8,7 +8,6 @@ namespace pw {
 
 namespace {
 
-
 // What F and B would use if every stage took the newest version at that place of its device's list.
 void newest_versions(const Plan& plan, VersionTable& table) {
     for (const std::vector<Task>& order : plan.order) {

@@ -16,8 +16,8 @@ struct DeviceMetrics {
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;
     std::optional<Bytes> reserved_memory;  // before the first step; nothing where the trace does not say
-    int peak_in_flight = 0;               // (micro-batch, stage) pairs, freed at I or B
-    int peak_in_flight_until_weight = 0;  // freed at W or B
+    int peak_in_flight = 0;                // (micro-batch, stage) pairs, freed at I or B
+    int peak_in_flight_until_weight = 0;   // freed at W or B
     int weight_versions = 1;
 };
 

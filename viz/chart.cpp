@@ -12,9 +12,9 @@ namespace {
 
 constexpr Colour kColours[] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x7d8590, 0x8fbf4d};
 constexpr Colour kGrey = 0xb4bac1, kRed = 0xb3261e;
-constexpr double kLine = 18;    // height of a row of the legend
+constexpr double kLine = 18;         // height of a row of the legend
 constexpr double kAboveLegend = 72;  // from the field to the first row of the legend
-constexpr double kField = 340;  // height of the field of the curves
+constexpr double kField = 340;       // height of the field of the curves
 
 double number_at(const Curve& curve, std::size_t i) {
     return curve.x.empty() ? static_cast<double>(i) : i < curve.x.size() ? curve.x[i] : NAN;

@@ -112,14 +112,10 @@ ordered_json json_of(const Picture& picture) {
     ordered_json curves = ordered_json::array();
     for (std::size_t device = 0; device < devices; ++device)
         curves.push_back(hex(curve_colour(static_cast<int>(device), static_cast<int>(devices))));
-    return {{"length", picture.length},
-            {"unit", {picture.time.name, picture.time.size}},
-            {"memory", picture.memory},
-            {"bytes", {picture.bytes.name, picture.bytes.size}},
-            {"fields", field_names()},
-            {"ops", json_of_ops(chunks)},
-            {"legend", legend},
-            {"curves", curves},
+    return {{"length", picture.length}, {"unit", {picture.time.name, picture.time.size}},
+            {"memory", picture.memory}, {"bytes", {picture.bytes.name, picture.bytes.size}},
+            {"fields", field_names()},  {"ops", json_of_ops(chunks)},
+            {"legend", legend},         {"curves", curves},
             {"panels", panels}};
 }
 
@@ -153,12 +149,11 @@ void timeline_page(const std::vector<Panel>& panels, const std::string& file) {
     std::string data = json_of(picture).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     for (std::size_t at = 0; (at = data.find('<', at)) != std::string::npos; at += 6)
         data.replace(at, 1, "\\u003c");  // a title must not end the script
-    write_file(
-        file,
-        fmt::format(
-            "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{}</title>\n"
-            "<style>{}</style></head>\n<body>\n{}<script>\nconst picture = {};\n{}</script>\n</body>\n</html>\n",
-            html_escaped(picture.timelines[0].title), kPageStyle, kPageBody, data, kPageScript));
+    write_file(file,
+               fmt::format(
+                   "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{}</title>\n"
+                   "<style>{}</style></head>\n<body>\n{}<script>\nconst picture = {};\n{}</script>\n</body>\n</html>\n",
+                   html_escaped(picture.timelines[0].title), kPageStyle, kPageBody, data, kPageScript));
 }
 
 }  // namespace pw

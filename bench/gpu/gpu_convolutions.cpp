@@ -136,8 +136,8 @@ void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, C
     const auto read_by_products = [&](std::byte* block) -> void* {
         return is_bf16 ? static_cast<void*>(shadow(block, values)) : block;
     };
-    const ConvolutionGraph graph(device.cudnn(), shape, rig.samples,
-                                 is_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT, pass, kMostPlans, kMostWorkspace);
+    const ConvolutionGraph graph(device.cudnn(), shape, rig.samples, is_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT,
+                                 pass, kMostPlans, kMostWorkspace);
     ConvolutionGraph::Tensors tensors{rig.inputs[0].get(), read_by_products(rig.weights.get()), rig.output.get()};
     if (pass == ConvolutionPass::BackwardInput)
         tensors.x = rig.input_gradients[0].get();

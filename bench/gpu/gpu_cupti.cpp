@@ -184,8 +184,8 @@ std::map<std::string, int> strangers(const std::vector<Record>& records, const T
     for (const TraceEvent& event : trace.events)
         last = std::max(last, event.end);
     for (const Record& record : records) {
-        const bool is_own = std::ranges::any_of(
-            fit.streams, [&](const Records& own) { return own.front()->stream == record.stream; });
+        const bool is_own =
+            std::ranges::any_of(fit.streams, [&](const Records& own) { return own.front()->stream == record.stream; });
         if (record.kind == Record::Kind::Kernel && !is_own && record.end - fit.shift >= 0 &&
             record.start - fit.shift <= last)
             ++names[record.name.substr(0, 60)];

@@ -267,8 +267,9 @@ int measure(Arguments& arguments) {
     const Roof roof{measured_bandwidth(), most_flops(precision, share)};
     const Profile profile = measure_profile(config, model, {samples}, {});
 
-    fmt::print("{}, {} images, {}, {}, algorithms by {}\n", GpuShare({}, precision, true).name(), samples, precision_name,
-               share == 0 ? "the whole GPU" : fmt::format("{} multiprocessors", share), by_timing ? "timing" : "shape");
+    fmt::print("{}, {} images, {}, {}, algorithms by {}\n", GpuShare({}, precision, true).name(), samples,
+               precision_name, share == 0 ? "the whole GPU" : fmt::format("{} multiprocessors", share),
+               by_timing ? "timing" : "shape");
     fmt::print("floor: the larger of bytes at {:.0f} GB/s (a copy of 1 GiB) and FLOPs at {:.0f} TFLOP/s\n",
                roof.bandwidth * 1e-9, roof.flops * 1e-12);
     const std::vector<Passes> layers = passes_of(model, profile, samples, precision, roof);

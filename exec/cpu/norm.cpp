@@ -11,7 +11,6 @@ namespace pw::cpu {
 
 namespace {
 
-
 // One block of channels after the other: its second trip often hits the cache.
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: a NormState per block.
 class BatchNorm : public CpuLayer {

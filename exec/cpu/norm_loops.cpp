@@ -38,32 +38,33 @@ template <class Width>
     std::fill_n(mean, Width::channels, 0.0);
     std::fill_n(squares, Width::channels, 0.0);
     double seen = 0;
-    for_chunks(block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
-        const Pixel* p = pixels_at<Width>(x + offset);
-        Pixel sum[4] = {};
-        std::int64_t i = 0;
-        for (; i + 4 <= pixels; i += 4)
-            for (int k = 0; k < 4; ++k) {
-                prefetch(p + i + k);
-                sum[k] += p[i + k];
+    for_chunks(
+        block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
+            const Pixel* p = pixels_at<Width>(x + offset);
+            Pixel sum[4] = {};
+            std::int64_t i = 0;
+            for (; i + 4 <= pixels; i += 4)
+                for (int k = 0; k < 4; ++k) {
+                    prefetch(p + i + k);
+                    sum[k] += p[i + k];
+                }
+            for (; i < pixels; ++i)
+                sum[0] += p[i];
+            const Pixel chunk_mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<float>(pixels);
+            Pixel square[4] = {};
+            for (i = 0; i + 4 <= pixels; i += 4)
+                for (int k = 0; k < 4; ++k) {
+                    const Pixel d = p[i + k] - chunk_mean;
+                    square[k] += d * d;
+                }
+            for (; i < pixels; ++i) {
+                const Pixel d = p[i] - chunk_mean;
+                square[0] += d * d;
             }
-        for (; i < pixels; ++i)
-            sum[0] += p[i];
-        const Pixel chunk_mean = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / static_cast<float>(pixels);
-        Pixel square[4] = {};
-        for (i = 0; i + 4 <= pixels; i += 4)
-            for (int k = 0; k < 4; ++k) {
-                const Pixel d = p[i + k] - chunk_mean;
-                square[k] += d * d;
-            }
-        for (; i < pixels; ++i) {
-            const Pixel d = p[i] - chunk_mean;
-            square[0] += d * d;
-        }
-        const Pixel chunk_squares = (square[0] + square[1]) + (square[2] + square[3]);
-        merge_moments<Width>(seen, static_cast<double>(pixels), chunk_mean, chunk_squares, mean, squares);
-        seen += static_cast<double>(pixels);
-    });
+            const Pixel chunk_squares = (square[0] + square[1]) + (square[2] + square[3]);
+            merge_moments<Width>(seen, static_cast<double>(pixels), chunk_mean, chunk_squares, mean, squares);
+            seen += static_cast<double>(pixels);
+        });
     for (int l = 0; l < Width::channels; ++l)
         variance[l] = squares[l] / seen;
 }
@@ -103,32 +104,33 @@ template <class Width>
                 shift = *pixels_at<Width>(state.shift), zero = {};
     std::fill_n(shift_sum, Width::channels, 0.0);
     std::fill_n(scale_sum, Width::channels, 0.0);
-    for_chunks(block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
-        const Pixel* p = pixels_at<Width>(x + offset);
-        const Pixel* g = pixels_at<Width>(dy + offset);
-        Pixel plain[2] = {}, scaled[2] = {};
-        const auto add_pixel = [&](std::int64_t i, int k) __attribute__((always_inline)) {
-            prefetch(p + i);
-            prefetch(g + i);
-            const Pixel centred = p[i] - mean;
-            Pixel gradient = g[i];
-            if (relu)
-                gradient = centred * scale + shift <= zero ? zero : gradient;
-            plain[k] += gradient;
-            scaled[k] += gradient * centred;
-        };
-        std::int64_t i = 0;
-        for (; i + 2 <= pixels; i += 2)
-            for (int k = 0; k < 2; ++k)
-                add_pixel(i + k, k);
-        if (i < pixels)
-            add_pixel(i, 0);
-        const Pixel plain_sum = plain[0] + plain[1], scaled_sum = scaled[0] + scaled[1];
-        for (int l = 0; l < Width::channels; ++l) {
-            shift_sum[l] += static_cast<double>(plain_sum[l]);
-            scale_sum[l] += static_cast<double>(scaled_sum[l]);
-        }
-    });
+    for_chunks(
+        block, [&](std::int64_t offset, std::int64_t pixels) __attribute__((always_inline)) {
+            const Pixel* p = pixels_at<Width>(x + offset);
+            const Pixel* g = pixels_at<Width>(dy + offset);
+            Pixel plain[2] = {}, scaled[2] = {};
+            const auto add_pixel = [&](std::int64_t i, int k) __attribute__((always_inline)) {
+                prefetch(p + i);
+                prefetch(g + i);
+                const Pixel centred = p[i] - mean;
+                Pixel gradient = g[i];
+                if (relu)
+                    gradient = centred * scale + shift <= zero ? zero : gradient;
+                plain[k] += gradient;
+                scaled[k] += gradient * centred;
+            };
+            std::int64_t i = 0;
+            for (; i + 2 <= pixels; i += 2)
+                for (int k = 0; k < 2; ++k)
+                    add_pixel(i + k, k);
+            if (i < pixels)
+                add_pixel(i, 0);
+            const Pixel plain_sum = plain[0] + plain[1], scaled_sum = scaled[0] + scaled[1];
+            for (int l = 0; l < Width::channels; ++l) {
+                shift_sum[l] += static_cast<double>(plain_sum[l]);
+                scale_sum[l] += static_cast<double>(scaled_sum[l]);
+            }
+        });
 }
 
 template <class Width>

@@ -12,7 +12,6 @@ namespace pw::cpu {
 
 namespace {
 
-
 void clear(std::byte* block, Bytes bytes) { std::fill_n(block, bytes, std::byte{}); }
 
 // weights: the table {vocabulary, width}.

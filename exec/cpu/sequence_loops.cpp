@@ -87,12 +87,13 @@ template <class Visit>
 }  // namespace
 
 PW_CLONES void add_rows(const float* left, const float* right, float* sum, std::int64_t count) {
-    for_groups(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        Lanes a, b;
-        load(left + i, lanes, 0, a);
-        load(right + i, lanes, 0, b);
-        store(a + b, lanes, sum + i);
-    });
+    for_groups(
+        count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            Lanes a, b;
+            load(left + i, lanes, 0, a);
+            load(right + i, lanes, 0, b);
+            store(a + b, lanes, sum + i);
+        });
 }
 
 PW_CLONES void normalise_rows(const NormRows& in, const float* scale, const float* shift, float* y) {
@@ -100,25 +101,28 @@ PW_CLONES void normalise_rows(const NormRows& in, const float* scale, const floa
     for (std::int64_t row = 0; row < in.rows; ++row) {
         const float* x = in.x + row * in.width;
         Lanes sum = {}, squares = {}, value;
-        for_groups(in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            load(x + i, lanes, 0, value);
-            sum += value;
-        });
+        for_groups(
+            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                load(x + i, lanes, 0, value);
+                sum += value;
+            });
         const auto mean = static_cast<float>(sum_of(sum) / width);
-        for_groups(in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            load(x + i, lanes, mean, value);
-            squares += (value - mean) * (value - mean);
-        });
+        for_groups(
+            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                load(x + i, lanes, mean, value);
+                squares += (value - mean) * (value - mean);
+            });
         const auto inverse = static_cast<float>(1 / std::sqrt(sum_of(squares) / width + kNormEpsilon));
         in.state[2 * row] = mean;
         in.state[2 * row + 1] = inverse;
-        for_groups(in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            Lanes factor, term;
-            load(x + i, lanes, mean, value);
-            load(scale + i, lanes, 0, factor);
-            load(shift + i, lanes, 0, term);
-            store((value - mean) * inverse * factor + term, lanes, y + row * in.width + i);
-        });
+        for_groups(
+            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                Lanes factor, term;
+                load(x + i, lanes, mean, value);
+                load(scale + i, lanes, 0, factor);
+                load(shift + i, lanes, 0, term);
+                store((value - mean) * inverse * factor + term, lanes, y + row * in.width + i);
+            });
     }
 }
 
@@ -128,8 +132,8 @@ PW_CLONES void norm_rows_gradient(const NormRows& in, const float* scale, const 
         const std::int64_t first = row * in.width;
         const float mean = in.state[2 * row], inverse = in.state[2 * row + 1];
         Lanes levels = {}, tilts = {};
-        const auto look = [&](std::int64_t i, std::int64_t lanes, Lanes & slope,
-                                                      Lanes & normal_x) __attribute__((always_inline)) {
+        const auto look = [&](std::int64_t i, std::int64_t lanes, Lanes & slope, Lanes & normal_x)
+            __attribute__((always_inline)) {
             Lanes factor;
             load(in.x + first + i, lanes, mean, normal_x);
             load(dy + first + i, lanes, 0, slope);
@@ -138,16 +142,18 @@ PW_CLONES void norm_rows_gradient(const NormRows& in, const float* scale, const 
             normal_x = (normal_x - mean) * inverse;
         };
         Lanes slope, normal_x;
-        for_groups(in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            look(i, lanes, slope, normal_x);
-            levels += slope;
-            tilts += slope * normal_x;
-        });
+        for_groups(
+            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                look(i, lanes, slope, normal_x);
+                levels += slope;
+                tilts += slope * normal_x;
+            });
         const auto level = static_cast<float>(sum_of(levels) / width), tilt = static_cast<float>(sum_of(tilts) / width);
-        for_groups(in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-            look(i, lanes, slope, normal_x);
-            store(inverse * (slope - level - normal_x * tilt), lanes, dx + first + i);
-        });
+        for_groups(
+            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                look(i, lanes, slope, normal_x);
+                store(inverse * (slope - level - normal_x * tilt), lanes, dx + first + i);
+            });
     }
 }
 
@@ -190,36 +196,40 @@ PW_CLONES void gelu_gradient(const float* x, const float* dy, float* dx, std::in
 PW_CLONES void causal_softmax(float* scores, std::int64_t seen, std::int64_t count) {
     const float largest = *std::max_element(scores, scores + seen);
     Lanes sum = {}, value;
-    for_groups(seen, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        load(scores + i, lanes, largest, value);
-        value -= largest;
-        exponential(value);
-        store(value, lanes, scores + i);
-        for (std::int64_t l = lanes; l < kLanes; ++l)
-            value[l] = 0;
-        sum += value;
-    });
+    for_groups(
+        seen, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            load(scores + i, lanes, largest, value);
+            value -= largest;
+            exponential(value);
+            store(value, lanes, scores + i);
+            for (std::int64_t l = lanes; l < kLanes; ++l)
+                value[l] = 0;
+            sum += value;
+        });
     const auto factor = static_cast<float>(1 / sum_of(sum));
-    for_groups(seen, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        load(scores + i, lanes, 0, value);
-        store(value * factor, lanes, scores + i);
-    });
+    for_groups(
+        seen, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            load(scores + i, lanes, 0, value);
+            store(value * factor, lanes, scores + i);
+        });
     std::fill(scores + seen, scores + count, 0.0f);
 }
 
 PW_CLONES void softmax_gradient(const float* probabilities, float* slopes, std::int64_t count, float factor) {
     Lanes products = {}, probability, slope;
-    for_groups(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        load(probabilities + i, lanes, 0, probability);
-        load(slopes + i, lanes, 0, slope);
-        products += probability * slope;
-    });
+    for_groups(
+        count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            load(probabilities + i, lanes, 0, probability);
+            load(slopes + i, lanes, 0, slope);
+            products += probability * slope;
+        });
     const auto mean = static_cast<float>(sum_of(products));
-    for_groups(count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-        load(probabilities + i, lanes, 0, probability);
-        load(slopes + i, lanes, 0, slope);
-        store(factor * probability * (slope - mean), lanes, slopes + i);
-    });
+    for_groups(
+        count, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+            load(probabilities + i, lanes, 0, probability);
+            load(slopes + i, lanes, 0, slope);
+            store(factor * probability * (slope - mean), lanes, slopes + i);
+        });
 }
 
 }  // namespace pw::cpu

@@ -147,8 +147,7 @@ struct CudaKernels::Stored {
 };
 
 CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
-    : device_(std::make_unique<GpuShare>(seat, precision, deterministic)),
-      factor_(allocate(sizeof(double))) {}
+    : device_(std::make_unique<GpuShare>(seat, precision, deterministic)), factor_(allocate(sizeof(double))) {}
 
 CudaKernels::~CudaKernels() = default;
 
@@ -249,9 +248,8 @@ void CudaKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double*
 
 void CudaKernels::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
                          std::byte* new_weights, Bytes bytes) const {
-    with_block(bytes, [&](const StageKernel& stage) {
-        stage.update(sgd, weights, gradient, momentum, new_weights, nullptr);
-    });
+    with_block(bytes,
+               [&](const StageKernel& stage) { stage.update(sgd, weights, gradient, momentum, new_weights, nullptr); });
 }
 
 void CudaKernels::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,

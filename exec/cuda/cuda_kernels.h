@@ -52,7 +52,7 @@ private:
     void with_block(Bytes bytes, Act act) const;
 
     std::unique_ptr<GpuShare> device_;
-    DeviceMemory factor_;  // of scale
+    DeviceMemory factor_;                    // of scale
     mutable std::optional<bool> pads_data_;  // for the layers that read it, once there are any
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded

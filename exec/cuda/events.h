@@ -25,9 +25,9 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is read before and
-// after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell of a drift,
-// times between them are interpolated.
+// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is read before
+// and after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell of a
+// drift, times between them are interpolated.
 class EventClock {
 public:
     EventClock();  // on the current GPU

@@ -69,9 +69,9 @@ HandOver measure_cuda_hand_over(const Config& config) {
     GpuShare sender = open(config, 0), receiver = open(config, 1);
     const Block from(sender.gpu()), to(receiver.gpu());
     const Network network{{&sender, &receiver}, {{0, 1, true}}};
-    const std::unique_ptr<Transport> transport =
-        config.run.transport == RunConfig::Transport::Nccl ? make_nccl(network, true, config.run.timeout)
-                                                           : make_copies(network);
+    const std::unique_ptr<Transport> transport = config.run.transport == RunConfig::Transport::Nccl
+                                                     ? make_nccl(network, true, config.run.timeout)
+                                                     : make_copies(network);
     sender.make_current();
     const auto time = [&](Bytes bytes) {
         return time_of({0, 1, true, from.data(), to.data(), bytes, sender.stream(), receiver.stream()}, receiver.gpu(),

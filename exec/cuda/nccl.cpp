@@ -1,6 +1,7 @@
 // Messages as NCCL send and receive kernels. One communicator per route: a pair of devices and a direction.
 // Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
-// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have met before. NCCL permits one thread at a time on a GPU, and on a communicator.
+// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have met before.
+// NCCL permits one thread at a time on a GPU, and on a communicator.
 #include "exec/cuda/nccl.h"
 
 #include "exec/engine/mailbox.h"
@@ -65,7 +66,8 @@ ncclUniqueId new_id() {
 
 namespace {
 
-// Held from the beginning of a group until no communicator of it is in progress: threads of this process may share GPUs.
+// Held from the beginning of a group until no communicator of it is in progress: threads of this process may share
+// GPUs.
 std::mutex& turn() {
     static std::mutex mutex;
     return mutex;
@@ -76,7 +78,8 @@ public:
     Nccl(const Network& network, bool in_order, Ns timeout)
         : devices_(network.devices), in_order_(in_order), timeout_(timeout) {
         for (const Route& route : network.routes)
-            connect(routes_[route], gpus_of({route.from_device, route.to_device}), route.forward ? "forward" : "backward");
+            connect(routes_[route], gpus_of({route.from_device, route.to_device}),
+                    route.forward ? "forward" : "backward");
         for (const std::vector<int>& sum : network.sums)
             if (Ends& ends = sums_[gpus_of(sum)]; ends.empty())
                 connect(ends, gpus_of(sum), "sum");
@@ -193,7 +196,7 @@ private:
     const std::vector<GpuShare*> devices_;
     const bool in_order_;
     const Ns timeout_;
-    std::map<Route, Ends> routes_;              // sender, receiver; one when they share a GPU
+    std::map<Route, Ends> routes_;           // sender, receiver; one when they share a GPU
     std::map<std::vector<int>, Ends> sums_;  // by GPUs
 };
 

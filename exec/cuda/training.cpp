@@ -232,15 +232,17 @@ Interval CudaTraining::interval(int node) const {
 void CudaTraining::finish(RunResult& result) {
     Training::finish(result);
     if (const int ways = count_impossible_ways(); ways > 0)
-        result.notes.push_back(fmt::format("cuDNN cannot run {} of the profile's convolutions as it says: they were "
-                                           "timed anew, and may take longer than predicted",
-                                           ways));
+        result.notes.push_back(
+            fmt::format("cuDNN cannot run {} of the profile's convolutions as it says: they were "
+                        "timed anew, and may take longer than predicted",
+                        ways));
     std::set<int> gpus;
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         const GpuShare& on = cuda_device(device).device();
         const Bytes room = cuda_device(device).room();
-        result.notes.push_back(fmt::format("device {}: {}{}", device, on.name(),
-                                           room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
+        result.notes.push_back(
+            fmt::format("device {}: {}{}", device, on.name(),
+                        room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
         gpus.insert(on.gpu());
     }
     for (const int gpu : gpus) {

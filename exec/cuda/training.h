@@ -120,12 +120,12 @@ private:
     Lanes lanes_;                        // asked for lanes and partners; it does not run
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
-    std::map<int, EventClock> clocks_;   // by GPU
+    std::map<int, EventClock> clocks_;  // by GPU
     bool makes_graphs_ = false;
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};
-    std::atomic<int> queued_{0};           // devices, of this step
+    std::atomic<int> queued_{0};            // devices, of this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
     std::atomic<int> done_{0};              // devices, with this step
     std::atomic<bool> clocks_read_{false};  // after it

@@ -42,13 +42,13 @@ private:
         std::vector<int> slot_of;            // version -> slot
         int newest = 0;
         std::vector<Part> parts;
-        std::uint64_t sum = 0;  // what S made of the parts of all holders and tied stages
-        bool summed = false;    // since the last U
+        std::uint64_t sum = 0;                         // what S made of the parts of all holders and tied stages
+        bool summed = false;                           // since the last U
         std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
     };
     void forward(const Task& task);
     std::uint64_t weights_for(const Task& task, int version) const;  // predicted from that version where the plan does
-    std::uint64_t activation_of(const Task& task) const;  // what F saves, and R again
+    std::uint64_t activation_of(const Task& task) const;             // what F saves, and R again
     void backward_input(const Task& task);
     void backward_weight(const Task& task);
     void sum_gradients(int node);
@@ -86,10 +86,10 @@ public:
 
     const RunPlan& plan;
     const Job& job;
-    std::vector<Ns> durations;                // by node
-    std::vector<double> losses;               // of this step, [micro-batch]
-    std::vector<std::vector<double>> norms;   // of this step, [update][stage]
-    std::vector<std::uint64_t> sums;          // [stage], before the U of a global norm
+    std::vector<Ns> durations;               // by node
+    std::vector<double> losses;              // of this step, [micro-batch]
+    std::vector<std::vector<double>> norms;  // of this step, [update][stage]
+    std::vector<std::uint64_t> sums;         // [stage], before the U of a global norm
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
 private:

@@ -45,8 +45,9 @@ int RunPlan::gradient_parts(int stage) const {
 
 int RunPlan::edge_of(const Task& transfer) const {
     const Edge on = pw::edge_of(transfer);
-    const auto found = std::find_if(edges.begin(), edges.end(),
-                                    [&](const EdgeBytes& edge) { return Edge{edge.from, edge.to} == on; });
+    const auto found = std::find_if(edges.begin(), edges.end(), [&](const EdgeBytes& edge) {
+        return Edge{edge.from, edge.to} == on;
+    });
     return found == edges.end() ? -1 : static_cast<int>(found - edges.begin());
 }
 

@@ -53,8 +53,8 @@ struct RunPlan {
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
           watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
-          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout,
-                                                   watch.get())) {}
+          meetings(
+              std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get())) {}
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
@@ -69,8 +69,8 @@ struct RunPlan {
 class Device {
 public:
     virtual ~Device() = default;
-    virtual void prepare() = 0;                                   // all devices, before the memory is planned
-    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;     // for all its buffers
+    virtual void prepare() = 0;                                        // all devices, before the memory is planned
+    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;          // for all its buffers
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
@@ -85,9 +85,9 @@ public:
     // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
     // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
     virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
-    virtual void all_queued() {}     // the whole list of this step
+    virtual void all_queued() {}        // the whole list of this step
     virtual void wait(int /*node*/) {}  // until it has been done
-    virtual void all_done() {}       // every node has been waited for
+    virtual void all_done() {}          // every node has been waited for
     // When a node ran, after that. `by_host` is when it was called, or handed over.
     virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
@@ -100,18 +100,18 @@ public:
     // Else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // run() computes, on the core of the device's thread
-    virtual std::string machine() const = 0;  // what device 0 runs on; after the set-up
-    virtual void begin_step(int /*step*/) {}  // on the main thread, before the devices
+    virtual std::string machine() const = 0;           // what device 0 runs on; after the set-up
+    virtual void begin_step(int /*step*/) {}           // on the main thread, before the devices
 
     // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
     virtual double loss(int microbatch) const = 0;
     virtual std::vector<double> gradient_norms() const = 0;
     virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when they are not finite
-    virtual void stop() {}   // after a failure, on any thread: devices give up what they wait for
-    virtual void abort() {}  // when no thread works any more: lets go what waits for peers
+    virtual void stop() {}     // after a failure, on any thread: devices give up what they wait for
+    virtual void abort() {}    // when no thread works any more: lets go what waits for peers
     virtual void explain() {}  // then: throws what is known better than the failure itself
 
-    virtual void finish(RunResult& result) = 0;  // at the end of the run: weights_hash
+    virtual void finish(RunResult& result) = 0;               // at the end of the run: weights_hash
     virtual void write_files(const RunResult& /*result*/) {}  // those that were asked for; after finish()
 };
 

@@ -11,7 +11,7 @@
 
 namespace pw {
 
-Ns clock_now();  // steady, nanoseconds
+Ns clock_now();                              // steady, nanoseconds
 [[noreturn]] void fail_because_of_others();  // Error (RunFailed)
 
 // Where a fixed number of threads meet, again and again.

@@ -7,7 +7,6 @@ namespace pw::reference {
 
 namespace {
 
-
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: mean, 1 / deviation of
 // every channel, then with a fused ReLU one byte per element: whether it passed.
 template <class Real>

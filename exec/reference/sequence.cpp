@@ -9,7 +9,6 @@ namespace pw::reference {
 
 namespace {
 
-
 template <class Real>
 double real(Real value) {
     return static_cast<double>(value);

@@ -110,7 +110,8 @@ void TrainingDevice::sum_gradients(int node) {
     own_stages([&](int stage) { stages_.at(stage).summed = true; });
 }
 
-// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its own.
+// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
+// own.
 void TrainingDevice::list_share(int stage) {
     const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
     const Bytes all = run_.layouts().full[stage].weights;

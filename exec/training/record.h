@@ -28,7 +28,7 @@ public:
     std::vector<double> gradient_norms() const;      // by update
 
     bool keeps_tensors() const { return !kept_[0].empty(); }
-    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);  // beside those of before
+    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);   // beside those of before
     const std::vector<std::vector<NamedTensor>>& kept(Moment moment) const {  // by device
         return kept_[static_cast<std::size_t>(moment)];
     }

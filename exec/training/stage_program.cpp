@@ -50,8 +50,7 @@ std::span<const Sum> left_to_norm(int add, const PassLayout& pass) {
 
 }  // namespace
 
-StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels,
-                           int samples)
+StageProgram::StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels, int samples)
     : model_(model), family_(kernels), layers_(split.layers[stage]) {
     kernels_.resize(boost::num_vertices(model.layers));
     for (int layer : layers_) {
@@ -189,9 +188,8 @@ void StageProgram::join_add(int add, const PassLayout& pass, const Places& place
 void StageProgram::run_sums(int layer, std::span<const Sum> sums, const Places& places) const {
     for (const Sum& sum : sums) {
         const LayerArgs none;
-        observed(layer, Pass::Sum, none, [&] {
-            family_.add(gradient_at(sum.from, places), gradient_at(sum.to, places), sum.bytes);
-        });
+        observed(layer, Pass::Sum, none,
+                 [&] { family_.add(gradient_at(sum.from, places), gradient_at(sum.to, places), sum.bytes); });
     }
 }
 
@@ -311,7 +309,6 @@ void StageProgram::initialise(const Values& values, std::byte* weights, std::byt
                                at(statistics, layout_.statistics_offset[layer]));
     }
 }
-
 
 void StageProgram::initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const {
     initialise([&](int layer) { return initial_parameters(model_.layers, layer, seed); }, weights, statistics);

@@ -22,9 +22,9 @@ struct Places {
     const std::byte* weights = nullptr;
     std::byte* statistics = nullptr;  // of the micro-batch, or, in evaluation, the running averages
     std::byte* gradients = nullptr;
-    std::span<const int> labels;  // shared memory, like the loss
+    std::span<const int> labels;                       // shared memory, like the loss
     std::int64_t training_seed = 1, first_sample = 0;  // number in the endless sequence: what dropout draws from
-    double* loss = nullptr;       // sum over the samples, written by F of the stage with the loss layer
+    double* loss = nullptr;  // sum over the samples, written by F of the stage with the loss layer
 };
 
 // Whether something is in a block of gradients: of the layers that add to it in I, of those that do in W.

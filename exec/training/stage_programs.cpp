@@ -11,7 +11,7 @@
 namespace pw {
 
 StageProgram& TrainingDevice::add_program(int stage, int samples,
-                                        std::map<int, std::unique_ptr<StageProgram>>& to) const {
+                                          std::map<int, std::unique_ptr<StageProgram>>& to) const {
     const Job& job = run_.job;
     to[stage] = std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_, samples);
     return *to[stage];

@@ -22,9 +22,7 @@ void Training::add_devices() {
         devices_.push_back(std::make_unique<TrainingDevice>(*this, device));
 }
 
-bool Training::uses_cores() const {
-    return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr;
-}
+bool Training::uses_cores() const { return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr; }
 
 std::int64_t Training::first_sample(int step, int microbatch) const {
     return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
@@ -50,9 +48,7 @@ std::vector<NamedTensor> Training::parameters() const {
     return without_copies(std::move(by_device));
 }
 
-void Training::finish(RunResult& result) {
-    result.weights_hash = hash_of(parameters());
-}
+void Training::finish(RunResult& result) { result.weights_hash = hash_of(parameters()); }
 
 void Training::write_files(const RunResult& result) {
     if (!dump_.empty())

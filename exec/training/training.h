@@ -39,7 +39,7 @@ public:
     void end_step() override;
 
     const Kernels& kernels() const { return *kernels_; }
-    std::vector<NamedTensor> parameters() const;  // newest; with statistics where the device speaks for the stage
+    std::vector<NamedTensor> parameters() const;      // newest; with statistics where the device speaks for the stage
     LayerBytes bytes_of(int layer, bool last) const;  // of a layer here; `last`: in a smaller last micro-batch
     // As F leaves them here; null: it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
@@ -47,7 +47,9 @@ public:
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
     // Of memory that kernels here do not read; taken up by fetch().
     const std::vector<Fetch>& fetches() const { return fetches_; }
-    Bytes room() const { return room_ ? room_->size() : 0; }  // beside the planned memory, for what is fetched to be added
+    Bytes room() const {
+        return room_ ? room_->size() : 0;
+    }  // beside the planned memory, for what is fetched to be added
     // Runs F once more; `tensors` by edge. The first layer whose output is not finite; -1: none. For kernels whose work
     // is done when a call returns, on any thread, when no device works.
     int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
@@ -63,7 +65,8 @@ protected:
     virtual bool reads(int /*device*/) const { return true; }
     // Called by all devices of an S: what they have asked for is there before anything that they do next.
     virtual void fetch(int /*node*/) {}
-    // Whether the holders add up a stage in an order that is none of ours: each its own gradients, reduce() all of them.
+    // Whether the holders add up a stage in an order that is none of ours: each its own gradients, reduce() all of
+    // them.
     virtual bool reduces(int /*stage*/) const { return false; }
     virtual void reduce(int /*node*/) {}  // called by all devices of an S
     std::vector<Fetch> fetches_;
@@ -72,8 +75,8 @@ protected:
 
 private:
     struct StageState {
-        std::vector<std::byte*> slots;  // weight buffers
-        std::vector<int> slot_of;       // version -> slot
+        std::vector<std::byte*> slots;    // weight buffers
+        std::vector<int> slot_of;         // version -> slot
         std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
         std::byte *statistics = nullptr, *predicted = nullptr;
         std::vector<std::byte*> left_statistics;     // [micro-batch], by F
@@ -195,7 +198,7 @@ private:
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;
-    std::mutex not_finite_mutex_;  // of what follows
+    std::mutex not_finite_mutex_;    // of what follows
     std::optional<int> not_finite_;  // the first micro-batch whose loss is not
     int step_not_finite_ = 0;
 };

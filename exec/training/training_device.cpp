@@ -66,9 +66,8 @@ TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
     state.momenta = state.slots;
     state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
     const std::vector<Task>& order = job.plan.order[device_];
-    state.saves = std::any_of(order.begin(), order.end(), [&](const Task& task) {
-        return task.stage == stage && makes_input_gradient(task.op);
-    });
+    state.saves = std::any_of(order.begin(), order.end(),
+                              [&](const Task& task) { return task.stage == stage && makes_input_gradient(task.op); });
     Places& places = state.places;
     for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})
         rows->assign(run_.plan.edges.size(), nullptr);
@@ -183,7 +182,8 @@ void TrainingDevice::take_statistics(const Task& closing) {
     const StageState& state = stages_.at(closing.stage);
     const Shape& shape = run_.job.plan.shape;
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
-    for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch); ++mb)
+    for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch);
+         ++mb)
         if (std::byte* here = state.fetched_statistics[mb]; here != nullptr) {
             const int holder = run_.plan.graph.holder(closing.stage, mb);
             take(holder, run_.kernel_device(holder).statistics_of(closing.stage, mb), here,

@@ -18,7 +18,8 @@ using EventKey = std::array<int, 6>;  // step, op, stage, micro-batch, slice, pe
 bool is_closing(Op op) { return op == Op::Update || op == Op::SumGradients; }
 
 EventKey key_of(int step, const Task& task, int device) {
-    return {step,       static_cast<int>(task.op), task.stage, task.microbatch,
+    return {step,       static_cast<int>(task.op),
+            task.stage, task.microbatch,
             task.slice, is_closing(task.op) ? -2 - device : task.peer};
 }
 
@@ -40,8 +41,8 @@ public:
 private:
     template <class... Args>
     [[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) const {
-        fail("trace '{}': {}\n  help: write it anew with --trace; a trace that was edited by hand is no evidence", path_,
-             fmt::format(text, std::forward<Args>(args)...));
+        fail("trace '{}': {}\n  help: write it anew with --trace; a trace that was edited by hand is no evidence",
+             path_, fmt::format(text, std::forward<Args>(args)...));
     }
 
     std::string print(const TraceEvent& event) const {
@@ -52,9 +53,9 @@ private:
     void check_shape() {
         if (trace_.label != "predicted" && trace_.label != "measured")
             reject("its label is neither 'predicted' nor 'measured'");
-        for (const auto& [name, count] : {std::pair("devices", trace_.devices), std::pair("stages", trace_.stages),
-                                          std::pair("micro_batches", trace_.micro_batches),
-                                          std::pair("micro_batch_size", trace_.micro_batch_size)})
+        for (const auto& [name, count] :
+             {std::pair("devices", trace_.devices), std::pair("stages", trace_.stages),
+              std::pair("micro_batches", trace_.micro_batches), std::pair("micro_batch_size", trace_.micro_batch_size)})
             if (count < 1)
                 reject("otherData.{} is {}, but every plan has one or more", name, count);
         std::vector<bool> held(static_cast<std::size_t>(trace_.stages));
@@ -103,7 +104,8 @@ private:
     bool runs(int step, Op op, int stage, int microbatch) const {
         const std::pair<EventKey, std::size_t> wanted{{step, static_cast<int>(op), stage, microbatch, 0, -1}, 0};
         const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
-        return found != index_.end() && std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
+        return found != index_.end() &&
+               std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
     }
 
     // Every stage runs every micro-batch in every step, forward and, in a plan that trains, backward.

@@ -12,7 +12,6 @@ namespace pw {
 
 namespace {
 
-
 struct FoundSplit {
     PiperSplit split;                   // empty: none
     PiperGoal goal = PiperGoal::Least;  // that chose the layers to recompute

@@ -66,7 +66,8 @@ private:
             int degree = 0;
             const auto end = std::from_chars(key.data(), key.data() + key.size(), degree);
             if (end.ptr != key.data() + key.size() || end.ec != std::errc() || degree < 1)
-                fail("{}: expected tensor-parallel degrees from 1 on as keys, got '{}'", degrees.place, shortened(key, 80));
+                fail("{}: expected tensor-parallel degrees from 1 on as keys, got '{}'", degrees.place,
+                     shortened(key, 80));
             for (const InstanceObject& option : degrees.list(key.c_str()))
                 add_option(option, layer, layer.options[degree]);
         }

@@ -7,7 +7,6 @@ namespace pw {
 
 namespace {
 
-
 // Bytes that a layer of the stage moves per micro-batch over the stage's border.
 double border_bytes(const PiperInstance& instance, const PiperLayer& layer, const PiperOption& option,
                     const std::vector<bool>& own) {

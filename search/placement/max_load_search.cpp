@@ -8,7 +8,6 @@ namespace pw {
 
 namespace {
 
-
 // Work for accelerators; what only a CPU can run is none.
 double work_of(const PlacementGroup& group) { return group.on_accelerator ? group.accelerator_time : 0; }
 

@@ -84,8 +84,8 @@ private:
     double least_work_ = 0;             // in a downset that is worth reaching
     std::vector<int> before_, inside_;  // groups of each net before the stage and in it
     std::vector<Visit> way_;
-    std::int32_t first_ = 0;            // the downset whose stages are looked at
-    std::vector<std::int32_t> seen_;    // the last first_ from which a downset was met
+    std::int32_t first_ = 0;          // the downset whose stages are looked at
+    std::vector<std::int32_t> seen_;  // the last first_ from which a downset was met
     std::int64_t stages_seen_ = 0;
 };
 

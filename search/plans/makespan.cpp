@@ -170,8 +170,8 @@ private:
                 trial.propose(deadline);
         };
         in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
-        if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
-                                            [](const auto& trial) { return !trial->refused().empty(); })) {
+        if (!trials_.empty() &&
+            std::all_of(trials_.begin(), trials_.end(), [](const auto& trial) { return !trial->refused().empty(); })) {
             const Trial& first = *trials_.front();
             if (first.beyond())
                 throw *first.beyond();
@@ -308,7 +308,8 @@ private:
             result.none_fits = result.lower_bound == Trial::kNever;
         }
         std::stable_sort(result.plans.begin(), result.plans.end(), [](const FoundPlan& a, const FoundPlan& b) {
-            return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
+            return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
+                   std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
         return result;
     }
@@ -352,7 +353,9 @@ private:
 
 }  // namespace
 
-Bytes FoundPlan::most_reserved() const { return reserved.empty() ? 0 : *std::max_element(reserved.begin(), reserved.end()); }
+Bytes FoundPlan::most_reserved() const {
+    return reserved.empty() ? 0 : *std::max_element(reserved.begin(), reserved.end());
+}
 
 const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
 

@@ -11,7 +11,6 @@ namespace pw {
 
 namespace {
 
-
 std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
     std::vector<Task> tasks;
     for (const Task& task : plan.order[device])

@@ -46,5 +46,4 @@ struct Choices {
 };
 Choices choices_of(const Config& config, int layers);
 
-
 }  // namespace pw

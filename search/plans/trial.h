@@ -45,7 +45,7 @@ public:
     // what follows may.
     void open(Deadline& deadline);
     bool is_open() const { return open_; }
-    const std::string& refused() const { return refused_; }  // why; empty: it is not
+    const std::string& refused() const { return refused_; }               // why; empty: it is not
     const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
     void close() { judge_.reset(); }  // gives the simulators back until they are needed again
 

@@ -20,9 +20,8 @@ protected:
     // redirected.
     Said shell(const std::string& line) const {
         write("line.sh", "cd '" + file("").string() + "'\nPIPEWRIGHT='" PIPEWRIGHT_BINARY "'\n" + line + "\n");
-        const std::string command =
-            "bash '" + file("line.sh").string() + "' >'" + file("said.out").string() + "' 2>'" +
-            file("said.err").string() + "' </dev/null";
+        const std::string command = "bash '" + file("line.sh").string() + "' >'" + file("said.out").string() + "' 2>'" +
+                                    file("said.err").string() + "' </dev/null";
         const int status = std::system(command.c_str());
         return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("said.out"), read("said.err")};
     }
@@ -111,8 +110,8 @@ TEST_F(CliFiles, ASaveThatWasCutOffIsNoStart) {
 
 TEST_F(CliFiles, TargetsAreCheckedBeforeTheWork) {
     const std::string steps = "run mlp.yaml --steps 1000000000 ";  // which nobody waits for
-    for (const char* target : {"--trace no/t.json", "--trace .", "--losses no/l.svg", "--save mlp.yaml",
-                               "--dump mlp.yaml/x"}) {
+    for (const char* target :
+         {"--trace no/t.json", "--trace .", "--losses no/l.svg", "--save mlp.yaml", "--dump mlp.yaml/x"}) {
         const std::string error = error_of(steps + target, 1);
         EXPECT_TRUE(contains(error, "error: cannot write '")) << error;
     }
@@ -131,10 +130,10 @@ TEST_F(CliFiles, PipesAndDevicesAreNoFiles) {
     ASSERT_EQ(mkfifo(file("pipe.csv").c_str(), 0600), 0);
     fs::create_directory(file("initial"));
     ASSERT_EQ(mkfifo(file("initial/fc1.weight.npy").c_str(), 0600), 0);
-    for (const char* arguments :
-         {"simulate pipe", "simulate mlp.yaml --set cluster.profile=pipe", "validate pipe.csv",
-          "plot pipe -o x.html", "run mlp.yaml --set training.initial=initial", "simulate mlp.yaml --set "
-          "pipeline.schedule=pipe.csv"})
+    for (const char* arguments : {"simulate pipe", "simulate mlp.yaml --set cluster.profile=pipe", "validate pipe.csv",
+                                  "plot pipe -o x.html", "run mlp.yaml --set training.initial=initial",
+                                  "simulate mlp.yaml --set "
+                                  "pipeline.schedule=pipe.csv"})
         EXPECT_TRUE(contains(error_of(arguments, 2), "is a pipe, not a file")) << arguments;
     EXPECT_TRUE(contains(error_of("simulate /dev/zero", 2), "is a device, not a file"));
     EXPECT_TRUE(contains(error_of("simulate .", 2), "is a folder, not a file"));
@@ -161,7 +160,8 @@ TEST_F(CliFiles, NestedAndHugeJsonIsRefused) {
     EXPECT_TRUE(contains(error_of("validate results", 2), "stands twice"));
     write("results/a.json", R"({"points": 3})");
     EXPECT_TRUE(contains(error_of("validate results", 2), "'points' is no list"));
-    write("deep.json", R"({"otherData": {"schema_version": ")" + std::string(100'000, 'x') + R"("}, "traceEvents": []})");
+    write("deep.json",
+          R"({"otherData": {"schema_version": ")" + std::string(100'000, 'x') + R"("}, "traceEvents": []})");
     EXPECT_LT(error_of("validate deep.json", 2).size(), 1000u);
 }
 
@@ -195,8 +195,9 @@ TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {
     for (const char* command : {"validate", "run", "simulate"})
         EXPECT_TRUE(contains(error_of(std::string(command) + " mlp.yaml --set run.transport=link", 2),
                              "no cluster.link to emulate"));
-    const std::string replicas = " mlp.yaml --set run.transport=link --set 'cluster.link={latency: 1 us}' --set "
-                                 "pipeline.stages=1 --set 'pipeline.replicas=[2]'";
+    const std::string replicas =
+        " mlp.yaml --set run.transport=link --set 'cluster.link={latency: 1 us}' --set "
+        "pipeline.stages=1 --set 'pipeline.replicas=[2]'";
     for (const char* command : {"validate", "run"})
         EXPECT_TRUE(contains(error_of(command + replicas, 2), "summed by 2 devices"));
 }

@@ -1,11 +1,11 @@
 // What a run reserves is what was predicted, byte for byte, and what limits are checked against.
-#include "tests/support/cli_rig.h"
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/support/cli_rig.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
 
@@ -36,8 +36,8 @@ Costs uneven_costs(const Shape& shape, bool sent_copies, std::uint64_t seed) {
         bytes.until_input = some_size(random);
         bytes.until_weight = some_size(random);
         bytes.gradient_kept = some_size(random);
-        for (Bytes* pass : {&bytes.forward_workspace, &bytes.backward_workspace, &bytes.input_workspace,
-                            &bytes.weight_workspace})
+        for (Bytes* pass :
+             {&bytes.forward_workspace, &bytes.backward_workspace, &bytes.input_workspace, &bytes.weight_workspace})
             *pass = some_size(random);
         const Bytes output = some_size(random);
         if (stage + 1 < shape.stages)

@@ -201,10 +201,9 @@ class BinaryProperties : public Cli {
 protected:
     // As `run`, in bounded memory and time.
     Said run_bounded(const std::string& arguments) const {
-        std::ofstream(file("bounded.sh"))
-            << (kSanitized ? "" : fmt::format("ulimit -v {}\n", kMemory / 1024))
-            << fmt::format("ulimit -t {}\nexec timeout {} '{}' {}\n", kTooLong, 10 * kTooLong, PIPEWRIGHT_BINARY,
-                           arguments);
+        std::ofstream(file("bounded.sh")) << (kSanitized ? "" : fmt::format("ulimit -v {}\n", kMemory / 1024))
+                                          << fmt::format("ulimit -t {}\nexec timeout {} '{}' {}\n", kTooLong,
+                                                         10 * kTooLong, PIPEWRIGHT_BINARY, arguments);
         const std::string command =
             fmt::format("cd '{}' && sh bounded.sh >said.out 2>said.err </dev/null", file("").string());
         const int status = std::system(command.c_str());

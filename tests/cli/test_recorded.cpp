@@ -1,5 +1,5 @@
-// What pipewright says about some hundred configs, beside what it said when tests/cli/recorded/ was written: whoever changes
-// the house and not its behaviour changes none of it. PIPEWRIGHT_RECORD=1 writes the files anew.
+// What pipewright says about some hundred configs, beside what it said when tests/cli/recorded/ was written: whoever
+// changes the house and not its behaviour changes none of it. PIPEWRIGHT_RECORD=1 writes the files anew.
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"
 
@@ -32,7 +32,9 @@ std::string of_processor(const std::string& key) {
 
 std::string instruction_set() {
     const std::string flags = of_processor("flags") + " ";
-    return flags.find(" avx512bw ") != std::string::npos ? "avx512" : flags.find(" avx2 ") != std::string::npos ? "avx2" : "sse";
+    return flags.find(" avx512bw ") != std::string::npos ? "avx512"
+           : flags.find(" avx2 ") != std::string::npos   ? "avx2"
+                                                         : "sse";
 }
 
 class Recorded : public Cli {
@@ -145,9 +147,10 @@ TEST_F(Recorded, WeightsOfTheCpu) {
     const std::string file = fmt::format("cpu-{}.txt", instruction_set()), processor = of_processor("model name");
     if (std::getenv("PIPEWRIGHT_RECORD") == nullptr && !text_of(kFolder / file).starts_with(processor + '\n'))
         GTEST_SKIP() << file << " was recorded on another processor than " << processor;
-    compare(file, processor + '\n' + lines_of(recorded_runs(), [&](const RecordedConfig& config, const std::string& own) {
-                      return weights_of(own, config, "cpu");
-                  }));
+    compare(file,
+            processor + '\n' + lines_of(recorded_runs(), [&](const RecordedConfig& config, const std::string& own) {
+                return weights_of(own, config, "cpu");
+            }));
 }
 
 TEST_F(Recorded, Searches) {

@@ -39,7 +39,9 @@ struct Calls {
 class Step : public PassObserver {
 public:
     explicit Step(const Model& model)
-        : model_(model), kernels_(cuda::Seat{}, Precision::Bf16, true), split_(split_at(model.layers, {})),
+        : model_(model),
+          kernels_(cuda::Seat{}, Precision::Bf16, true),
+          split_(split_at(model.layers, {})),
           program_(model, split_, 0, kernels_, kSamples) {
         for (const int layer : program_.layers())
             sizes_.push_back(program_.bytes_of(layer));

@@ -56,7 +56,7 @@ protected:
         }
     }
 
-    static std::set<int> ran(int host_cuda::RanConvolution::* what) {
+    static std::set<int> ran(int host_cuda::RanConvolution::*what) {
         std::set<int> all;
         for (const host_cuda::RanConvolution& run : ran_)
             all.insert(run.*what);

@@ -276,7 +276,7 @@ TEST_P(CudaNorms, RoundScaleAndShiftOnce) {
     tested.forward(false);
     const auto parameters = tested.parameters();
     const std::vector<float>&gamma = parameters[0], &beta = parameters[1], &mean = parameters[2],
-                            &variance = parameters[3];
+          &variance = parameters[3];
     std::vector<float> expected = tested.kernel->read_input(tested.inputs[0].get());
     const auto pixels = static_cast<std::size_t>(tested.layer.input.height * tested.layer.input.width);
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -406,10 +406,12 @@ TEST(CudaItems, AreRefusedWhereThereAreTooMany) {
     };
     for (const LayerKind kind : {LayerKind::BatchNorm, LayerKind::MaxPool, LayerKind::AveragePool}) {
         const std::string message = refused(kind, {64, 128, 128}, 1 << 14);  // packs of eight channels
-        expect_says(message, {"layer 'large': 16384 samples make 2147483648 items", "smaller pipeline.micro_batch_size"});
+        expect_says(message,
+                    {"layer 'large': 16384 samples make 2147483648 items", "smaller pipeline.micro_batch_size"});
         EXPECT_TRUE(kernels.make(make_layer(kind, {64, 128, 128}, 64, 2, 1, 0), (1 << 14) - 1, false));
     }
-    expect_says(refused(LayerKind::BatchNorm, {3, 256, 256}, 1 << 14), {"layer 'large': 16384 samples make 3221225472 items"});
+    expect_says(refused(LayerKind::BatchNorm, {3, 256, 256}, 1 << 14),
+                {"layer 'large': 16384 samples make 3221225472 items"});
     expect_says(refused(LayerKind::CrossEntropy, {1 << 15, 1, 1}, 1 << 16), {"make 2147483648 items"});
 }
 
@@ -419,7 +421,8 @@ TEST(CudaMaxPool, RefusesWindowsThatAByteCannotNumber) {
     const CudaKernels kernels({}, Precision::Fp32, true);
     Layer layer = make_layer(LayerKind::MaxPool, {4, 20, 20}, 4, 17, 1, 0);
     layer.name = "wide";
-    expect_says(refusal([&] { (void)kernels.make(layer, 1, false); }), {"layer 'wide': ", "17 rows", "run.backend: cpu"});
+    expect_says(refusal([&] { (void)kernels.make(layer, 1, false); }),
+                {"layer 'wide': ", "17 rows", "run.backend: cpu"});
 }
 
 // A maximum that occurs twice sends its gradient to the first.

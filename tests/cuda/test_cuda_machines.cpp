@@ -261,7 +261,9 @@ TEST_F(CudaMachines, SpreadDevicesOverTheirGpus) {
 TEST_F(CudaMachines, FillGpusWithTheSharesThatAreGiven) {
     EXPECT_EQ(print(seats_of(on_gpus({}, {32, 32}), 2)), "0:0+4 0:4+4 ");
     EXPECT_EQ(print(seats_of(on_gpus({}, {64, 64, 8, 128}), 4)), "0:0+8 0:8+8 1:0+1 2:0+16 ");
-    expect_says(refusal([] { (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4); }),
+    expect_says(refusal([] {
+                    (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4);
+                }),
                 {"add up to 136 multiprocessors, but GPU 2 shares out 128 of 132", "run.gpus"});
 }
 
@@ -290,9 +292,9 @@ TEST_F(CudaMachines, TellWhereTheirGpusAre) {
 TEST_F(CudaMachines, RunFourDevicesOnThreeGpusAsOne) {
     for (const char* gpus : {"[]", "[1, 0, 2, 0]"})
         for (const char* transport : {"threads", "nccl"}) {
-            const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=4", "pipeline.schedule=1f1b",
-                                             "pipeline.split=even", std::string("run.gpus=") + gpus,
-                                             std::string("run.transport=") + transport});
+            const Execution execution(
+                kMlp, {"run.backend=cuda", "cluster.devices=4", "pipeline.schedule=1f1b", "pipeline.split=even",
+                       std::string("run.gpus=") + gpus, std::string("run.transport=") + transport});
             expect_equal(execution.run(), execution.oracle(), std::string(gpus) + " " + transport);
         }
 }

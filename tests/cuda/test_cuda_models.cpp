@@ -293,9 +293,11 @@ TEST_P(CudaTokens, ArriveExactly) {
 TEST_P(CudaTokens, GiveTheirGradientsInLargeBatches) {
     const CudaKernels kernels({}, GetParam(), true);
     const Case many = embedding(1 << 14, 300, 3, 3);
-    LayerRig tested(kernels, many.layer, many.samples, true), expected(reference_kernels(), many.layer, many.samples, true);
+    LayerRig tested(kernels, many.layer, many.samples, true),
+        expected(reference_kernels(), many.layer, many.samples, true);
     std::vector<float> tokens = random_values(tested.input_elements(0), 9, 17);
-    std::ranges::transform(tokens, tokens.begin(), [](float value) { return std::floor(value * value); });  // most are few
+    std::ranges::transform(tokens, tokens.begin(),
+                           [](float value) { return std::floor(value * value); });  // most are few
     for (LayerRig* each : {&tested, &expected}) {
         fill(*each, GetParam(), kSeed);
         each->kernel->fill_input(tokens, each->inputs[0].get());

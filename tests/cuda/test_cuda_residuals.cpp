@@ -38,8 +38,7 @@ Model residual(int channels, int colours) {
         const int stride = block == 2 ? 2 : 1, width = block < 2 ? channels : 2 * channels;
         int main = norm_of_convolution(build, name + ".first", last, channels, 3, stride, true);
         main = norm_of_convolution(build, name + ".second", main, width);
-        const int shortcut =
-            projects ? norm_of_convolution(build, name + ".shortcut", last, width, 1, stride) : last;
+        const int shortcut = projects ? norm_of_convolution(build, name + ".shortcut", last, width, 1, stride) : last;
         last = build.add_relu(name + ".add", main, shortcut);
     }
     finished(build, last);
@@ -113,8 +112,7 @@ TEST_P(CudaResiduals, NumbersAreTheReferences) {
     ASSERT_EQ(made.losses.size(), expected.losses.size());
     for (std::size_t step = 0; step < expected.losses.size(); ++step) {
         EXPECT_NEAR(made.losses[step], expected.losses[step], tolerance * expected.losses[step]) << step;
-        EXPECT_NEAR(made.gradient_norms[step], expected.gradient_norms[step],
-                    tolerance * expected.gradient_norms[step])
+        EXPECT_NEAR(made.gradient_norms[step], expected.gradient_norms[step], tolerance * expected.gradient_norms[step])
             << step;
     }
 }

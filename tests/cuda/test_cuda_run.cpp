@@ -53,13 +53,13 @@ TEST_P(Precisions, EverySchedule) {
 }
 
 TEST_P(Precisions, AResNetCutInTheMiddleOfABlock) {
-    const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2", "pipeline.micro_batch_size=1"};
+    const std::vector<std::string> small = {"training.steps=1", "pipeline.micro_batches=2",
+                                            "pipeline.micro_batch_size=1"};
     const RunResult whole = of_small_resnet(with(set(small), {"cluster.devices=1"})).run();
     const std::vector<std::string> cut = with(set(small), {"pipeline.split=[layer2.1.conv2]"});
-    for (const std::vector<std::string>& way :
-         {std::vector<std::string>{"pipeline.schedule=gpipe"},
-          {"pipeline.schedule=zb-h1"},
-          {"pipeline.schedule=1f1b", "pipeline.recompute=all"}})
+    for (const std::vector<std::string>& way : {std::vector<std::string>{"pipeline.schedule=gpipe"},
+                                                {"pipeline.schedule=zb-h1"},
+                                                {"pipeline.schedule=1f1b", "pipeline.recompute=all"}})
         expect_equal(of_small_resnet(with(cut, way)).run(), whole, fmt::format("{}", fmt::join(way, " ")));
 }
 
@@ -77,8 +77,8 @@ TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {
 // It has kernels and a layout of its own, in the buffers of the others; skips of its size cross a cut.
 TEST_P(Precisions, ASmallerLastMicroBatch) {
     for (const char* schedule : {"gpipe", "zb-h1", "interleaved", "pipedream-2bw"}) {
-        const Execution execution(kMlp, set({"pipeline.mini_batch=10", "pipeline.split=even",
-                                             std::string("pipeline.schedule=") + schedule}));
+        const Execution execution(
+            kMlp, set({"pipeline.mini_batch=10", "pipeline.split=even", std::string("pipeline.schedule=") + schedule}));
         expect_equal(execution.run(), execution.oracle(), schedule);
     }
     const std::vector<std::string> skips = set({"pipeline.micro_batch_size=2", "pipeline.mini_batch=3"});
@@ -109,11 +109,12 @@ TEST(CudaRun, EveryTransportAndLaneMode) {
         for (const char* communicator : {"edge", "direction", "one"})
             for (const char* receive : {"early", "deferred"})
                 for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-v"}) {
-                    const std::vector<std::string> more = {
-                        "cluster.devices=3", std::string("run.transport=") + transport,
-                        std::string("transfer.communicator=") + communicator,
-                        std::string("transfer.receive=") + receive, std::string("pipeline.schedule=") + schedule,
-                        "pipeline.split=even"};
+                    const std::vector<std::string> more = {"cluster.devices=3",
+                                                           std::string("run.transport=") + transport,
+                                                           std::string("transfer.communicator=") + communicator,
+                                                           std::string("transfer.receive=") + receive,
+                                                           std::string("pipeline.schedule=") + schedule,
+                                                           "pipeline.split=even"};
                     const bool chunks = schedule_named(schedule).chunks > 1;  // 6 stages would be more than layers
                     const Execution execution(kMlp, with(kOnCuda, chunks ? with(more, {"cluster.devices=2"}) : more));
                     expect_equal(execution.run(), whole,
@@ -175,17 +176,18 @@ TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
 TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {
     const std::vector<std::string> dropping = with(kOnCuda, {"workload.dropout=0.25", "training.steps=4"});
     const RunResult whole = Execution(kMlp, with(dropping, {"cluster.devices=1"})).run();
-    expect_equal(Execution(kMlp, with(dropping, {"run.graph=true", "pipeline.split=even", "pipeline.schedule=1f1b"})).run(),
-                 whole, "graph");
+    expect_equal(
+        Execution(kMlp, with(dropping, {"run.graph=true", "pipeline.split=even", "pipeline.schedule=1f1b"})).run(),
+        whole, "graph");
     expect_equal(Execution(kMlp, with(dropping, {"pipeline.split=even", "pipeline.recompute=all"})).run(), whole,
                  "recomputed");
 }
 
 TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
-    EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})),
-                      ExitCode::BadInput)
-                  .find("run.graph"),
-              std::string::npos);
+    EXPECT_NE(
+        said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})), ExitCode::BadInput)
+            .find("run.graph"),
+        std::string::npos);
     EXPECT_NE(said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "run.transport=nccl"})), ExitCode::BadInput)
                   .find("transport nccl"),
               std::string::npos);
@@ -195,8 +197,7 @@ TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
 TEST(CudaRun, LossesAreTheReferences) {
     const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
     for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
-        const std::vector<double> losses =
-            Execution(kMlp, with(kOnCuda, {"run.precision=" + precision})).run().losses;
+        const std::vector<double> losses = Execution(kMlp, with(kOnCuda, {"run.precision=" + precision})).run().losses;
         ASSERT_EQ(losses.size(), expected.size());
         for (std::size_t step = 0; step < losses.size(); ++step)
             EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;
@@ -238,8 +239,8 @@ TEST(CudaRun, CountedPeakIsThePredictedOne) {
                                      "pipeline.recompute=" + recompute}));
             const Job job = execution.job();
             const Costs costs = costs_of(*job.model, job.split, profile, 3);
-            const auto memory = memory_of(
-                job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.early_receive()));
+            const auto memory =
+                memory_of(job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.early_receive()));
             const RunResult run = pw::run(job, {});
             for (int device = 0; device < 2; ++device)
                 EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive << " " << recompute;
@@ -276,8 +277,7 @@ TEST(CudaRun, MemoryThatIsNotThereIsNamed) {
 }
 
 TEST(CudaRun, SharesThatDoNotFitAreRefused) {
-    const std::string said =
-        said_by(Execution(kMlp, with(kOnCuda, {"run.sms=[1024, 64]"})), ExitCode::BadInput);
+    const std::string said = said_by(Execution(kMlp, with(kOnCuda, {"run.sms=[1024, 64]"})), ExitCode::BadInput);
     EXPECT_NE(said.find("run.sms"), std::string::npos) << said;
     EXPECT_NE(said.find("1024"), std::string::npos) << said;
 }

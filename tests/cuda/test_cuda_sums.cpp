@@ -114,8 +114,8 @@ TEST_F(CudaSums, OfSharedTablesEqualTheirOracle) {
     for (const char* transport : {"threads", "nccl"})
         for (const char* clip : {"0", "0.5"}) {
             const std::string clipped = std::string("training.clip_norm=") + clip;
-            expect_oracle(kGpt, {"run.backend=cuda", "cluster.devices=2", std::string("run.transport=") + transport,
-                                 clipped});
+            expect_oracle(
+                kGpt, {"run.backend=cuda", "cluster.devices=2", std::string("run.transport=") + transport, clipped});
             expect_oracle(kGpt, {"run.backend=cuda", "cluster.devices=2", std::string("run.transport=") + transport,
                                  clipped, "pipeline.schedule=interleaved"});
             for (const Replicas& replicas : {Replicas{2, 1}, Replicas{2, 2, 3}})

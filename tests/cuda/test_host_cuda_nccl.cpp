@@ -12,7 +12,6 @@
 
 namespace {
 
-
 constexpr int kBytes = 4096;
 
 // One communicator, two streams and four buffers of kBytes for each of two devices; buffers hold 10 * device + place.

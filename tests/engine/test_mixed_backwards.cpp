@@ -79,14 +79,15 @@ TEST(MixedBackwards, TheFirstWeightGradientOverwrites) {
     for (const char* backend : {"reference", "cpu"}) {
         const auto gradient = [&](int steps) {
             return Execution(kSmallUNet, {"cluster.devices=1", "pipeline.schedule=" + file, "training.learning_rate=0",
-                                     fmt::format("training.steps={}", steps), std::string("run.backend=") + backend,
-                                     "pipeline.micro_batches=2"})
+                                          fmt::format("training.steps={}", steps),
+                                          std::string("run.backend=") + backend, "pipeline.micro_batches=2"})
                 .run(guarded());
         };
         const RunResult run = gradient(2),
-                        whole = Execution(kSmallUNet, {"cluster.devices=1", "training.learning_rate=0",
-                                                  std::string("run.backend=") + backend, "pipeline.micro_batches=2"})
-                                    .run();
+                        whole =
+                            Execution(kSmallUNet, {"cluster.devices=1", "training.learning_rate=0",
+                                                   std::string("run.backend=") + backend, "pipeline.micro_batches=2"})
+                                .run();
         EXPECT_EQ(run.losses, whole.losses);
         for (std::size_t update = 0; update < run.gradient_norms.size(); ++update)
             EXPECT_NEAR(run.gradient_norms[update], whole.gradient_norms[update], 1e-6 * whole.gradient_norms[update])

@@ -62,11 +62,11 @@ esac
 class GpuReport : public testing::Test {
 protected:
     void SetUp() override {
-        for (const char* name : {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
-                                 "bin/gpu_convolutions", "bin/gpu_identity", "bin/gpu_nccl_smoke",
-                                 "bin/test_cuda_kernels", "bin/test_cuda_layers", "bin/test_cuda_models",
-                                 "bin/test_cuda_residuals", "bin/test_cuda_run", "path/nvidia-smi", "path/python",
-                                 "path/compute-sanitizer", "path/ncu"}) {
+        for (const char* name :
+             {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
+              "bin/gpu_convolutions", "bin/gpu_identity", "bin/gpu_nccl_smoke", "bin/test_cuda_kernels",
+              "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals", "bin/test_cuda_run",
+              "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
             fs::create_directories(fs::path(path(name)).parent_path());
             fs::permissions(folder_.write(name, kStub), fs::perms::owner_all);
         }
@@ -79,8 +79,8 @@ protected:
         const std::string here = folder_.path().string();
         const std::string command = "cd '" + here + "' && STUBS='" + here + "' PATH='" + here +
                                     "/path':\"$PATH\" PYTHON=python GPU_REPORT_SECOND=50 "
-                                    "'" PIPEWRIGHT_SOURCE_DIR "/scripts/gpu-report' --build . " + arguments +
-                                    " >said.out 2>said.err </dev/null";
+                                    "'" PIPEWRIGHT_SOURCE_DIR "/scripts/gpu-report' --build . " +
+                                    arguments + " >said.out 2>said.err </dev/null";
         const int status = std::system(command.c_str());
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
@@ -130,28 +130,37 @@ TEST_F(GpuReport, RunsAllInThreeCallsTheClaimsFirst) {
     for (const char* call : {"1", "2", "3"})
         EXPECT_EQ(report(std::string("--call ") + call + " --archive report-" + call + ".tar.gz out"), 0)
             << read("said.err");
-    EXPECT_EQ(column("1", 0), (Names{"environment/gpu-1.txt", "environment/machine-1.txt", "probe/probe.txt",
-                                     "tests/test_cuda_kernels.txt", "tests/test_cuda_layers.txt",
-                                     "runs/mlp-two-shares.json", "runs/resnet50-one-device.json",
-                                     "runs/resnet50-bf16.json", "runs/resnet50-graph.json", "runs/resnet50-nccl.json",
-                                     "sanitizer/memcheck.txt"}));
-    EXPECT_EQ(column("2", 0), (Names{"environment/gpu-2.txt", "environment/machine-2.txt",
-                                     "throughput/pipewright-1.json", "throughput/pytorch-eager-1.json",
-                                     "throughput/pipewright-graph-1.json", "throughput/pytorch-compile-1.json",
-                                     "throughput/pipewright-deterministic-1.json", "tools/gpu_layers.txt",
-                                     "tools/gpu_shares.txt", "pipelines/m8.txt", "pipelines/m16.txt",
-                                     "losses/cuda-fp32.json", "losses/cuda-bf16.json", "losses/cpu.json",
-                                     "identity/gpu_identity.txt", "throughput/pipewright-2.json",
-                                     "throughput/pytorch-eager-2.json", "throughput/pipewright-graph-2.json",
+    EXPECT_EQ(column("1", 0),
+              (Names{"environment/gpu-1.txt", "environment/machine-1.txt", "probe/probe.txt",
+                     "tests/test_cuda_kernels.txt", "tests/test_cuda_layers.txt", "runs/mlp-two-shares.json",
+                     "runs/resnet50-one-device.json", "runs/resnet50-bf16.json", "runs/resnet50-graph.json",
+                     "runs/resnet50-nccl.json", "sanitizer/memcheck.txt"}));
+    EXPECT_EQ(column("2", 0), (Names{"environment/gpu-2.txt",
+                                     "environment/machine-2.txt",
+                                     "throughput/pipewright-1.json",
+                                     "throughput/pytorch-eager-1.json",
+                                     "throughput/pipewright-graph-1.json",
+                                     "throughput/pytorch-compile-1.json",
+                                     "throughput/pipewright-deterministic-1.json",
+                                     "tools/gpu_layers.txt",
+                                     "tools/gpu_shares.txt",
+                                     "pipelines/m8.txt",
+                                     "pipelines/m16.txt",
+                                     "losses/cuda-fp32.json",
+                                     "losses/cuda-bf16.json",
+                                     "losses/cpu.json",
+                                     "identity/gpu_identity.txt",
+                                     "throughput/pipewright-2.json",
+                                     "throughput/pytorch-eager-2.json",
+                                     "throughput/pipewright-graph-2.json",
                                      "throughput/pytorch-compile-2.json",
                                      "throughput/pipewright-deterministic-2.json"}));
-    EXPECT_EQ(column("3", 0), (Names{"environment/gpu-3.txt", "environment/machine-3.txt", "tests/test_cuda_models.txt",
-                                     "tests/test_cuda_residuals.txt", "tests/test_cuda_run-1.txt",
-                                     "tests/test_cuda_run-2.txt", "pipelines/m32.txt",
-                                     "tools/gpu_cupti.txt", "tools/gpu_convolutions.txt",
-                                     "tools/gpu_nccl_smoke-self.txt", "tools/gpu_nccl_smoke.txt",
-                                     "tools/gpu_nccl_smoke-kill.txt", "profiler/sum_moments-normalise.txt",
-                                     "profiler/input_gradient.txt"}));
+    EXPECT_EQ(column("3", 0),
+              (Names{"environment/gpu-3.txt", "environment/machine-3.txt", "tests/test_cuda_models.txt",
+                     "tests/test_cuda_residuals.txt", "tests/test_cuda_run-1.txt", "tests/test_cuda_run-2.txt",
+                     "pipelines/m32.txt", "tools/gpu_cupti.txt", "tools/gpu_convolutions.txt",
+                     "tools/gpu_nccl_smoke-self.txt", "tools/gpu_nccl_smoke.txt", "tools/gpu_nccl_smoke-kill.txt",
+                     "profiler/sum_moments-normalise.txt", "profiler/input_gradient.txt"}));
     expect_on_page({"# NVIDIA H100 80GB HBM3", "45 commands: 45 went well.",
                     // both from the start of a step to the next, 64 ms; what a step alone takes beside it
                     "| pipewright | 4000 | 4000 - 4000 | 4500 | 1.600 | 2 |",
@@ -185,9 +194,10 @@ TEST_F(GpuReport, WhatHangsOrFailsStopsNothingElse) {
 }
 
 TEST_F(GpuReport, ACrashedTestIsRunAgainWithoutTheCaseThatCrashed) {
-    make("test_cuda_layers", "case $* in *filter=-*) echo \"again $*\" ;;\n"
-                             "*) echo '[ RUN      ] Shapes/Layers.Crash/conv, where GetParam() = 1'\n"
-                             "kill -SEGV $$ ;; esac\n");
+    make("test_cuda_layers",
+         "case $* in *filter=-*) echo \"again $*\" ;;\n"
+         "*) echo '[ RUN      ] Shapes/Layers.Crash/conv, where GetParam() = 1'\n"
+         "kill -SEGV $$ ;; esac\n");
     EXPECT_EQ(report("--call 1 --only kernels out"), 1);
     EXPECT_EQ(status_of("1", "tests/test_cuda_layers.txt"), "failed (139)");
     EXPECT_EQ(status_of("1", "tests/test_cuda_layers-rest.txt"), "ok");
@@ -205,15 +215,17 @@ TEST_F(GpuReport, BudgetsShrinkWithTheTimeThatIsLeft) {
     EXPECT_LE(std::stoi(column("2", 3)[1]), 12);
     EXPECT_TRUE(status_of("2", "pipelines/m8.txt").starts_with("left out: ")) << status_of("2", "pipelines/m8.txt");
     EXPECT_TRUE(status_of("2", "identity/gpu_identity.txt").starts_with("left out: "));
-    expect_on_page({"Left out for want of time: `pipelines/m8.txt`, `pipelines/m16.txt`, "
-                    "`identity/gpu_identity.txt`."});
+    expect_on_page(
+        {"Left out for want of time: `pipelines/m8.txt`, `pipelines/m16.txt`, "
+         "`identity/gpu_identity.txt`."});
     EXPECT_NE(read("said.err").find("left out: pipelines/m16.txt\n"), std::string::npos) << read("said.err");
 }
 
 TEST_F(GpuReport, LeavesPageAndArchiveWhenItIsStopped) {
-    make("gpu_probe", "case $* in *machine*) ;; *) echo $$ >\"$STUBS/probe.pid\"\n"
-                      "kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat)\n"  // the script, which started timeout, which this
-                      "exec sleep 100 ;; esac\n");
+    make("gpu_probe",
+         "case $* in *machine*) ;; *) echo $$ >\"$STUBS/probe.pid\"\n"
+         "kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat)\n"  // the script, which started timeout, which this
+         "exec sleep 100 ;; esac\n");
     EXPECT_EQ(report("--call 1 --archive report.tar.gz out"), 1);
     EXPECT_TRUE(exists("report.tar.gz"));
     expect_on_page({"2 commands: 2 went well."});

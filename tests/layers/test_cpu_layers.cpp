@@ -77,7 +77,7 @@ void add_block_widths(std::vector<LayerCase>& cases) {
                 LayerCase average = shaped("AveragePool", LayerKind::AveragePool, input);
                 average.layer.output = {channels, 1, 1};
                 for (LayerCase tested : {average, shaped("BatchNorm", LayerKind::BatchNorm, input),
-                                    shaped("BatchNorm", LayerKind::BatchNorm, input, true)}) {
+                                         shaped("BatchNorm", LayerKind::BatchNorm, input, true)}) {
                     tested.name += fmt::format("Of{}", per_block);
                     tested.per_block = per_block;
                     cases.push_back(tested);
@@ -133,33 +133,33 @@ std::vector<LayerCase> all_cases() {
     add_concats(cases);
     add_upsamples(cases);
     for (const LayerCase& added : {convolution({20, 6, 5}, 12, 3, 1),
-                              convolution({16, 6, 5}, 10, 3, 2),
-                              convolution({5, 7, 7}, 32, 1, 1),
-                              convolution({32, 1, 1}, 48, 3, 1, 4),
-                              convolution({64, 1, 1}, 64, 1, 2),
-                              convolution({64, 2, 2}, 64, 3, 1),
-                              convolution({64, 2, 2}, 64, 3, 2, 3),
-                              convolution({24, 5, 5}, 40, 3, 1),
-                              convolution({1, 9, 9}, 16, 5, 1),
-                              shaped("BatchNorm", LayerKind::BatchNorm, {5, 4, 3}, true),
-                              shaped("BatchNorm", LayerKind::BatchNorm, {16, 1, 1}),
-                              shaped("BatchNorm", LayerKind::BatchNorm, {32, 23, 17}, true),
-                              shaped("BatchNorm", LayerKind::BatchNorm, {64, 56, 56}, true),
-                              shaped("BatchNorm", LayerKind::BatchNorm, {64, 56, 56}),
-                              shaped("Add", LayerKind::Add, {64, 56, 57}, true),
-                              shaped("Relu", LayerKind::Relu, {7, 3, 5}),
-                              shaped("Relu", LayerKind::Relu, {512, 1, 1}),
-                              shaped("Add", LayerKind::Add, {3, 5, 7}),
-                              shaped("Add", LayerKind::Add, {3, 5, 7}, true),
-                              shaped("Add", LayerKind::Add, {32, 4, 4}),
-                              pool({3, 8, 9}, 3, 2, 1),
-                              pool({16, 6, 6}, 2, 2, 0),
-                              linear({2048, 1, 1}, 1000, 4),
-                              linear({2048, 1, 1}, 10, 2),
-                              linear({3, 8, 8}, 512, 4),
-                              linear({512, 1, 1}, 10, 3),
-                              linear({32, 4, 3}, 20, 2),
-                              LayerCase{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3}})
+                                   convolution({16, 6, 5}, 10, 3, 2),
+                                   convolution({5, 7, 7}, 32, 1, 1),
+                                   convolution({32, 1, 1}, 48, 3, 1, 4),
+                                   convolution({64, 1, 1}, 64, 1, 2),
+                                   convolution({64, 2, 2}, 64, 3, 1),
+                                   convolution({64, 2, 2}, 64, 3, 2, 3),
+                                   convolution({24, 5, 5}, 40, 3, 1),
+                                   convolution({1, 9, 9}, 16, 5, 1),
+                                   shaped("BatchNorm", LayerKind::BatchNorm, {5, 4, 3}, true),
+                                   shaped("BatchNorm", LayerKind::BatchNorm, {16, 1, 1}),
+                                   shaped("BatchNorm", LayerKind::BatchNorm, {32, 23, 17}, true),
+                                   shaped("BatchNorm", LayerKind::BatchNorm, {64, 56, 56}, true),
+                                   shaped("BatchNorm", LayerKind::BatchNorm, {64, 56, 56}),
+                                   shaped("Add", LayerKind::Add, {64, 56, 57}, true),
+                                   shaped("Relu", LayerKind::Relu, {7, 3, 5}),
+                                   shaped("Relu", LayerKind::Relu, {512, 1, 1}),
+                                   shaped("Add", LayerKind::Add, {3, 5, 7}),
+                                   shaped("Add", LayerKind::Add, {3, 5, 7}, true),
+                                   shaped("Add", LayerKind::Add, {32, 4, 4}),
+                                   pool({3, 8, 9}, 3, 2, 1),
+                                   pool({16, 6, 6}, 2, 2, 0),
+                                   linear({2048, 1, 1}, 1000, 4),
+                                   linear({2048, 1, 1}, 10, 2),
+                                   linear({3, 8, 8}, 512, 4),
+                                   linear({512, 1, 1}, 10, 3),
+                                   linear({32, 4, 3}, 20, 2),
+                                   LayerCase{"AveragePool5", make_layer(LayerKind::AveragePool, {5, 3, 4}, 5), 3}})
         add_unique(cases, added);
     return cases;
 }

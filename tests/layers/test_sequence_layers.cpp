@@ -145,8 +145,9 @@ TEST_P(CpuOwnLoops, ComputeAlikeOnAnyNumberOfThreads) {
 
 // Widths around sixteen floats, lengths around a block of attention's rows.
 std::vector<LayerCase> cpu_cases() {
-    std::vector<LayerCase> cases{embedding(6, 7, 5, 3),       embedding(33, 50, 64, 4),      linear(4, 5, 7, 2, true),
-                            linear(64, 48, 80, 4, true), linear(64, 48, 256, 4, false), linear(5, 17, 3, 1, false)};
+    std::vector<LayerCase> cases{embedding(6, 7, 5, 3),         embedding(33, 50, 64, 4),
+                                 linear(4, 5, 7, 2, true),      linear(64, 48, 80, 4, true),
+                                 linear(64, 48, 256, 4, false), linear(5, 17, 3, 1, false)};
     for (const int width : {1, 7, 16, 33, 128})
         for (const int length : {1, 5, 130}) {
             cases.push_back(simple("PositionBias", LayerKind::PositionBias, length, width, 3));
@@ -168,16 +169,16 @@ std::vector<LayerCase> cpu_cases_that(bool (*fit)(const Layer& layer)) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuSequenceLayersWithParameters,
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })),
-    name_of_case);
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, CpuLayersOfValues,  // an embedding takes tokens
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::Embedding; })),
-    name_of_case);
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, CpuOwnLoops,
-    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return layer.kind != LayerKind::RowLinear; })),
-    name_of_case);
+    testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersOfValues,  // an embedding takes tokens
+                         testing::ValuesIn(cpu_cases_that([](const Layer& layer) {
+                             return layer.kind != LayerKind::Embedding;
+                         })),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuOwnLoops, testing::ValuesIn(cpu_cases_that([](const Layer& layer) {
+                             return layer.kind != LayerKind::RowLinear;
+                         })),
+                         name_of_case);
 
 class EveryBackend : public testing::TestWithParam<const HostKernels*> {
 protected:

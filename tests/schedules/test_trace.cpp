@@ -1,6 +1,6 @@
-#include "tests/support/sample_traces.h"
 #include "schedules/trace.h"
 #include "schedules/trace/trace_json.h"
+#include "tests/support/sample_traces.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/error.h"
 

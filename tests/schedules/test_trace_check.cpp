@@ -1,8 +1,8 @@
 // What a trace promises is checked, task by task: nonsense that is well-formed is refused with its place.
-#include "tests/support/sample_traces.h"
 #include "schedules/trace.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/refusal.h"
+#include "tests/support/sample_traces.h"
 
 #include <gtest/gtest.h>
 

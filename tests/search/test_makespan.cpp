@@ -30,8 +30,8 @@ Model random_model(Random& random) {
     const int middle = pick(random, 1, 5);
     for (int made = 0; made < middle; ++made) {
         const int input = pick(random, 0, static_cast<int>(num_vertices(model.layers)) - 1);
-        const int next = add(pick(random, 0, 1) ? LayerKind::Linear : LayerKind::Relu,
-                             {pick(random, 0, 2) ? open.back() : input});
+        const int next =
+            add(pick(random, 0, 1) ? LayerKind::Linear : LayerKind::Relu, {pick(random, 0, 2) ? open.back() : input});
         std::erase(open, inputs_of_layer(model.layers, next).front());
         open.push_back(next);
     }
@@ -62,8 +62,8 @@ Profile random_profile(const Model& model, Random& random) {
             layer.update.median = pick(random, 0, 10);
             const auto size = [&](int most) { return Bytes{64} * pick(random, 0, most); };
             const bool weighted = has_weight_pass(LayerKind::Linear);
-            layer.bytes[samples] = {weighted ? size(6) : 0, 0, 64 + size(8) * samples, size(4) * samples,
-                                    size(4) * samples, size(3)};
+            layer.bytes[samples] = {weighted ? size(6) : 0, 0,      64 + size(8) * samples, size(4) * samples,
+                                    size(4) * samples,      size(3)};
         }
     for (LayerProfile& layer : profile.layers)
         for (const int samples : {2, 4})

@@ -19,7 +19,6 @@ using namespace pw;
 
 namespace {
 
-
 // The stage of each node.
 using Places = std::vector<int>;
 

@@ -49,7 +49,8 @@ TEST(Goldens, UnitTimes) {
         {"zb-v", 4, 8, 2, 0, 102, 96, {}, {8, 8, 8, 8}},
     };
     for (const Golden& golden : goldens) {
-        const Metrics metrics = simulated_in_chunks(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
+        const Metrics metrics =
+            simulated_in_chunks(golden.schedule, golden.p, golden.m, golden.chunks, 2, 2, 2, golden.latency);
         EXPECT_EQ(metrics.makespan, golden.makespan) << golden.schedule;
         if (golden.span >= 0) {
             EXPECT_EQ(metrics.span, golden.span) << golden.schedule;
@@ -199,7 +200,8 @@ TEST(ClosedForms, WithLatency) {
             for (const Ns c : {0, 1, 3}) {
                 const int m = p * rounds;
                 const Ns f = 100, i = 110, w = 60, all = f + i + w;
-                EXPECT_EQ(simulated_in_chunks("gpipe", p, m, 1, f, i, w, c).makespan, (m + p - 1) * all + 2 * (p - 1) * c);
+                EXPECT_EQ(simulated_in_chunks("gpipe", p, m, 1, f, i, w, c).makespan,
+                          (m + p - 1) * all + 2 * (p - 1) * c);
                 EXPECT_EQ(simulated_in_chunks("1f1b", p, m, 1, f, i, w, c).makespan,
                           (m + p - 1) * all + (2 * (p - 1) * rounds + 2 * (p - 2)) * c)
                     << p << ' ' << m;
@@ -208,9 +210,11 @@ TEST(ClosedForms, WithLatency) {
                               m * v * all + (p - 1) * all + (2 * p * v - 2) * c)
                         << p << ' ' << m << ' ' << v;
                 if (m >= 2 * p) {
-                    EXPECT_EQ(simulated_in_chunks("zb-h1", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - w + 4 * c))
+                    EXPECT_EQ(simulated_in_chunks("zb-h1", p, m, 1, f, i, w, c).span,
+                              m * all + (p - 1) * (f + i - w + 4 * c))
                         << p << ' ' << m;
-                    EXPECT_EQ(simulated_in_chunks("zb-h2", p, m, 1, f, i, w, c).span, m * all + (p - 1) * (f + i - 2 * w + 2 * c))
+                    EXPECT_EQ(simulated_in_chunks("zb-h2", p, m, 1, f, i, w, c).span,
+                              m * all + (p - 1) * (f + i - 2 * w + 2 * c))
                         << p << ' ' << m;
                 }
             }
@@ -225,7 +229,8 @@ TEST(ClosedForms, WithoutLatency) {
             EXPECT_EQ(simulated_in_chunks("eager-1f1b", p, m, 1, 3, 4, 2).makespan, (m + p - 1) * 9);
             for (const int v : {1, 2, 4})
                 EXPECT_EQ(simulated_in_chunks("bfs", p, m, v, 3, 4, 2).makespan, (m * v + p - 1) * 9) << p << ' ' << v;
-            EXPECT_EQ(simulated_in_chunks("forward-only", p, m, 2, 5, 0, 0).makespan, (2 * m + p - 1) * 5) << p << ' ' << m;
+            EXPECT_EQ(simulated_in_chunks("forward-only", p, m, 2, 5, 0, 0).makespan, (2 * m + p - 1) * 5)
+                << p << ' ' << m;
         }
 }
 

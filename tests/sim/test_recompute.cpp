@@ -38,7 +38,13 @@ Costs costs_of_stages(int stages, Ns recompute) {
     for (StageCost& cost : costs.stage)
         cost.recompute = recompute;
     for (StageBytes& bytes : costs.bytes)
-        bytes = {.data = 32, .until_input = 700, .until_weight = 300, .gradient_kept = 50, .forward_workspace = 10, .backward_workspace = 10, .input_workspace = 10};
+        bytes = {.data = 32,
+                 .until_input = 700,
+                 .until_weight = 300,
+                 .gradient_kept = 50,
+                 .forward_workspace = 10,
+                 .backward_workspace = 10,
+                 .input_workspace = 10};
     for (int stage = 0; stage + 1 < stages; ++stage)
         costs.edges.push_back({stage, stage + 1, 100, 100, true, true, true});
     return costs;

@@ -151,8 +151,8 @@ Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> h
 }
 
 TEST(Simulate, BusyNeighboursSlowATaskDown) {
-    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);               // nobody computes beside another
-    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);  // alone, then side by side, then alone
+    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);                // nobody computes beside another
+    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);   // alone, then side by side, then alone
     EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
     // The second stage has done half of its task beside the first's, when it is alone again.
     EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);

@@ -62,8 +62,8 @@ training: {steps: 3}
 
     // `arguments` as in a shell.
     Said run(const std::string& arguments) const {
-        const std::string command = "cd '" + folder_.string() + "' && '" + binary_ + "' " + arguments +
-                                    " >said.out 2>said.err </dev/null";
+        const std::string command =
+            "cd '" + folder_.string() + "' && '" + binary_ + "' " + arguments + " >said.out 2>said.err </dev/null";
         const int status = std::system(command.c_str());
         return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("said.out"), read("said.err")};
     }

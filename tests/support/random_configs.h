@@ -135,11 +135,12 @@ private:
         const bool two =
             schedule == "interleaved" || schedule == "bfs" || schedule.starts_with("zb1") || schedule == "zb-v";
         const bool huge = !tame_ && uniform_ && one_in(40);  // more than any memory holds
-        const bool many = !tame_ && !huge && one_in(100);  // micro-batches: what takes longest of all that fits
+        const bool many = !tame_ && !huge && one_in(100);    // micro-batches: what takes longest of all that fits
         int stages = two && one_in(2) ? 2 * stages_ : stages_;
         stages = huge ? 2000 + below(63'000) : stages;
-        const int micro_batches =
-            huge ? 100'000 + below(900'000) : many ? 1000 + below(9000) : 1 + below(one_in(4) ? 40 : 9);
+        const int micro_batches = huge   ? 100'000 + below(900'000)
+                                  : many ? 1000 + below(9000)
+                                         : 1 + below(one_in(4) ? 40 : 9);
         std::string text =
             fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule, stages, micro_batches);
         if (one_in(3))

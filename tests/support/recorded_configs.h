@@ -165,16 +165,17 @@ inline std::vector<RecordedConfig> recorded_plans() {
     for (const char* communicator : {"edge", "direction", "one"})
         for (const char* protocol : {"eager", "rendezvous"})
             for (const char* receive : {"early", "deferred"})
-                add_recorded(configs, "uniform.yaml",
-                             {{std::string("transfer.communicator=") + communicator,
-                               std::string("transfer.protocol=") + protocol,
-                               std::string("transfer.receive=") + receive}});
+                add_recorded(
+                    configs, "uniform.yaml",
+                    {{std::string("transfer.communicator=") + communicator,
+                      std::string("transfer.protocol=") + protocol, std::string("transfer.receive=") + receive}});
     add_recorded(configs, "uneven.yaml", {{}, {"pipeline.recompute=[1, 2]"}, {"cluster.memory=6 MB"}});
     add_recorded(configs, "uniform.yaml",
                  {{"pipeline.replicas=[2, 1, 1, 2]", "pipeline.micro_batches=12", "cluster.devices=6"},
                   {"pipeline.group=2", "workload.stages=8"},
                   {"pipeline.drain=lifo"}});
-    add_recorded(configs, "file.yaml", {{}, {"pipeline.split=even"}, {"cluster.devices=3", "pipeline.replicas=[1, 2]"}});
+    add_recorded(configs, "file.yaml",
+                 {{}, {"pipeline.split=even"}, {"cluster.devices=3", "pipeline.replicas=[1, 2]"}});
     add_recorded(configs, "profiled.yaml", {{}, {"pipeline.split=[node4]", "search.profile_batch=8"}});
     add_recorded(configs, "resnet.yaml", {{}, {"cluster.devices=4", "workload.image_size=64"}});
     return configs;

@@ -1,4 +1,5 @@
 // training.clip_norm: one norm of all gradients, one factor for all of them.
+#include "exec/training/npy.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
@@ -8,10 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 namespace pw {
 namespace {
@@ -61,18 +59,6 @@ TEST(Clipping, ReportsTheNormBeforeIt) {
     EXPECT_NE(clip.weights_hash, plain.weights_hash);
 }
 
-std::vector<float> read_npy(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    const std::string all = text.str();
-    const std::size_t start =
-        10 + static_cast<unsigned char>(all[8]) + (static_cast<std::size_t>(static_cast<unsigned char>(all[9])) << 8);
-    std::vector<float> values((all.size() - start) / sizeof(float));
-    std::memcpy(values.data(), all.data() + start, values.size() * sizeof(float));
-    return values;
-}
-
 // torch.nn.utils.clip_grad_norm_, then a step without momentum.
 TEST(Clipping, TakesTheStepThatTheFormulaSays) {
     constexpr double kClip = 0.5, kRate = 0.1;
@@ -86,7 +72,7 @@ TEST(Clipping, TakesTheStepThatTheFormulaSays) {
     std::map<std::string, std::vector<float>> gradients;
     double squares = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "dump" / "gradients"))
-        for (const float value : gradients[entry.path().filename().string()] = read_npy(entry.path()))
+        for (const float value : gradients[entry.path().filename().string()] = read_npy(entry.path().string()))
             squares += static_cast<double>(value) * static_cast<double>(value);
     const double norm = std::sqrt(squares);
     EXPECT_NEAR(result.gradient_norms.front(), norm, 1e-9 * norm);
@@ -94,8 +80,8 @@ TEST(Clipping, TakesTheStepThatTheFormulaSays) {
     ASSERT_LT(factor, 1);
     ASSERT_EQ(gradients.size(), 6u);
     for (const auto& [name, gradient] : gradients) {
-        const std::vector<float> before = read_npy(folder.path() / "dump" / "initial" / name);
-        const std::vector<float> after = read_npy(folder.path() / "dump" / "updated" / name);
+        const std::vector<float> before = read_npy((folder.path() / "dump" / "initial" / name).string());
+        const std::vector<float> after = read_npy((folder.path() / "dump" / "updated" / name).string());
         for (std::size_t k = 0; k < gradient.size(); ++k)
             EXPECT_NEAR(after[k], static_cast<double>(before[k]) - kRate * factor * static_cast<double>(gradient[k]),
                         1e-6 * (1 + std::abs(static_cast<double>(before[k]))));

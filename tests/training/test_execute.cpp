@@ -43,8 +43,8 @@ TEST(Emulated, ModelsWithBlocksCutInTheMiddle) {
         for (const char* receive : {"early", "deferred"}) {
             const Execution execution = of_small_resnet(
                 {"run.backend=emulated", "training.steps=1", "cluster.devices=3", "pipeline.micro_batches=4",
-                          std::string("pipeline.schedule=") + schedule, std::string("transfer.receive=") + receive,
-                          "pipeline.split=[layer2.1.conv2, layer3.0.conv3]"});
+                 std::string("pipeline.schedule=") + schedule, std::string("transfer.receive=") + receive,
+                 "pipeline.split=[layer2.1.conv2, layer3.0.conv3]"});
             expect_equal(execution.run(), execution.oracle(), std::string(schedule) + " " + receive);
         }
 }
@@ -256,10 +256,10 @@ TEST(Mlp, EveryScheduleEqualsItsOracleOverALink) {
     const Profile profile = measured(kMlp, 3);
     for (const Schedule& schedule : schedules())
         for (const char* receive : {"early", "deferred"}) {
-            const std::vector<std::string> set = with(
-                on_two_devices(schedule),
-                with(kOverALink, {"cluster.link={bandwidth: 1 GB/s, latency: 20 us}", "training.steps=1",
-                                  std::string("transfer.receive=") + receive}));
+            const std::vector<std::string> set =
+                with(on_two_devices(schedule),
+                     with(kOverALink, {"cluster.link={bandwidth: 1 GB/s, latency: 20 us}", "training.steps=1",
+                                       std::string("transfer.receive=") + receive}));
             const Execution execution(kMlp, set);
             expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
             expect_predicted_memory(kMlp, set, profile);
@@ -287,10 +287,12 @@ TEST(Mlp, ALinkCarriesOneMessageAtATime) {
 }
 
 TEST(Mlp, ALinkDoesNotCarrySums) {
-    const Execution execution(
-        kMlp, with(kOverALink, {"cluster.devices=2", "pipeline.stages=1", "pipeline.replicas=[2]"}));
+    const Execution execution(kMlp,
+                              with(kOverALink, {"cluster.devices=2", "pipeline.stages=1", "pipeline.replicas=[2]"}));
     expect_says(refusal([&] { execution.run(); }), {"run.transport", "gradients of stage 0", "not emulated"});
-    expect_says(refusal([] { Execution(kMlp, {"cluster.devices=2", "run.transport=link"}); }),
+    expect_says(refusal([] {
+                    Execution(kMlp, {"cluster.devices=2", "run.transport=link"});
+                }),
                 {"run.transport", "no cluster.link to emulate"});
 }
 

@@ -122,8 +122,8 @@ public:
         places_.until_input = take(sizes.until_input)->get();
         places_.until_weight = take(sizes.until_weight)->get();
         places_.gradient_kept = take(sizes.gradient_kept)->get();
-        places_.workspace = take(std::max({sizes.forward_workspace, sizes.backward_workspace,
-                                           sizes.input_workspace, sizes.weight_workspace}))
+        places_.workspace = take(std::max({sizes.forward_workspace, sizes.backward_workspace, sizes.input_workspace,
+                                           sizes.weight_workspace}))
                                 ->get();
         places_.loss = &loss_;
         program_.set_layout(layout);

@@ -63,7 +63,8 @@ TEST(Npy, OtherFilesAreRefused) {
         expect_refused(npy(1, header), "header is not what NumPy writes");
     expect_refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2147483647, 2147483647, 2147483647)}"),
                    "24 bytes follow");
-    expect_says(refusal([&] { (void)read_npy(folder.path().string()); }), {"is a folder, not a file", folder.path().string()});
+    expect_says(refusal([&] { (void)read_npy(folder.path().string()); }),
+                {"is a folder, not a file", folder.path().string()});
 }
 
 RunOptions saving(const std::filesystem::path& folder) { return {.dump = "", .save = folder.string(), .progress = {}}; }

@@ -60,7 +60,8 @@ std::vector<Saved> run_and_save(const Model& model) {
     program.set_layout(layout);
     const StageBytes sizes = stage_bytes(layout);
     AlignedBytes weights(sizes.weights, 0), gradients(sizes.weights), statistics(sizes.statistics, 0),
-        workspace(std::max(sizes.forward_workspace, sizes.backward_workspace)), data(sizes.data), until_input(sizes.until_input), until_weight(sizes.until_weight);
+        workspace(std::max(sizes.forward_workspace, sizes.backward_workspace)), data(sizes.data),
+        until_input(sizes.until_input), until_weight(sizes.until_weight);
     Places places;
     places.data = data.get();
     places.until_input = until_input.get();
@@ -145,12 +146,11 @@ TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
         else
             expect_near(cpu.plain_output(), reference.plain_output(), layer.name + " output");
         for (std::size_t k = 0; !reads_data && k < cpu.inputs.size(); ++k)
-            expect_near(cpu.plain_input_gradient(k), reference.plain_input_gradient(k),
-                         layer.name + " input gradient");
+            expect_near(cpu.plain_input_gradient(k), reference.plain_input_gradient(k), layer.name + " input gradient");
         if (layer.parameter_bytes > 0)
             for (std::size_t k = 0; k < cpu.parameter_gradients().size(); ++k)
                 expect_near(cpu.parameter_gradients()[k], reference.parameter_gradients()[k],
-                             layer.name + " parameter gradient");
+                            layer.name + " parameter gradient");
         ++compared;
     }
     EXPECT_EQ(compared, static_cast<int>(boost::num_vertices(model.layers)));

@@ -15,8 +15,9 @@ struct Small {
     std::vector<std::string> set;
 };
 
-const std::vector<std::string> kResNet50{"workload.image_size=32", "workload.classes=10", "training.learning_rate=0.001",
-                                         "training.steps=2", "pipeline.micro_batch_size=2"};
+const std::vector<std::string> kResNet50{"workload.image_size=32", "workload.classes=10",
+                                         "training.learning_rate=0.001", "training.steps=2",
+                                         "pipeline.micro_batch_size=2"};
 
 // One of the configs of ResNet-50 runs as it is, the others with the same blocks in a narrower, shorter net.
 Execution execution_of(const std::string& text, const Small& small) {
@@ -43,8 +44,8 @@ std::vector<Small> small_configs() {
         {"t4g-sequential", {"training.steps=3"}},
         {"t4h-pipedream-2bw", kResNet50},
         {"t4h-pipedream-flush", kResNet50},
-        {"gpt", {"workload.sequence_length=16", "workload.embedding=32", "training.steps=2",
-                 "pipeline.micro_batch_size=2"}},
+        {"gpt",
+         {"workload.sequence_length=16", "workload.embedding=32", "training.steps=2", "pipeline.micro_batch_size=2"}},
         {"unet", {"workload.image_size=16", "workload.base_channels=8", "training.steps=2"}},
     };
 }

@@ -70,7 +70,7 @@ struct Shown {
 
 Shown sample_of(const Dataset& data, int place) {
     Shown sample{std::vector<float>(static_cast<std::size_t>(data.input().elements())),
-                  std::vector<int>(static_cast<std::size_t>(data.labels_per_sample()))};
+                 std::vector<int>(static_cast<std::size_t>(data.labels_per_sample()))};
     data.read_at({.place = place}, sample.image);
     data.labels_at({.place = place}, sample.labels);
     return sample;
@@ -177,7 +177,8 @@ TEST(UNet, SkipsOverStagesEqualTheOracle) {
 
 // Channels that fill blocks, that do not, and that do together.
 TEST(UNet, ChannelsThatFillNoBlocksEqualTheOracle) {
-    const auto set = with(setting("1f1b", kSplits[0], "cpu"), {"workload.base_channels=8", "workload.image_size=8", "training.steps=1"});
+    const auto set = with(setting("1f1b", kSplits[0], "cpu"),
+                          {"workload.base_channels=8", "workload.image_size=8", "training.steps=1"});
     const Execution execution(kUNet, set);
     expect_equal(execution.run(), execution.oracle(), "8 channels");
     expect_predicted_memory(execution, "8 channels", measured(execution, 2));

@@ -211,9 +211,8 @@ TEST(Uneven, AResNetGivesTheNumbersOfOneDevice) {
     const Settings small{"training.steps=1", "pipeline.micro_batches=3", "pipeline.mini_batch=5"};
     const RunResult whole = of_small_resnet(with(small, {"cluster.devices=1"})).run();
     for (const char* more : {"pipeline.schedule=zb-h1", "transfer.receive=deferred"})
-        expect_equal(
-            of_small_resnet(with(small, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", more})).run(), whole,
-            more);
+        expect_equal(of_small_resnet(with(small, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", more})).run(),
+                     whole, more);
 }
 
 TEST(Uneven, AnEvenMiniBatchIsWhatItWas) {
@@ -259,8 +258,7 @@ TEST(Uneven, CountedPeakIsThePredictedOneByteForByte) {
                                                      {"pipeline.mini_batch=10", "run.backend=cpu", "training.steps=2",
                                                       std::string("pipeline.recompute=") + recompute}));
             const Job job = execution.job();
-            const Costs costs =
-                costs_of(*job.model, job.split, profile, sizes_of(job.config.pipeline));
+            const Costs costs = costs_of(*job.model, job.split, profile, sizes_of(job.config.pipeline));
             EXPECT_FALSE(costs.interpolated);
             const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions));
             const RunResult result = pw::run(job, {});

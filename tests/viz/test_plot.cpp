@@ -1,5 +1,5 @@
-#include "tests/support/sample_traces.h"
 #include "schedules/trace/trace_json.h"
+#include "tests/support/sample_traces.h"
 #include "tests/support/temporary_folder.h"
 #include "viz/formats.h"
 #include "viz/gnuplot.h"

@@ -18,7 +18,9 @@ TEST(EscapedControls, WriteOutWhatATerminalActsOn) {
 }
 
 TEST(EscapedControls, WriteOutWhatIsNoText) {
-    EXPECT_EQ(escaped_controls("\x9b" "31m \xff \xc3"), "\\x9b31m \\xff \\xc3");
+    EXPECT_EQ(escaped_controls("\x9b"
+                               "31m \xff \xc3"),
+              "\\x9b31m \\xff \\xc3");
     EXPECT_EQ(escaped_controls("\xe2\x82 x"), "\\xe2\\x82 x");
 }
 

@@ -19,9 +19,8 @@ inline constexpr Choice<ConvolutionPass> kChoices<ConvolutionPass>[] = {
 // What the multiplications may be done with: cuDNN's math types.
 enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
 template <>
-inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {{"fma", ConvolutionMath::Fma},
-                                                                        {"default", ConvolutionMath::Default},
-                                                                        {"tensor_op", ConvolutionMath::TensorOp}};
+inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {
+    {"fma", ConvolutionMath::Fma}, {"default", ConvolutionMath::Default}, {"tensor_op", ConvolutionMath::TensorOp}};
 
 // A pass over a micro-batch on a device with so many multiprocessors.
 struct ConvolutionShape {

@@ -16,7 +16,6 @@ namespace {
 
 constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
 
-
 Measured longer_of(double flops, double touched, const DeviceRates& rates) {
     const double seconds = std::max(flops / rates.flops, touched / rates.memory_bandwidth);
     return {bounded(std::ceil(seconds * 1e9)), 0};

@@ -55,9 +55,9 @@ struct Profile {
     int classes = 0;
     int threads_per_device = 1;
     std::optional<Precision> precision;  // none: not known
-    double cpu_share = 1;              // of its cores that the measurement had; less: other programs were running
-    std::vector<LayerProfile> layers;  // in forward order
-    std::map<int, Measured> data;      // one micro-batch of input data, by its size
+    double cpu_share = 1;                // of its cores that the measurement had; less: other programs were running
+    std::vector<LayerProfile> layers;    // in forward order
+    std::map<int, Measured> data;        // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
     Measured dispatch;  // per task, whatever it does
     Link link;

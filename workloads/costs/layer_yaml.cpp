@@ -5,8 +5,8 @@
 //       - {name: conv1, forward: 3 ms, backward: 6 ms, output: 12 MB, weights: 3 MB}
 //       - {name: conv2, forward: {1: 1 ms, 8: 5 ms}, backward: {1: 2 ms, 8: 9 ms}, output: 12 MB}
 //       - {name: add, inputs: [conv1, conv2], forward: 100 us, output: 12 MB}
-#include "workloads/text/yaml.h"
 #include "workloads/costs/profiled_layers.h"
+#include "workloads/text/yaml.h"
 
 #include <charconv>
 

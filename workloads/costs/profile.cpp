@@ -66,8 +66,8 @@ LayerTimes read_times(const Yaml& map) {
 }
 
 LayerBytes read_bytes(const Yaml& map) {
-    map.allow({"samples", "weights", "statistics", "output", "saved_until_input", "kept_until_weight", "scratch",
-               "joins"});
+    map.allow(
+        {"samples", "weights", "statistics", "output", "saved_until_input", "kept_until_weight", "scratch", "joins"});
     return {.weights = read_size(required(map, "weights")),
             .statistics = read_size(required(map, "statistics")),
             .output = read_size(required(map, "output")),
@@ -246,9 +246,8 @@ std::string print_convolution(const ConvolutionChoice& choice) {
     return fmt::format(
         "  - {{pass: {}, samples: {}, channels: {}, height: {}, width: {}, outputs: {}, kernel: {}, stride: {}, "
         "padding: {}, multiprocessors: {}, algorithm: {}, math: {}}}\n",
-        name_of(shape.pass), shape.samples, shape.channels, shape.height,
-        shape.width, shape.outputs, shape.kernel, shape.stride, shape.padding, shape.multiprocessors, way.algorithm,
-        name_of(way.math));
+        name_of(shape.pass), shape.samples, shape.channels, shape.height, shape.width, shape.outputs, shape.kernel,
+        shape.stride, shape.padding, shape.multiprocessors, way.algorithm, name_of(way.math));
 }
 
 std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {

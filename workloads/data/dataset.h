@@ -1,4 +1,5 @@
-// Images and labels, one per sample or one per pixel; sequences of tokens. The order of samples depends on the seed alone.
+// Images and labels, one per sample or one per pixel; sequences of tokens. The order of samples depends on the seed
+// alone.
 #pragma once
 
 #include "workloads/data/sample.h"

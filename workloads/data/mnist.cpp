@@ -68,8 +68,8 @@ IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
         file.lengths.push_back(next_word(file));
     const std::uint32_t count = file.lengths[0];
     if (count < 1 || count > kMostImages)
-        fail("'{}' announces {} samples at byte 4, but 1 to {} are read\n  help: {}", path.string(), count,
-             kMostImages, kUnpack);
+        fail("'{}' announces {} samples at byte 4, but 1 to {} are read\n  help: {}", path.string(), count, kMostImages,
+             kUnpack);
     return file;
 }
 

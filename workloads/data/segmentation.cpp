@@ -11,7 +11,7 @@ constexpr int kSamples = 1024;
 constexpr int kLargestStored = 64;  // pixels along a side; larger images are enlarged when read
 constexpr int kMostDiscs = 4;       // of an image
 constexpr int kStripes = 24;        // brightness of a class's stripes, of 255
-constexpr int kColourNoise = 32;          // largest deviation from colour and stripe, of 255
+constexpr int kColourNoise = 32;    // largest deviation from colour and stripe, of 255
 
 struct Disc {
     int row, column, radius, label;

@@ -102,15 +102,14 @@ Model build_gpt(const GptShape& shape, LayerKind loss) {
     return model;
 }
 
-extern const BuiltInModel kGpt{
-    .name = "gpt",
-    .keys = "sequence_length vocabulary embedding blocks heads dropout",
-    .image_size = kUsualImageSize,  // said in its configs, read by nobody
-    .labels = Labels::PerToken,
-    .build = [](const ModelOptions& options, int, LayerKind loss) {
-        return build_gpt({options.sequence_length, options.vocabulary, options.embedding, options.blocks, options.heads,
-                          options.dropout},
-                         loss);
-    }};
+extern const BuiltInModel kGpt{.name = "gpt",
+                               .keys = "sequence_length vocabulary embedding blocks heads dropout",
+                               .image_size = kUsualImageSize,  // said in its configs, read by nobody
+                               .labels = Labels::PerToken,
+                               .build = [](const ModelOptions& options, int, LayerKind loss) {
+                                   return build_gpt({options.sequence_length, options.vocabulary, options.embedding,
+                                                     options.blocks, options.heads, options.dropout},
+                                                    loss);
+                               }};
 
 }  // namespace pw

@@ -11,7 +11,6 @@ namespace pw {
 
 namespace {
 
-
 // Of the trained ones; a shared table counts, as the layer has a copy.
 Bytes parameter_bytes_of(const Layer& layer) {
     Bytes bytes = 0;

@@ -78,9 +78,7 @@ double by_convolution(const Layer& layer) {
     return static_cast<double>(layer.output.elements()) * layer.input.channels * layer.kernel * layer.kernel;
 }
 
-double by_linear(const Layer& layer) {
-    return static_cast<double>(layer.input.elements()) * layer.output.channels;
-}
+double by_linear(const Layer& layer) { return static_cast<double>(layer.input.elements()) * layer.output.channels; }
 
 double by_row_linear(const Layer& layer) {
     return static_cast<double>(layer.input.height) * layer.input.width * layer.output.width;

@@ -18,11 +18,7 @@ constexpr BuiltInModel kUniform{
     .name = "uniform", .keys = "", .image_size = kUsualImageSize, .labels = Labels::PerImage, .build = nullptr};
 
 constexpr const BuiltInModel* kModels[] = {
-    &kResNet50,
-    &kMlp,
-    &kUNet,
-    &kGpt,
-    &kUniform,
+    &kResNet50, &kMlp, &kUNet, &kGpt, &kUniform,
 };
 
 constexpr ModelKey kModelKeys[] = {

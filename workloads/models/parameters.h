@@ -17,9 +17,9 @@ struct Start {
 };
 
 struct ParameterShape {
-    std::string name;            // "layer3.0.conv2.weight": layer name and PyTorch's suffix
-    std::vector<int> shape;      // OIHW, {out, in} or {channels}
-    bool trained = true;         // false: running_mean, running_var
+    std::string name;        // "layer3.0.conv2.weight": layer name and PyTorch's suffix
+    std::vector<int> shape;  // OIHW, {out, in} or {channels}
+    bool trained = true;     // false: running_mean, running_var
     Start start = {};
     std::int64_t elements() const;
 };

@@ -9,7 +9,7 @@ namespace pw {
 namespace {
 
 constexpr int kLeastImage = 32;  // ResNet divides height and width by 32
-constexpr int kExpansion = 4;  // output channels of a bottleneck block per inner channel
+constexpr int kExpansion = 4;    // output channels of a bottleneck block per inner channel
 
 // 1x1, 3x3 (with the stride), 1x1, beside a shortcut that is projected where the shape changes.
 int bottleneck(Builder& build, const std::string& name, int input, int channels, int stride, bool project) {

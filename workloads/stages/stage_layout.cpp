@@ -115,8 +115,7 @@ private:
                 layout_.copies[layer].erase(layout_.copies[layer].begin());
             } else if (bytes_[layer].output > 0) {
                 output.region = Region::Workspace;
-                transients.push_back(
-                    {bytes_[layer].output, step(layer), step(std::max(layer, last_reader)), &output});
+                transients.push_back({bytes_[layer].output, step(layer), step(std::max(layer, last_reader)), &output});
             }
         }
         layout_.forward_scratch = pack_transients(std::move(transients));
@@ -195,7 +194,8 @@ private:
                     continue;
                 for (std::size_t k = 0; k < offsets_[e].backward[t].size(); ++k) {
                     const int reader = tensor.gradients_summed ? tensor.readers.back() : tensor.readers[k];
-                    found.push_back({reader, 0, false, {Region::Inbox, offsets_[e].backward[t][k], static_cast<int>(e)}});
+                    found.push_back(
+                        {reader, 0, false, {Region::Inbox, offsets_[e].backward[t][k], static_cast<int>(e)}});
                 }
             }
         }

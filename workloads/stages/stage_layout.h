@@ -24,14 +24,14 @@ struct LayerBytes {
 };
 
 enum class Region {
-    None,             // does not exist: a gradient nobody wants, the output of the loss
-    Data,             // the data batch of the stage's data-reading layers: from F to W
-    UntilInput,       // from F to I or B
-    UntilWeight,      // from F to W or B
-    GradientKept,     // output gradients kept from I to W (empty in B)
-    Workspace,        // dies with the task
-    Inbox,            // a landing buffer on this stage's device: Slot.edge says which boundary
-    Outbox,           // the other end's landing buffer, written in place
+    None,          // does not exist: a gradient nobody wants, the output of the loss
+    Data,          // the data batch of the stage's data-reading layers: from F to W
+    UntilInput,    // from F to I or B
+    UntilWeight,   // from F to W or B
+    GradientKept,  // output gradients kept from I to W (empty in B)
+    Workspace,     // dies with the task
+    Inbox,         // a landing buffer on this stage's device: Slot.edge says which boundary
+    Outbox,        // the other end's landing buffer, written in place
 };
 
 struct Slot {
@@ -56,27 +56,27 @@ struct PassLayout {
     std::vector<std::vector<Sum>> before, after;    // of a layer: the sums of fan-outs
     // [add]: the batch norm below it whose I does the add's too, with the last sum of the add's `before`; -1: none.
     std::vector<int> joined;
-    Bytes workspace = 0;                            // bytes, scratch included
-    Bytes scratch = 0;                              // offset of the scratch in the workspace
+    Bytes workspace = 0;  // bytes, scratch included
+    Bytes scratch = 0;    // offset of the scratch in the workspace
 };
 
 struct StageLayout {
     int stage = 0;
-    std::vector<int> layers;                 // ascending
-    std::vector<Slot> output;                // tensors made here
-    std::vector<std::vector<Slot>> input;    // [layer][position]: where F, I and W read it
-    std::vector<std::vector<Slot>> copies;   // [layer]: further homes of the tensor, filled by F
-    std::vector<std::vector<int>> norms;     // [add][position]: the batch norm that it is run with, or -1
-    std::vector<Slot> saved;                 // LayerBytes::saved_until_input
-    std::vector<Slot> kept;                  // LayerBytes::kept_until_weight
-    std::vector<Bytes> weight_offset;        // in the stage's block of weights (and gradients, momentum)
-    std::vector<Bytes> statistics_offset;    // in the stage's block of running averages
+    std::vector<int> layers;                           // ascending
+    std::vector<Slot> output;                          // tensors made here
+    std::vector<std::vector<Slot>> input;              // [layer][position]: where F, I and W read it
+    std::vector<std::vector<Slot>> copies;             // [layer]: further homes of the tensor, filled by F
+    std::vector<std::vector<int>> norms;               // [add][position]: the batch norm that it is run with, or -1
+    std::vector<Slot> saved;                           // LayerBytes::saved_until_input
+    std::vector<Slot> kept;                            // LayerBytes::kept_until_weight
+    std::vector<Bytes> weight_offset;                  // in the stage's block of weights (and gradients, momentum)
+    std::vector<Bytes> statistics_offset;              // in the stage's block of running averages
     Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
     // R makes what F wrote to an Outbox there, each tensor in turn, where F's workspace ends.
     Bytes recompute_workspace = 0;
-    PassLayout backward;                     // B: I and W in one go
-    PassLayout backward_input;               // I; W reads the same output gradients
-    Bytes weight_workspace = 0;              // W: scratch only
+    PassLayout backward;         // B: I and W in one go
+    PassLayout backward_input;   // I; W reads the same output gradients
+    Bytes weight_workspace = 0;  // W: scratch only
     // Region sizes.
     Bytes weights = 0, statistics = 0;
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
@@ -86,8 +86,8 @@ struct StageLayout {
 struct EdgeBytes {
     int from, to;
     Bytes forward = 0, backward = 0;
-    bool forward_until_weight = false;  // the receiver's W reads the tensors; else
-    bool forward_until_input = false;   // its I does; else they die with F
+    bool forward_until_weight = false;   // the receiver's W reads the tensors; else
+    bool forward_until_input = false;    // its I does; else they die with F
     bool backward_until_weight = false;  // the gradient is an output gradient that W reads
 };
 

@@ -35,7 +35,7 @@ struct BoundaryTensor {
 };
 
 struct Boundary {
-    int from, to;                        // stages
+    int from, to;                         // stages
     std::vector<BoundaryTensor> tensors;  // ascending layer
 };
 

@@ -24,9 +24,7 @@ inline constexpr Choice<E> kChoices[1] = {{"", E{}}};
 
 // The name of a value that has a row; empty for others.
 template <class E>
-constexpr std::string_view name_of(E value)
-    requires(std::is_enum_v<E> && !kChoices<E>[0].name.empty())
-{
+constexpr std::string_view name_of(E value) requires(std::is_enum_v<E> && !kChoices<E>[0].name.empty()) {
     for (const Choice<E>& choice : kChoices<E>)
         if (choice.value == value)
             return choice.name;

@@ -24,8 +24,8 @@ std::string shown(const Json& value) {
     return value.is_structured() ? std::string(value.type_name()) : shortened(value.dump(), 80);
 }
 
-// Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: what it does not keep takes no memory.
-// Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` where there is one.
+// Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: what it does not keep takes no
+// memory. Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` where there is one.
 template <class Json = nlohmann::json, class Input, class Keep>
 Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_view help = {}) {
     try {

@@ -96,8 +96,8 @@ private:
         YamlNode node;
         YAML::anchor_t anchor;
         std::size_t size = 1, depth = 1;
-        bool key_read = false;  // of a map: the next value belongs to the last key
-        bool dropped = false;   // the last key is a repeated or an impossible one
+        bool key_read = false;                  // of a map: the next value belongs to the last key
+        bool dropped = false;                   // the last key is a repeated or an impossible one
         std::map<std::string, int> known = {};  // keys of a map and their lines
     };
     struct Anchored {
@@ -179,8 +179,7 @@ private:
         }
         if (const auto [first, fresh] = map.known.try_emplace(key.text, key.place.line); !fresh) {
             const std::string where = first->second > 0 ? fmt::format(" (first on line {})", first->second) : "";
-            source_.complain(key.place, fmt::format("key '{}' stands twice{}", key.text, where),
-                             "keep one of the two");
+            source_.complain(key.place, fmt::format("key '{}' stands twice{}", key.text, where), "keep one of the two");
             map.dropped = true;
             return;
         }

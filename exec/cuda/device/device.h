@@ -25,11 +25,11 @@ struct Seat {
 };
 inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of a share on Hopper
 
-int groups_on(int gpu);           // that can be shared out
+int groups_on(int gpu);  // that can be shared out
 
 // The GPUs are those of `run.gpus`; else one per device where there are enough and `run.sms` is silent; else neighbours
-// share one: evenly many, or as many as the shares in `run.sms` fill it. A device has its GPU whole, or a share of it: as
-// `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
+// share one: evenly many, or as many as the shares in `run.sms` fill it. A device has its GPU whole, or a share of it:
+// as `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 
 // Tells the driver how many streams are to run side by side: before the process's first CUDA call.

@@ -38,8 +38,8 @@ FilterShape filter_shape(const Layer& layer, int channels, cudnnDataType_t type)
     cudnnFilterDescriptor_t made = nullptr;
     check(cudnnCreateFilterDescriptor(&made), "cudnnCreateFilterDescriptor");
     FilterShape shape(made);
-    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, channels,
-                                     layer.kernel, layer.kernel),
+    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, channels, layer.kernel,
+                                     layer.kernel),
           "cudnnSetFilter4dDescriptor");
     return shape;
 }
@@ -114,18 +114,19 @@ public:
 
     void forward(const LayerArgs& args, bool) override {
         const float one = 1, none = 0;
-        check(cudnnConvolutionForward(device_.cudnn(), &one, x_.get(), args.inputs[0], w_.get(),
-                                      read_by_products<T>(args.weights, values_), forward_.convolution.get(), forward_.algorithm,
-                                      args.scratch, forward_.workspace, &none, y_.get(), args.output),
-              "cudnnConvolutionForward");
+        check(
+            cudnnConvolutionForward(device_.cudnn(), &one, x_.get(), args.inputs[0], w_.get(),
+                                    read_by_products<T>(args.weights, values_), forward_.convolution.get(),
+                                    forward_.algorithm, args.scratch, forward_.workspace, &none, y_.get(), args.output),
+            "cudnnConvolutionForward");
     }
 
     void backward_input(const LayerArgs& args) override {
         if (!args.input_gradients[0])
             return;
         const float one = 1, none = 0;
-        check(cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), read_by_products<T>(args.weights, values_), y_.get(),
-                                           args.output_gradient, input_.convolution.get(), input_.algorithm,
+        check(cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), read_by_products<T>(args.weights, values_),
+                                           y_.get(), args.output_gradient, input_.convolution.get(), input_.algorithm,
                                            args.scratch, input_.workspace, &none, x_.get(), args.input_gradients[0]),
               "cudnnConvolutionBackwardData");
     }

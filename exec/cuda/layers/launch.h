@@ -13,9 +13,7 @@ namespace pw::cuda {
 inline constexpr unsigned kBlock = 256;  // threads
 
 // Item of this thread; a kernel returns at once when it is not below its number of items.
-__device__ inline std::int64_t item() {
-    return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
+__device__ inline std::int64_t item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
 // For kernels whose threads work together: calls act(thread) in every thread of the block. The stand-in of the toolkit,
 // which runs one thread after the other, has the first do the work of all.

@@ -101,7 +101,7 @@ void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_
 
 // Of a batch norm those channels that one block of threads averages.
 struct AveragedChannels {
-    Bytes at;  // of the layer in a block of statistics
+    Bytes at;                           // of the layer in a block of statistics
     std::int64_t channels, per_sample;  // of the layer; `per_sample`: values of a channel
     std::int64_t first;
 };

@@ -14,7 +14,6 @@ namespace pw::cuda {
 
 namespace {
 
-
 // dx = kFactor dy + kOffset + kSlope (x - mean)
 enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
 
@@ -162,8 +161,8 @@ __global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __rest
     });
 }
 
-__global__ void take_running(const float* __restrict__ running, const float* __restrict__ parameters,
-                             unsigned channels, float* __restrict__ state) {
+__global__ void take_running(const float* __restrict__ running, const float* __restrict__ parameters, unsigned channels,
+                             float* __restrict__ state) {
     const auto channel = static_cast<unsigned>(item());
     if (channel < channels)
         put_state(static_cast<double>(running[channel]), static_cast<double>(running[channels + channel]), parameters,

@@ -33,8 +33,8 @@ __device__ inline int clamped(int value, int end) { return value < 0 ? 0 : value
 
 __device__ inline bool is_nan(float value) { return value != value; }
 
-// One thread per pack of outputs; NaN counts as a maximum. A window that sticks out reads its edge again, which changes no maximum.
-// `chosen` may be null.
+// One thread per pack of outputs; NaN counts as a maximum. A window that sticks out reads its edge again, which changes
+// no maximum. `chosen` may be null.
 template <class T, int kWidth>
 __global__ void maxima(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* __restrict__ y,
                        Pack<unsigned char, kWidth>* __restrict__ chosen, Windows windows, unsigned packs,

@@ -10,7 +10,6 @@ namespace pw::cuda {
 
 namespace {
 
-
 struct Pair {
     float first, second;
 };

@@ -1,5 +1,6 @@
 // Communicators within the process, and what they move. What one thread issues in a group for one communicator is one
-// launch: it waits for all streams that it names, and holds them until each of its sends and receives has met its other end.
+// launch: it waits for all streams that it names, and holds them until each of its sends and receives has met its other
+// end.
 #pragma once
 
 #include "tests/cuda/host_cuda/streams.h"
@@ -60,7 +61,7 @@ struct Transfer {
     void* memory;
     std::size_t bytes;
     CUstream_st* stream;
-    Message* message = nullptr;  // once its stream has come to it
+    Message* message = nullptr;    // once its stream has come to it
     std::function<void()> then{};  // when all of its launch have ended
 };
 
@@ -95,8 +96,8 @@ struct ncclComm {
     std::vector<std::size_t> issued[2]{};  // [sends][peer]
     std::deque<host_cuda::Launch> launches{};
     std::deque<host_cuda::Job> jobs{};
-    std::atomic<host_cuda::Job*> job{nullptr};     // under way
-    std::atomic<bool> is_used{false};   // by a thread, right now
+    std::atomic<host_cuda::Job*> job{nullptr};  // under way
+    std::atomic<bool> is_used{false};           // by a thread, right now
     bool usable = true;
     std::atomic<bool> aborted{false};
     std::atomic<ncclResult_t> error{ncclSuccess};

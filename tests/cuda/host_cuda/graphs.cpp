@@ -14,8 +14,8 @@ struct Node {
     int number = -1;  // in its graph
 };
 
-// What one stream captures. Only one thread at a time may touch a graph until its capture ends (Entry): locks would order
-// threads that the caller has to order.
+// What one stream captures. Only one thread at a time may touch a graph until its capture ends (Entry): locks would
+// order threads that the caller has to order.
 struct Lane {
     cudaError_t add(Node node);
     cudaError_t fail(cudaError_t error);

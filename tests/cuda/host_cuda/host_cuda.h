@@ -15,8 +15,8 @@
 // and waits for work outside are refused in a capture.
 //
 // It says nothing about speed. It does not model: an order between the threads of a kernel (they run one after the
-// other, up or down), pointers behind pointers that kernels take, the attributes of launches, shared memory whose size a
-// launch says, blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are
+// other, up or down), pointers behind pointers that kernels take, the attributes of launches, shared memory whose size
+// a launch says, blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are
 // built or changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower
 // precision, NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to
 // issue it).
@@ -59,8 +59,8 @@ int take_timings();                               // calls of cudnnFind...Ex sin
 std::size_t allocated(int device);  // bytes
 std::size_t launches_on_pinned();   // kernels that were given memory of the host, which each access fetches anew
 
-// From now on the calls for a device fail as after a fault of a kernel: all that put work there, or, as when the host had
-// been done with that, only questions after events. -1: of none.
+// From now on the calls for a device fail as after a fault of a kernel: all that put work there, or, as when the host
+// had been done with that, only questions after events. -1: of none.
 void break_device(int device, bool launches = true);
 void set_clock_rate(double rate);  // 1: how fast the devices' clocks go beside the host's
 

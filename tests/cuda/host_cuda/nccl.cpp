@@ -1,5 +1,5 @@
-// The calls of NCCL: who joins a communicator, and what a group launches. Two groups must not be launched on one device at
-// a time, nor may two threads use one communicator at a time.
+// The calls of NCCL: who joins a communicator, and what a group launches. Two groups must not be launched on one device
+// at a time, nor may two threads use one communicator at a time.
 #include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>

@@ -52,8 +52,8 @@ Allocation* find(const void* pointer) {
     return nullptr;
 }
 
-// Fresh memory is all ones: NaN in every floating-point type. Large pieces are private copies of a file of ones, so that
-// only pages in use take memory and time.
+// Fresh memory is all ones: NaN in every floating-point type. Large pieces are private copies of a file of ones, so
+// that only pages in use take memory and time.
 constexpr int kOnes = 0xff;
 constexpr std::size_t kLarge = std::size_t{1} << 18, kFile = std::size_t{1} << 22;
 

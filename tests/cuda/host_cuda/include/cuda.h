@@ -1,4 +1,5 @@
-// Host stand-in: the driver functions for green contexts that exec/cuda loads by name. See tests/cuda/host_cuda/host_cuda.h.
+// Host stand-in: the driver functions for green contexts that exec/cuda loads by name. See
+// tests/cuda/host_cuda/host_cuda.h.
 #pragma once
 
 #include <stddef.h>
