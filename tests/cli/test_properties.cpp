@@ -29,7 +29,7 @@
 namespace pw::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PIPEWRIGHT_SANITIZED
 constexpr bool kSanitized = true;  // which map more address space than any limit leaves
 #else
 constexpr bool kSanitized = false;

@@ -25,7 +25,7 @@ run: {backend: emulated}
 
 // The process may have little more memory than it has: the stacks of a few threads.
 TEST(Threads, ARunThatGetsTooFewSaysSo) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PIPEWRIGHT_SANITIZED
     GTEST_SKIP() << "sanitizers need address space";
 #endif
     const Execution execution(kManyDevices, {});
