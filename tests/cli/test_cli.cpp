@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -407,4 +407,4 @@ TEST_F(Cli, FullDisksAreNoSuccess) {
     EXPECT_EQ(WEXITSTATUS(std::system(full.c_str())), 1);
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -8,7 +8,7 @@
 
 #include <sys/stat.h>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -202,4 +202,4 @@ TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {
         EXPECT_TRUE(contains(error_of(command + replicas, 2), "summed by 2 devices"));
 }
 
-}  // namespace pw::test
+}  // namespace pw

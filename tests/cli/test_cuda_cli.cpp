@@ -1,7 +1,7 @@
 // Commands over the cuda backend on the stand-in: what a file hands from one command to the next.
 #include "tests/support/cli_rig.h"
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 class CudaCli : public Cli {
@@ -39,4 +39,4 @@ TEST_F(CudaCli, CompareRunsOnGpus) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -169,4 +169,4 @@ TEST_F(Cli, EmulatedRunsSayWhatTheirNumbersAre) {
     EXPECT_FALSE(contains(slow.err, "last less than")) << slow.err;
 }
 
-}  // namespace pw::test
+}  // namespace pw

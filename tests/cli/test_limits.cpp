@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 struct Beyond {
@@ -139,4 +139,4 @@ TEST_F(Files, OfLayersApartMakeStagesApart) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -262,4 +262,4 @@ TEST_F(Messages, ASweepTellsWhereMoreMicroBatchesBringLittle) {
     EXPECT_FALSE(contains(run_well("simulate four.yaml --set 'sweep={pipeline.micro_batches: [4, 8]}'").out, "fewer"));
 }
 
-}  // namespace pw::test
+}  // namespace pw

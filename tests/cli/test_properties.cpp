@@ -26,7 +26,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 #ifdef PIPEWRIGHT_SANITIZED
@@ -284,4 +284,4 @@ TEST_F(BinaryProperties, OfAnyConfigAndCommand) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -12,9 +12,6 @@
 namespace pw {
 namespace {
 
-using test::Cli;
-using test::Said;
-
 // PyTorch 2.15: ScheduleInterleaved1F1B and ScheduleDualPipeV, 2 ranks, 4 micro-batches, _dump_csv() as compute_comms.
 constexpr const char* k1F1B =
     "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0F2,0SEND_F2,0B0,0WAIT_SEND_F0,0RECV_B1,0F3,0SEND_F3,0B1,0WAIT_SEND_"
@@ -69,9 +66,9 @@ std::vector<Plan> all_plans(const PlanOptions& options) {
     for (const Schedule& schedule : schedules())
         for (int m = 1; m <= 6; ++m) {
             for (int p = 1; p <= 4; ++p)
-                add_plan(plans, schedule, test::shape_of(schedule, p, m), options);
-            for (const test::Replicas& replicas : test::all_replicas(3))
-                add_plan(plans, schedule, test::shape_of(replicas, m), options);
+                add_plan(plans, schedule, shape_of(schedule, p, m), options);
+            for (const Replicas& replicas : all_replicas(3))
+                add_plan(plans, schedule, shape_of(replicas, m), options);
         }
     EXPECT_GT(plans.size(), 1000u);
     return plans;

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <thread>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 const std::filesystem::path kFolder = PIPEWRIGHT_SOURCE_DIR "/tests/cli/recorded";
@@ -165,4 +165,4 @@ TEST_F(Recorded, Searches) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -1,7 +1,7 @@
 // `run --save` and what reads its folder, through the binary.
 #include "tests/support/cli_rig.h"
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 TEST_F(Cli, WhatARunSavedIsEvaluated) {
@@ -23,4 +23,4 @@ TEST_F(Cli, AFolderWithoutTheParametersIsRefused) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -254,4 +254,4 @@ TEST_F(Search, RefusesWhatLeavesNothingToTry) {
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.stages='[9]'", 2), "go together"));
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace pw::test {
+namespace pw {
 
 namespace {
 
@@ -126,4 +126,4 @@ TEST_F(Sweep, TheExampleOfTheDocumentationWorks) {
     EXPECT_TRUE(json["best"].is_object());
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -2,7 +2,7 @@
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 class UnevenCli : public Cli {};
@@ -58,4 +58,4 @@ TEST_F(UnevenCli, TheEffectiveConfigurationSaysIt) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

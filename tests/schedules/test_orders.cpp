@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 std::string row_of(const Plan& plan, int device) {
@@ -178,4 +178,4 @@ TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 using Protocol = TransferMode::Protocol;
@@ -186,4 +186,4 @@ TEST(Proof, SharedLanesAndEarlyReceivesAreLoweredAsInPyTorch) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

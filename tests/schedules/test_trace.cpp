@@ -19,7 +19,6 @@ namespace pw {
 namespace {
 
 using nlohmann::json;
-using test::sample_trace;
 
 // In a folder of this process's own: ctest runs one process per test, several at a time.
 std::string file_in_temp(const std::string& name) {
@@ -42,7 +41,7 @@ json written(const Trace& trace) {
 
 // Round trip
 
-class RoundTrip : public testing::TestWithParam<test::SampleTrace> {};
+class RoundTrip : public testing::TestWithParam<SampleTrace> {};
 
 TEST_P(RoundTrip, RestoresTheTraceByValue) {
     const Trace trace = sample_trace(GetParam());
@@ -56,10 +55,10 @@ TEST_P(RoundTrip, RestoresTheTraceByValue) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Grid, RoundTrip,
-                         testing::Values(test::SampleTrace{}, test::SampleTrace{.devices = 1, .microbatches = 1},
-                                         test::SampleTrace{.devices = 3, .jitter = 0.4, .steps = 3},
-                                         test::SampleTrace{.transfer = 0}, test::SampleTrace{.transfer = 9'000'000},
-                                         test::SampleTrace{.microbatches = 16, .asynchronous = true}));
+                         testing::Values(SampleTrace{}, SampleTrace{.devices = 1, .microbatches = 1},
+                                         SampleTrace{.devices = 3, .jitter = 0.4, .steps = 3},
+                                         SampleTrace{.transfer = 0}, SampleTrace{.transfer = 9'000'000},
+                                         SampleTrace{.microbatches = 16, .asynchronous = true}));
 
 TEST(TraceFile, KeepsWhatIsNotPartOfATasksIdentity) {
     Trace trace = sample_trace();

@@ -11,8 +11,6 @@
 namespace pw {
 namespace {
 
-using test::sample_trace;
-
 TraceEvent& event_of(Trace& trace, Op op, int device, int microbatch) {
     for (TraceEvent& event : trace.events)
         if (event.task.op == op && event.device == device && event.task.microbatch == microbatch)
@@ -20,14 +18,14 @@ TraceEvent& event_of(Trace& trace, Op op, int device, int microbatch) {
     throw std::out_of_range("no such event");
 }
 
-class GoodTrace : public testing::TestWithParam<test::SampleTrace> {};
+class GoodTrace : public testing::TestWithParam<SampleTrace> {};
 TEST_P(GoodTrace, IsAccepted) { EXPECT_NO_THROW(check_trace(sample_trace(GetParam()), "good.json")); }
 INSTANTIATE_TEST_SUITE_P(Grid, GoodTrace,
-                         testing::Values(test::SampleTrace{}, test::SampleTrace{.devices = 1, .microbatches = 1},
-                                         test::SampleTrace{.devices = 3, .jitter = 0.4, .steps = 3},
-                                         test::SampleTrace{.transfer = 0}, test::SampleTrace{.transfer = 9'000'000},
-                                         test::SampleTrace{.label = "measured"},
-                                         test::SampleTrace{.microbatches = 16, .asynchronous = true}));
+                         testing::Values(SampleTrace{}, SampleTrace{.devices = 1, .microbatches = 1},
+                                         SampleTrace{.devices = 3, .jitter = 0.4, .steps = 3},
+                                         SampleTrace{.transfer = 0}, SampleTrace{.transfer = 9'000'000},
+                                         SampleTrace{.label = "measured"},
+                                         SampleTrace{.microbatches = 16, .asynchronous = true}));
 
 // A step of 2 devices and 3 micro-batches after `change`.
 void expect_refused(const std::function<void(Trace&)>& change, const std::vector<std::string>& parts) {

@@ -179,7 +179,7 @@ TEST(MaxLoad, SearchesStagesOfAnyLength) {
     instance.memory = 3000;
     instance.accelerators = 2;
     Partition partition;
-    pw::test::on_small_stack([&] { partition = max_load_partition(instance, {.downsets = 1}); });
+    on_small_stack([&] { partition = max_load_partition(instance, {.downsets = 1}); });
     EXPECT_EQ(partition.objective, 1500);
 }
 

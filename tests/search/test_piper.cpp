@@ -298,7 +298,7 @@ TEST(Piper, SearchesStagesOfAnyLength) {
     instance.devices = instance.microbatches = 2;
     instance.memory = 1;
     Partition partition;
-    pw::test::on_small_stack([&] { partition = piper_partition(instance, {}, {.downsets = 1}); });
+    on_small_stack([&] { partition = piper_partition(instance, {}, {.downsets = 1}); });
     EXPECT_EQ(partition.objective, kLayers / 2);
 }
 

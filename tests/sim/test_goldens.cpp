@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 Metrics simulated_in_chunks(const char* schedule, int p, int m, int chunks, Ns f, Ns i, Ns w, Ns latency = 0) {
@@ -245,4 +245,4 @@ TEST(ClosedForms, ZbVHasNoBubble) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 using Protocol = TransferMode::Protocol;
@@ -175,4 +175,4 @@ std::string test_name(const testing::TestParamInfo<std::string_view>& test) {
 INSTANTIATE_TEST_SUITE_P(EverySchedule, Plans, testing::ValuesIn(names_of_schedules()), test_name);
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -17,7 +17,7 @@
 #include <map>
 #include <numeric>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 std::vector<int> all_of(int stages) {
@@ -284,4 +284,4 @@ TEST(Recompute, PlansFromFiles) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -19,7 +19,7 @@
 #include <numeric>
 #include <random>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 using Protocol = TransferMode::Protocol;
@@ -300,4 +300,4 @@ TEST(Replicas, BrokenPlansAreTold) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

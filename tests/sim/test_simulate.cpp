@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 Metrics simulated(const char* schedule, int p, int m, Ns f, Ns i, Ns w, Ns latency = 0) {
@@ -257,4 +257,4 @@ TEST(Simulate, RendezvousWaitsForBothEnds) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace pw::test {
+namespace pw {
 namespace {
 
 Plan planned(std::string_view schedule, const Replicas& replicas, int m, int per_update,
@@ -348,4 +348,4 @@ TEST(Tables, EndWhereTheyOnlyGoOn) {
 }
 
 }  // namespace
-}  // namespace pw::test
+}  // namespace pw

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace pw::test {
+namespace pw {
 
 using Json = nlohmann::json;
 
@@ -92,4 +92,4 @@ private:
     std::filesystem::path folder_;
 };
 
-}  // namespace pw::test
+}  // namespace pw

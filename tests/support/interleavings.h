@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 // The semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
 // the library: a state says how far every list is and which transfers are complete. Chains of stages whose
@@ -222,4 +222,4 @@ private:
     std::set<Task> stuck_;
 };
 
-}  // namespace pw::test
+}  // namespace pw

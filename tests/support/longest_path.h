@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 // A longest path: tasks in list order, a hop of `latency` between devices, and nothing else.
 inline Ns longest_path(const Plan& plan, const Costs& costs) {
@@ -39,4 +39,4 @@ inline Ns longest_path(const Plan& plan, const Costs& costs) {
     return last;
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 struct Mutation {
     Plan plan;
@@ -129,4 +129,4 @@ inline bool is_well_formed(const Plan& plan, const Plan& original) {
     return true;
 }
 
-}  // namespace pw::test
+}  // namespace pw

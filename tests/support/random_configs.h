@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 struct RandomConfig {
     std::string text;    // of cfg.yaml
@@ -188,4 +188,4 @@ private:
     int stages_ = 1;
 };
 
-}  // namespace pw::test
+}  // namespace pw

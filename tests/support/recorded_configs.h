@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 struct RecordedConfig {
     std::string file;
@@ -199,4 +199,4 @@ inline std::vector<RecordedConfig> recorded_searches() {
     return configs;
 }
 
-}  // namespace pw::test
+}  // namespace pw

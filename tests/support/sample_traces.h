@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 struct SampleTrace {
     int devices = 4;
@@ -148,4 +148,4 @@ inline Trace sample_trace(const SampleTrace& of = {}) {
     return trace;
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pw::test {
+namespace pw {
 
 using Replicas = std::vector<int>;
 using Communicator = TransferMode::Communicator;
@@ -90,4 +90,4 @@ inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0
     return costs;
 }
 
-}  // namespace pw::test
+}  // namespace pw

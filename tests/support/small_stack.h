@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-namespace pw::test {
+namespace pw {
 
 inline void on_small_stack(const std::function<void()>& act) {
     constexpr std::size_t kStack = 256 << 10;
@@ -37,4 +37,4 @@ inline void on_small_stack(const std::function<void()>& act) {
         std::rethrow_exception(call.thrown);
 }
 
-}  // namespace pw::test
+}  // namespace pw

@@ -14,8 +14,6 @@
 namespace pw {
 namespace {
 
-using test::shape_of;
-
 std::vector<std::string> clipped(std::string_view schedule, const std::vector<std::string>& more = {}) {
     return with({"pipeline.schedule=" + std::string(schedule), "cluster.devices=2", "pipeline.split=even",
                  "training.clip_norm=0.5"},
@@ -119,7 +117,6 @@ TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
 
 // make_plan() has proven it.
 TEST(Clipping, NeverDeadlocks) {
-    using test::Communicator;
     for (const Schedule& schedule : schedules())
         if (!schedule.asynchronous())
             for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})

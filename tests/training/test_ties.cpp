@@ -17,10 +17,6 @@
 namespace pw {
 namespace {
 
-using test::Replicas;
-using test::row_of;
-using test::shape_of;
-
 // The values of a grey image, below zero or up to three, as tokens; the last layer but one shares their table.
 Model tied(bool shares = true) {
     constexpr int kTokens = 6, kWidth = 8, kVocabulary = 4, kClasses = 5;
@@ -109,7 +105,6 @@ TEST(Ties, WaitForTheGradientsOfBothStages) {
 
 // make_plan() has proven them.
 TEST(Ties, NeverDeadlock) {
-    using test::Communicator;
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
         for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
             PlanOptions options;
@@ -143,7 +138,7 @@ TEST(Ties, AreRefusedWithoutAFlush) {
 
 TEST(Ties, CostTheExchangeOfTheTable) {
     const Plan plan = tied_plan(schedule_named("1f1b"), shape_of(Replicas{2, 1, 1}, 4), {{0, 2}});
-    Costs costs = test::uniform(3, 10, 20, 10);
+    Costs costs = uniform(3, 10, 20, 10);
     costs.sums = {500, 1e9};
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = 4'000'000;

@@ -21,7 +21,6 @@ namespace pw {
 namespace {
 
 namespace fs = std::filesystem;
-using test::sample_trace;
 using Style = Curve::Style;
 
 std::string contents(const fs::path& path) {
