@@ -41,7 +41,7 @@ std::string error_of(const std::string& text) {
     return {};
 }
 
-Plan plan_of(std::string_view schedule, int devices, int microbatches) {
+Plan plan_to_write(std::string_view schedule, int devices, int microbatches) {
     Shape shape;
     shape.devices = shape.stages = devices;
     shape.microbatches = microbatches;
@@ -73,7 +73,7 @@ TEST(Csv, PrintedPlansAreReadBack) {
     for (const std::string_view schedule : {"naive", "gpipe", "1f1b"})
         for (const int devices : {1, 2, 4})
             for (const bool transfers : {false, true}) {
-                const Plan plan = plan_of(schedule, devices, 5);
+                const Plan plan = plan_to_write(schedule, devices, 5);
                 const Plan read = plan_in(print_csv(plan, transfers));
                 check(read);
                 EXPECT_EQ(marked(read), marked(plan)) << schedule << ' ' << devices;
@@ -118,7 +118,7 @@ TEST(Csv, FilesArePrintedAsTheyWere) {
 }
 
 TEST(Csv, CellsAreThoseOfPyTorch) {
-    const Plan plan = plan_of("gpipe", 2, 2);
+    const Plan plan = plan_to_write("gpipe", 2, 2);
     EXPECT_EQ(print_csv(plan, false), "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n");
     EXPECT_EQ(print_csv(plan, true),
               "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,"

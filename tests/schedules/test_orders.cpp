@@ -11,7 +11,7 @@
 namespace pw {
 namespace {
 
-std::string row_of(const Plan& plan, int device) {
+std::string computed_row_of(const Plan& plan, int device) {
     std::string text;
     for (const Task& task : plan.order[device])
         if (is_compute(task.op))
@@ -75,7 +75,7 @@ TEST(Orders, AreThePublishedOnes) {
     for (const Golden& golden : goldens) {
         const Plan plan = plan_of(golden.schedule, golden.p, golden.m, golden.chunks);
         for (int device = 0; device < golden.p; ++device)
-            EXPECT_EQ(row_of(plan, device), golden.rows[static_cast<std::size_t>(device)])
+            EXPECT_EQ(computed_row_of(plan, device), golden.rows[static_cast<std::size_t>(device)])
                 << golden.schedule << " on device " << device;
     }
 }
@@ -84,9 +84,9 @@ TEST(Orders, DrainsAreAnOption) {
     PlanOptions lifo, fifo;
     lifo.schedule.drain = ScheduleOptions::Drain::Lifo;
     fifo.schedule.drain = ScheduleOptions::Drain::Fifo;
-    EXPECT_EQ(row_of(plan_of("gpipe", 1, 3), 0), "0F0 0F1 0F2 0B0 0B1 0B2");
-    EXPECT_EQ(row_of(plan_of("gpipe", 1, 3, 1, lifo), 0), "0F0 0F1 0F2 0B2 0B1 0B0");
-    EXPECT_EQ(row_of(plan_of("bfs", 1, 2, 2, fifo), 0), "0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1");
+    EXPECT_EQ(computed_row_of(plan_of("gpipe", 1, 3), 0), "0F0 0F1 0F2 0B0 0B1 0B2");
+    EXPECT_EQ(computed_row_of(plan_of("gpipe", 1, 3, 1, lifo), 0), "0F0 0F1 0F2 0B2 0B1 0B0");
+    EXPECT_EQ(computed_row_of(plan_of("bfs", 1, 2, 2, fifo), 0), "0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1");
 }
 
 // With one stage on each device a looped schedule is one of those for one stage, and says so.
