@@ -1,5 +1,5 @@
-// Stored accuracy tables: every *.json of a folder that has a list `points`, each point a comparison
-// with at least step_time_error and peak_memory_error.
+// Stored accuracy tables: they are every *.json of a folder that has a list `points`, each point a comparison with at
+// least step_time_error and peak_memory_error.
 #pragma once
 
 #include "cli/report.h"
@@ -18,7 +18,7 @@ struct Accuracy {
     double peak_memory_error_max_abs = 0;
 };
 
-// Throws Error (BadInput) naming the file and the point with something missing.
+// Reads the tables of a folder. It throws Error (BadInput) naming the file and the point with something missing.
 Accuracy read_accuracy(const std::string& folder);
 Json json_of(const Accuracy& accuracy);
 std::string print(const Accuracy& accuracy);

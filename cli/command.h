@@ -14,7 +14,7 @@ class App;
 
 namespace pw {
 
-// Runs after parsing, with results on stdout and all else on stderr. Failures are thrown.
+// An action runs after parsing, with results on stdout and all else on stderr. Failures are thrown.
 using Action = std::function<void()>;
 
 Action add_simulate(CLI::App& command);

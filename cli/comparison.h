@@ -1,4 +1,4 @@
-// Errors of a prediction: signed, (predicted - measured) / measured.
+// Errors of a prediction: they are signed, (predicted - measured) / measured.
 #pragma once
 
 #include "cli/command.h"
@@ -15,28 +15,29 @@ namespace pw {
 struct Comparison {
     double step_time_error = 0;
     double peak_memory_error = 0;          // of the device with the largest absolute error
-    double task_time_error_median = 0;     // over F B I W R of the steps that the metrics are from
+    double task_time_error_median = 0;     // over tasks F B I W R of the steps that the metrics are from
     std::map<Op, double> task_time_error;  // medians by operation, transfers left out
 };
 
-// NaN where something was predicted and nothing measured.
+// Compares the two; an error is NaN where something was predicted and nothing measured.
 Comparison comparison_of(const Report& predicted, const Report& measured);
 std::string print(const Comparison& comparison, const Report& predicted, const Report& measured);
 
 struct Sides {
     Report predicted, measured;
-    std::optional<RunResult> result;  // when this command ran it
+    std::optional<RunResult> result;  // present when this command ran the job
 };
 
 // Simulates and runs a pipeline.
 Sides both_sides(const Job& job);
-// With a measured profile: the config's, or one measured now. The emulated backend needs none.
+// Returns the job of the config with a measured profile: the config's own, or one measured now. The emulated backend
+// needs none.
 Job calibrated_job(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
 void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
 
-// Compares several schedules of one config on one profile: a table on stdout, and in `folder`, unless empty,
-// accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
+// Compares several schedules of one config on one profile: it prints a table on stdout, and writes to `folder`, unless
+// that is empty, accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                        const std::string& folder);
 

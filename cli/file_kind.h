@@ -1,4 +1,4 @@
-// What a file is, by its beginning: so that one given in the place of another is told apart by name.
+// Tells what a file is by its beginning, so that one given where another is expected is told apart by name.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ enum class FileKind {
 };
 FileKind kind_of(const std::string& path);
 
-// Throws Error (BadInput) naming what the file is and how it is used, when that is no config.
+// Throws Error (BadInput), naming what the file is and how it is used, when the file is no config.
 void require_config(const std::string& path);
-// The same for a file that must be a trace; `command` is what makes one, or the picture of one, from a config.
+// Does the same for a file that must be a trace; `command` is what makes one, or the picture of one, from a config.
 void require_trace(const std::string& path, const std::string& command);
 
 }  // namespace pw

@@ -7,8 +7,8 @@
 
 namespace pw {
 
-// While it lives, allocations beyond `bytes` more than now fail (std::bad_alloc), so that the system need not end the
-// process. Without effect under a sanitizer, which would end it.
+// While a cap lives, allocations beyond `bytes` more than now fail (std::bad_alloc), so that the system need not end
+// the process. It has no effect under a sanitizer, which would end the process.
 class MemoryCap {
 public:
     explicit MemoryCap(Bytes bytes);

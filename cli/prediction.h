@@ -1,4 +1,4 @@
-// Jobs as commands make and tell them.
+// Makes jobs for the commands, and tells users about them.
 #pragma once
 
 #include "job/job.h"
@@ -8,15 +8,16 @@
 
 namespace pw {
 
-// What the user should know about the plan goes to stderr.
+// Both make a job; what the user should know about the plan goes to stderr.
 Job job_of(Config config);
 Job job_of(Config config, Profile measured);
 
-// "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
+// Returns a summary like "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
 std::string summary_of(const Job& job);
-// What the user should know about the costs; empty when they are measured at this size.
+// Returns what the user should know about the costs; it is empty when they are measured at this size.
 std::string note_on_costs(const Job& job);
-// Which of the used sizes of micro-batches have no times of their own, and what theirs are made from; empty: all have.
+// Returns which of the used sizes of micro-batches have no times of their own, and what theirs are made from; it is
+// empty when all have times.
 std::string note_on_sizes(const Job& job, const std::vector<int>& used);
 
 // Throws Error (BadInput) for a workload without layers.

@@ -18,24 +18,24 @@ struct Report {
     Trace trace;
     Metrics metrics;
     std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
-    std::vector<std::string> names;  // of devices
+    std::vector<std::string> names;  // names of the devices
 };
 
-Report report_of(Trace trace);                        // of a plan that is known to the trace alone
-Report read_report(const std::string& path);          // of a file, checked: numbers of nonsense are nonsense
-Report report_of(Trace trace, const Config& config);  // with the memory and names of its devices
+Report report_of(Trace trace);                        // for a plan that is known to the trace alone
+Report read_report(const std::string& path);          // of a checked file: numbers of nonsense are nonsense
+Report report_of(Trace trace, const Config& config);  // with the memory and names of the config's devices
 
-Bytes needed_of(const DeviceMetrics& device);  // what is reserved; of a trace that does not say its peak
+Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it
 bool fits(const Report& report);
 Bytes largest_peak(const Report& report);      // of all devices
-Bytes largest_reserved(const Report& report);  // of all devices; as needed_of
-// "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one line per device; empty when all fit.
+Bytes largest_reserved(const Report& report);  // of all devices, as needed_of() counts
+// Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one per device; empty when all fit.
 std::string print_misfits(const Report& report);
 
 Json json_of(const Report& report);  // the keys that simulate and run share, schema_version first
-// Table of the devices and the line of totals.
+// Returns the table of the devices and the line of totals.
 std::string print(const Report& report);
-// "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".
+// Returns a title like "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".
 std::string title_of(const Report& report);
 
 void print_json(const Json& json);  // on stdout

@@ -1,4 +1,4 @@
-// A split of a model in the words of other frameworks.
+// Writes a split of a model in the words of other frameworks.
 #include "cli/search.h"
 #include "workloads/costs/profiled_model.h"
 

@@ -1,4 +1,4 @@
-// The objectives of published planners, each in its own cost model.
+// Searches for the objectives of published planners, each in its own cost model.
 #include "cli/search.h"
 #include "cli/streams.h"
 #include "cli/table.h"

@@ -11,21 +11,22 @@
 
 namespace pw {
 
-// Before anything is opened: a stream that the caller closed stays unusable, and no file takes its number.
+// Keeps the standard streams; call it before anything is opened. A stream that the caller closed stays unusable, and no
+// file takes its number.
 void keep_standard_streams();
 
-// As it is. Throws Error (RunFailed) when stdout does not take it.
+// Writes the text as it is. It throws Error (RunFailed) when stdout does not take it.
 void write_result(std::string_view text);
-// For people: what a terminal would act on is escaped.
+// Writes for people: what a terminal would act on is escaped.
 template <class... Args>
 void print_result(fmt::format_string<Args...> text, Args&&... args) {
     write_result(escaped_controls(fmt::format(text, std::forward<Args>(args)...)));
 }
-// All of it has left the program. Throws as write_result.
+// Makes sure that all results have left the program. It throws as write_result() does.
 void finish_results();
 
-// Several outputs of one command: each is tried, whatever becomes of the others, and the first failure is thrown at
-// the end. A full disk takes no results along.
+// The outputs of one command: each is tried, whatever becomes of the others, and the first failure is thrown at the
+// end. A full disk takes no results along.
 class Outputs {
 public:
     template <class Act>
@@ -38,7 +39,7 @@ private:
     FirstFailure failure_;
 };
 
-// A line on stderr, escaped as results are and never too long to read. A stream that takes nothing is no failure:
+// Says a line on stderr, escaped as results are and never too long to read. A stream that takes nothing is no failure:
 // there is nobody to tell.
 void say(std::string_view text);
 

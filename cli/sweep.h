@@ -1,4 +1,4 @@
-// simulate with a block `sweep`: every combination of its values, one table.
+// A sweep is `simulate` with a block `sweep`: it tries every combination of the block's values and prints one table.
 #pragma once
 
 #include "cli/command.h"
@@ -12,24 +12,24 @@
 namespace pw {
 
 struct SweepPoint {
-    std::vector<std::string> texts;  // of every axis, in their order
+    std::vector<std::string> texts;  // value of every axis, in their order
     std::optional<Report> report;    // without events; absent when there is an error
     std::optional<Error> error;
-    bool uniform = false;  // the model of the report
+    bool uniform = false;  // whether the report is of the uniform model
 };
 
-// `config` is what the arguments load. Throws the first error when no point can be simulated.
+// Simulates every point; `config` is what the arguments load. It throws the first error when no point can be simulated.
 void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool json, const std::string& plot);
 
-// The first line of what an error says.
+// Returns the first line of what an error says.
 std::string first_line(const Error& error);
 
-// "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
+// Returns short names of the axes: "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 
 // Throws Error (BadInput) when `file` has an unknown suffix or no axis has numbers to stand along x.
 void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& file);
-// Step time against the first axis with numbers, one line for each combination of the others.
+// Draws step time against the first axis with numbers, one line for each combination of the others.
 void plot_sweep(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points, const std::string& file);
 
 }  // namespace pw

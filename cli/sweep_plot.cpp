@@ -1,4 +1,4 @@
-// Step time of a sweep against the values of one of its keys.
+// Draws the step time of a sweep against the values of one of its keys.
 #include "cli/sweep.h"
 #include "cli/table.h"
 #include "viz/plot.h"

@@ -6,7 +6,7 @@
 
 namespace pw {
 
-// Columns as wide as their widest cell; the first is flush left, the others flush right unless `left`.
+// A table has columns as wide as their widest cell; the first is flush left, the others flush right unless `left`.
 class Table {
 public:
     explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
@@ -21,7 +21,7 @@ private:
 std::string print_percent(double part);         // "11.2 %"
 std::string print_signed_percent(double part);  // "+1.5 %"
 
-// One line on stderr that is rewritten in place; nothing when stderr is no terminal.
+// One line on stderr that is rewritten in place; it shows nothing when stderr is no terminal.
 class ProgressLine {
 public:
     ProgressLine();

@@ -1,4 +1,4 @@
-// What this build can execute on: rows, not plug-ins.
+// The tables of what this build can execute on: backends and transports are rows, not plug-ins.
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"

@@ -25,15 +25,15 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;                               // folder for the first mini-batch as .npy; empty: none
-    std::string save;                               // folder for all parameters after the run as .npy; empty: none
+    std::string dump;                               // folder for the first mini-batch as .npy; empty for none
+    std::string save;                               // folder for all parameters after the run as .npy; empty for none
     std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
-    // Called with everything before files are written: a full disk takes no results along.
+    // The run calls it with everything it found before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
-    // For tests, on the host.
-    bool guarded = false;  // fails when a task writes beside its buffers; freed memory is NaN
-    std::function<void(int device, const Task& task)> before_task = {};  // on the device's thread
+    // The last two are for tests on the host.
+    bool guarded = false;  // the run fails when a task writes beside its buffers; freed memory is NaN
+    std::function<void(int device, const Task& task)> before_task = {};  // called on the device's thread
 };
 
 struct RunResult {
@@ -48,24 +48,27 @@ struct RunResult {
     std::vector<std::string> warnings;  // why the times are not comparable, for people
 };
 
-// The plan's sequential oracle on one device: the same micro-batches, the same grouping of gradient
-// sums, the same weight versions, one task at a time.
+// Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
+// and the same weight versions, and runs one task at a time.
 Job oracle_of(const Job& job);
 
 // Throws Error (BadInput) when the plan asks for what no backend of this build does.
 void check_runnable(const Job& job);
-// And when a trace of all steps, every task of which leaves an event that is copied once, takes too much memory.
+// Throws the same when a trace of all steps, every task of which leaves an event that is copied once, takes too much
+// memory.
 void check_whole_trace(const Job& job);
-// The part of it that needs no job: that the transport `link` carries all that the plan moves.
+// This is the part of check_runnable() that needs no job: it checks that the transport `link` carries all that the plan
+// moves.
 void check_link(const Config& config, const Shape& shape);
 
 // When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to
 // when it comes back.
 RunResult run(const Job& job, const RunOptions& options);
 
-// NUMA node that each of `devices` devices of `run.backend` is nearest to, -1: not known. Empty: they are the cores.
+// Returns the NUMA node that each of `devices` devices of `run.backend` is nearest to, or -1 where it is not known. The
+// list is empty where the devices are the cores themselves.
 std::vector<int> numa_nodes(const Config& config, int devices);
-// The kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws Error
+// Returns the kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. It throws Error
 // (RunFailed) when this build or this machine does not have them.
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);
 
@@ -77,7 +80,7 @@ struct BackendRow {
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
 
-// What a message between devices 0 and 1 costs on the backend and transport of `config`.
+// A HandOver is what a message between devices 0 and 1 costs on the backend and transport of `config`.
 struct HandOver {
     Link link;
     Link sums;                 // as Profile::sums
@@ -86,8 +89,8 @@ struct HandOver {
 HandOver measure_hand_over(const Config& config);
 HandOver measure_host_hand_over(const Config& config);
 
-// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the
-// backend of `config`, at the given micro-batch sizes.
+// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at
+// the given micro-batch sizes.
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress);
 

@@ -1,4 +1,4 @@
-// What a backend says of a layer that it cannot compute, when its kernels are made: before the first step.
+// What a backend says of a layer that it cannot compute. It says so when its kernels are made, before the first step.
 #pragma once
 
 #include "workloads/error.h"

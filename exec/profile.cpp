@@ -1,5 +1,5 @@
-// Calibration: the whole model as one stage on one device, every kernel call timed in its place, so
-// that caches are as warm or cold as in a real pass.
+// Calibration: it runs the whole model as one stage on one device and times every kernel call in its place, so that
+// caches are as warm or cold as in a real pass.
 #include "exec/engine/mailbox.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"

@@ -1,4 +1,4 @@
-// What executions do not do yet, said before anything is set up.
+// Refuses what executions do not do yet, before anything is set up.
 #include "exec/execute.h"
 #include "exec/training/parameter_files.h"
 #include "schedules/sum_groups.h"

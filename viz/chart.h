@@ -1,4 +1,4 @@
-// Where everything of a chart of curves stands, in pixels: the same for every kind of picture.
+// The layout of a chart of curves: where everything stands, in pixels, the same for every kind of picture.
 #pragma once
 
 #include "viz/picture.h"
@@ -14,7 +14,7 @@ struct Tick {
     std::string text;
 };
 
-// One axis: numbers in its unit between `low` and `high`, and pixels.
+// A scale is one axis: it takes numbers in its unit between `low` and `high` to pixels.
 struct Scale {
     std::string label;  // with the unit
     Unit unit;
@@ -27,48 +27,48 @@ struct Scale {
     double pixel(double number) const;
 };
 
-// The name of a point. One that stands apart has a line to its point.
+// A label is the name of a point. One that stands apart has a line to its point.
 struct Label {
-    double x, y;  // of the end of its baseline that is nearer to the point
+    double x, y;  // the end of its baseline that is nearer to the point
     bool leftward;
     std::string text;
     bool apart;
-    double from_x, from_y, to_x, to_y;  // of the line, from the point
+    double from_x, from_y, to_x, to_y;  // ends of the line, from the point
 };
 
 struct LegendEntry {
     std::size_t curve;
-    double x, y;  // of its line's left end
+    double x, y;  // left end of its line
 };
 
 struct ChartLayout {
     int width = 900, height = 420;
-    double left = 70, right = 880, top = 30, bottom = 370;  // of the field of the curves
+    double left = 70, right = 880, top = 30, bottom = 370;  // edges of the field of the curves
     Scale x, y;
-    std::vector<Label> labels;  // of points; none hides a point or another label
+    std::vector<Label> labels;  // names of points; none hides a point or another label
     std::vector<LegendEntry> legend;
     int legend_columns = 1;
 };
 
-// Bars are so wide, in numbers of x, and stand over the middle of 1.
+// Bars are this wide, in numbers of x; a bar is centred on its number.
 inline constexpr double kBarWidth = 0.7;
 
-// Over steps, with one line for each curve: no curve says where its values stand.
+// Tells whether the chart is over steps, with one line for each curve: no curve says where its values stand.
 bool is_over_steps(const Chart& chart);
 ChartLayout layout_of(const Chart& chart);
 
-// The i-th point in the units of the axes; empty where it leaves a gap.
+// A point is in the units of the axes; the i-th one of a curve is absent where it leaves a gap.
 struct Point {
     double x, y;
 };
 std::optional<Point> point_of(const ChartLayout& layout, const Curve& curve, std::size_t i);
 
-// About the width of a text in the font of labels.
+// Returns about the width of a text in the font of labels.
 double width_of(const std::string& text);
-// Names of points where they hide neither points nor lines nor each other, and few dots.
+// Returns the names of points where they hide neither points nor lines nor each other, and few dots.
 std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout);
 
-// Dots are grey, crosses red, the others differ.
+// Returns the colour of a curve: dots are grey, crosses red, the others differ.
 Colour colour_of_curve(const Chart& chart, std::size_t curve);
 
 }  // namespace pw

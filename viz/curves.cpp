@@ -1,4 +1,4 @@
-// Charts of curves: gnuplot, a table, JSON.
+// Writes charts of curves: by gnuplot, as a table, as JSON.
 #include "viz/chart.h"
 #include "viz/formats.h"
 #include "viz/gnuplot.h"

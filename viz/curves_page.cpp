@@ -1,4 +1,4 @@
-// Charts of curves as one page: its own SVG, no script.
+// Writes charts of curves as one page with its own SVG and no script.
 #include "viz/chart.h"
 #include "viz/formats.h"
 #include "viz/html.h"

@@ -18,13 +18,13 @@ TimelineWriter timeline_by_gnuplot, timeline_page, timeline_text, timeline_json;
 ChartWriter chart_by_gnuplot, chart_page, chart_text, chart_json;
 
 struct Format {
-    std::string_view suffix;   // chooses it
-    TimelineWriter* timeline;  // of traces
-    ChartWriter* chart;        // of curves
-    bool has_rows = true;      // a timeline has one for each device, and so a limit on them
+    std::string_view suffix;   // suffix of the file name that chooses the kind
+    TimelineWriter* timeline;  // writer of traces
+    ChartWriter* chart;        // writer of curves
+    bool has_rows = true;      // a timeline has a row for each device, and so a limit on devices
 };
 
-// In the order in which help texts and messages list them.
+// The formats stand in the order in which help texts and messages list them.
 inline constexpr Format kFormats[] = {
     {".svg", timeline_by_gnuplot, chart_by_gnuplot},
     {".png", timeline_by_gnuplot, chart_by_gnuplot},
@@ -35,7 +35,8 @@ inline constexpr Format kFormats[] = {
     {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script
 };
 
-// By the suffix of the file's name. Throws Error (BadInput) listing the suffixes where it is none of them.
+// Returns the format by the suffix of the file's name. It throws Error (BadInput) listing the suffixes where it is none
+// of them.
 const Format& format_of(const std::string& file);
 
 }  // namespace pw

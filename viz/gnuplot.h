@@ -7,18 +7,19 @@
 
 namespace pw {
 
-// A text in single quotes, as gnuplot reads it. Line breaks become spaces.
+// Returns a text in single quotes, as gnuplot reads it. Line breaks become spaces.
 std::string gnuplot_quoted(std::string_view text);
-// The lines of a script that choose terminal and output; the picture, of so many pixels, lies in the script's folder.
+// Returns the lines of a script that choose terminal and output; the picture, of so many pixels, lies in the script's
+// folder.
 std::string gnuplot_output(const std::string& file, int width, int height);
-// The bold font, which terminals spell differently.
+// Returns the name of the bold font, which terminals spell differently.
 std::string_view gnuplot_bold(const std::string& file);
-// By how much points are drawn larger, on pages that are.
+// Returns by how much points are drawn larger, on pages that are.
 double gnuplot_point_size(const std::string& file);
-// The name of the data of a script, which it brings along.
+// The name of the data of a script, which the script brings along.
 inline constexpr std::string_view kGnuplotData = "$data";
-// Lets gnuplot make FILE, in a temporary folder of which nothing stays. Of FILE.gp it writes the script. Throws Error
-// (RunFailed) with what gnuplot says, or where it left a part of a picture only.
+// Lets gnuplot make FILE, in a temporary folder of which nothing stays; for FILE.gp it writes the script. It throws
+// Error (RunFailed) with what gnuplot says, or where gnuplot left only a part of a picture.
 void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// What pages share.
+// The function that all HTML pages share.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Where the names of points stand.
+// Decides where the names of points stand.
 #include "viz/chart.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What every kind of picture of traces draws: boxes in rows on one time axis, colours, curves. All
-// times are from the start of their own trace.
+// What every kind of picture of traces draws: boxes in rows on one time axis, colours, curves. All times count from the
+// start of their own trace.
 #pragma once
 
 #include "viz/plot.h"
@@ -23,19 +23,19 @@ struct Row {
     int device;
     std::string label;
     std::vector<Box> tasks, transfers;
-    std::vector<std::pair<Ns, Bytes>> memory;  // in total, from then on
+    std::vector<std::pair<Ns, Bytes>> memory;  // total bytes from that time on
 };
 
 struct Timeline {
     std::string title;
-    std::string name;  // short, for the legend of curves
+    std::string name;  // short name for the legend of curves
     Ns length = 0;
     int lanes = 1;   // of the device with most
     int chunks = 1;  // of the device with most
     bool has_versions = false;
-    bool has_predictions = false;  // of weights
+    bool has_predictions = false;  // whether weights are predicted
     bool has_transfers = false;
-    bool dashed = false;  // curves
+    bool dashed = false;  // whether its curves are dashed
     std::vector<Row> rows;
 };
 
@@ -46,9 +46,9 @@ struct Unit {
 
 struct Picture {
     std::vector<Timeline> timelines;
-    Ns length = 1;     // of the longest
+    Ns length = 1;     // of the longest timeline
     Bytes memory = 0;  // of the largest sample; 0 without samples
-    Unit time, bytes;  // that suit both
+    Unit time, bytes;  // units that suit length and memory
 };
 
 // Throws Error (BadInput) when these are more devices than the picture `what` would show.
@@ -61,16 +61,16 @@ Unit bytes_unit_for(Bytes size);
 
 using Colour = std::uint32_t;    // 0xrrggbb
 std::string hex(Colour colour);  // "#rrggbb"
-// Further stages of a device are drawn in lighter shades.
+// Returns the colour of a box: further stages of a device are drawn in lighter shades.
 Colour colour_of(Op op, int chunk, int chunks);
 Colour text_colour_on(Colour background);
 Colour curve_colour(int device, int devices);
 std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
 // "forward", "backward (weights)", ..
 std::string_view words_of(Op op);
-// The same, but for transfers what they carry: "activations".
+// Returns the same, but for transfers what they carry: "activations".
 std::string_view words_in_legend(Op op);
-// Operations that occur, in the order of a legend; transfers as SendForward and SendBackward.
+// Returns the operations that occur, in the order of a legend; transfers appear as SendForward and SendBackward.
 std::vector<Op> legend_of(const Picture& picture);
 
 }  // namespace pw

@@ -1,5 +1,5 @@
-// Traces to pictures and text. The suffix of the file chooses among plot_formats(): svg, png, pdf (gnuplot), html (one
-// self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
+// Writes traces as pictures and text. The suffix of the file chooses among plot_formats(): svg, png, pdf (gnuplot),
+// html (one self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
 #pragma once
 
 #include "schedules/trace.h"
@@ -14,26 +14,27 @@ struct Panel {
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
 };
 
-// Panels one above the other on one time axis: one row per device, tasks coloured by operation with
-// the micro-batch number, transfers as thin lanes below, weight versions where there are several,
-// memory curves at the bottom.
+// Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the
+// micro-batch number, transfers as thin lanes below, weight versions where there are several, memory curves at the
+// bottom.
 void plot(const std::vector<Panel>& panels, const std::string& file);
 
-// The suffixes without their dots, for help texts: "svg, png, ...".
+// Returns the suffixes without their dots, for help texts: "svg, png, ...".
 std::string plot_formats();
 
-// Before long work for a picture: throw Error where the suffix is none of these or a timeline would have more devices
-// than it shows (BadInput), or the file cannot be written (RunFailed). An empty name is none and fine.
+// Both are called before long work for a picture. They throw Error where the suffix is none of these or a timeline
+// would have more devices than it shows (BadInput), or the file cannot be written (RunFailed). An empty name means no
+// picture and is fine.
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 
-// svg, png and pdf need it.
+// Tells whether gnuplot is there: svg, png and pdf need it.
 bool has_gnuplot();
 
-// What plot() writes to a .txt file: a grid for the terminal.
+// Returns what plot() writes to a .txt file: a grid for the terminal.
 std::string text_of(const std::vector<Panel>& panels);
 
-// Values along a line or as points. Those that are not finite leave a gap.
+// A curve has values along a line or as points. Those that are not finite leave a gap.
 struct Curve {
     enum class Style {
         Line,
@@ -46,22 +47,23 @@ struct Curve {
     };
     std::string title;
     std::vector<double> values;
-    std::vector<double> x = {};  // where the values stand; empty: 0, 1, 2, ...
+    std::vector<double> x = {};  // where the values stand; empty for 0, 1, 2, ...
     Style style = Style::Line;
-    std::vector<std::string> labels = {};  // of the points; empty: none. One that would hide others is left out
+    std::vector<std::string> labels = {};  // names of the points, or empty; one that would hide others is left out
 };
 
-// What numbers of an axis mean: they are given in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them.
+// The quantity says what the numbers of an axis mean: they are given in ns, bytes, bytes/s, FLOP/s and shown in a unit
+// that suits them.
 enum class Quantity { Number, Time, Size, Bandwidth, ComputeRate };
 
 struct Axis {
     std::string label;  // the unit follows: "step time in ms"
     Quantity quantity = Quantity::Number;
     bool logarithmic = false;        // shows positive numbers only
-    std::vector<double> ticks = {};  // numbers to mark; empty: round ones
+    std::vector<double> ticks = {};  // numbers to mark; empty for round ones
 };
 
-// Legend below, the size grows with it.
+// A chart has its legend below, and its size grows with the legend.
 struct Chart {
     std::vector<Curve> curves;
     Axis x, y;
@@ -69,7 +71,7 @@ struct Chart {
 };
 void plot_chart(const Chart& chart, const std::string& file);
 
-// Loss by step of one or more runs.
+// Draws the loss by step of one or more runs.
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
                  const std::string& file);
 

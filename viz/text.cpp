@@ -1,4 +1,4 @@
-// A grid for the terminal: one row for each device, time to the right, plain ASCII but for titles.
+// Draws a grid for the terminal: one row for each device, time to the right, plain ASCII but for titles.
 #include "viz/formats.h"
 #include "viz/picture.h"
 #include "workloads/text/files.h"

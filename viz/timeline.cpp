@@ -1,4 +1,4 @@
-// Timelines as a gnuplot script.
+// Writes timelines as a gnuplot script.
 #include "viz/formats.h"
 #include "viz/gnuplot.h"
 #include "viz/picture.h"

@@ -1,4 +1,4 @@
-// Where the parts of a picture of timelines stand, in pixels; y runs down from the top.
+// The layout of a picture of timelines: where its parts stand, in pixels; y runs down from the top.
 #pragma once
 
 #include "viz/picture.h"
@@ -11,14 +11,14 @@ namespace pw {
 inline constexpr int kRight = 22, kLegend = 34, kTitle = 26, kAxis = 52, kMemoryTitle = 30;
 inline constexpr double kLane = 5, kLaneGap = 1.5;
 
-double text_width(std::string_view text, double font);  // about
+double text_width(std::string_view text, double font);  // about the width in pixels
 
 struct TimelineLayout {
     int width = 1200, left = 120, height = 0;
-    double task = 24, gap = 8;  // heights, of a row's boxes and below it
+    double task = 24, gap = 8;  // heights of a row's boxes and of the gap below it
     double timelines_end = 0;
-    int memory = 0;                         // the height of its curves
-    std::vector<std::vector<double>> rows;  // the top of every row, by panel
+    int memory = 0;                         // height of the memory curves
+    std::vector<std::vector<double>> rows;  // top of every row, by panel
     std::vector<double> titles;
 
     double pixels(const Picture& picture, Ns time) const {

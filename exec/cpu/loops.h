@@ -19,27 +19,28 @@ struct Block {
 };
 constexpr std::int64_t kMostChannels = 16;
 
-// A value per channel each, kept from the forward pass. With a fused ReLU the backward pass finds out
-// what passed, NaN too, by doing (x - mean) * scale + shift <= 0 again, in the same arithmetic.
+// Each array has a value per channel, kept from the forward pass. With a fused ReLU the backward pass finds out what
+// passed, NaN too, by doing (x - mean) * scale + shift <= 0 again, in the same arithmetic.
 struct NormState {
     float *mean, *inverse, *scale, *shift;
 };
 
-// Mean and biased variance: exact to rounding whatever the mean, in one trip through memory.
+// Computes mean and biased variance: they are exact to rounding whatever the mean, in one trip through memory.
 void block_moments(const float* x, const Block& block, double* mean, double* variance);
 void normalise_block(const float* x, float* y, const Block& block, const NormState& state, bool relu);
-// Sums of dy and of dy * (x - mean) over the block, dy masked by the fused ReLU.
+// Computes the sums of dy and of dy * (x - mean) over the block, where dy is masked by the fused ReLU.
 void norm_gradient_sums(const float* x, const float* dy, const Block& block, const NormState& state, bool relu,
                         double* shift_sum, double* scale_sum);
-// dx = factor * (dy - mean_dy - (x - mean) * slope), dy masked by the fused ReLU.
+// Computes dx = factor * (dy - mean_dy - (x - mean) * slope), where dy is masked by the fused ReLU.
 void norm_input_gradient(const float* x, const float* dy, float* dx, const Block& block, const NormState& state,
                          bool relu, const float* factor, const float* mean_dy, const float* slope);
 
-// Bit k of word l of a mask's sixteen words: lane l of group k passed. Null: not wanted.
+// Bit k of word l of a mask's sixteen words says whether vector element l of group k passed. `mask` is null where it is
+// not wanted.
 constexpr std::int64_t kMaskGroups = 32;
 void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups, bool streamed);
 void add(const float* left, const float* right, float* y, std::int64_t groups);
-// To one or both places; null: not wanted.
+// Copies the values that passed to one or both addresses; one that is not wanted is null.
 void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second, std::int64_t groups,
                    bool streamed);
 bool any_nan(const float* x, std::int64_t groups);
@@ -47,35 +48,35 @@ void relu(const float* x, float* y, std::int64_t groups);
 void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 void copies(const float* dy, float* first, float* second, std::int64_t groups);
 
-// Blocks of 8 or 16 channels of one sample, to and from their means.
+// These take blocks of 8 or 16 channels of one sample to their means, and gradients of the means back.
 void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 
-// `rows` rows of pixels, each to `times` rows as many times as wide, and their sums back. Pixels: blocks of 8 or
-// 16 channels, or single values.
+// Make of each of `rows` rows of pixels `times` rows as many times as wide, and sum them back. Pixels are blocks of 8
+// or 16 channels, or single values.
 void repeat_pixels(const float* x, float* y, std::int64_t rows, std::int64_t width, std::int64_t times,
                    std::int64_t channels);
 void sum_pixels(const float* dy, float* dx, std::int64_t rows, std::int64_t width, std::int64_t times,
                 std::int64_t channels);
 
-// What dropout does: scales what passes, zeroes the rest.
+// Describes what dropout does: it scales what passes and zeroes the rest.
 struct Drop {
     DropoutKey key;  // of the sample
     std::uint32_t threshold;
     float scale;
 };
-// Values in plain order from `first` of the sample on, or a block of 8 or 16 channels of which it is the first
-// value. Writes a byte per value: whether it passed.
+// Drop values in plain order from `first` of the sample on, or a block of 8 or 16 channels of which `first` is the
+// first value. They write a byte per value: whether it passed.
 void drop_values(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t count);
 void drop_block(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t pixels,
                 std::int64_t channels);
 void scale_passed(const float* dy, const std::byte* mask, float* dx, float scale, std::int64_t count);
 
-// to += from
+// Computes to += from.
 void accumulate(const float* from, float* to, std::int64_t groups);
 void momentum_update(const Sgd& sgd, const float* weights, const float* gradient, float* momentum, float* new_weights,
                      std::int64_t groups);
-// out = weights - factor * momentum
+// Computes out = weights - factor * momentum.
 void predict_weights(const float* weights, const float* momentum, float factor, float* out, std::int64_t groups);
 
 }  // namespace pw::cpu

@@ -1,5 +1,5 @@
-// The losses, a sample per thread at a time: every sum keeps its order, whatever the number of threads. A few
-// thousand values mostly: plain loops in double.
+// The losses, where a thread takes one sample at a time: every sum keeps its order, whatever the number of threads.
+// There are mostly a few thousand values, hence plain loops in double.
 #include "exec/cpu/layers.h"
 #include "exec/cpu/parallel.h"
 

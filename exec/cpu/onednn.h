@@ -1,4 +1,4 @@
-// oneDNN primitives with everything but the addresses fixed when they are made.
+// oneDNN primitives: everything but the addresses is fixed when they are made.
 #pragma once
 
 #include "workloads/units.h"
@@ -16,11 +16,11 @@ namespace pw::cpu {
 const dnnl::engine& engine();
 dnnl::primitive_attr user_scratchpad();
 
-// One primitive and its arguments. A failure throws Error with the name of the layer.
+// A call is one primitive and its arguments. A failure throws Error with the name of the layer.
 class Call {
 public:
     Call() = default;
-    // `arguments`: DNNL_ARG_..., without the scratchpad.
+    // `arguments` are DNNL_ARG_.., without the scratchpad.
     Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initializer_list<int> arguments);
 
     explicit operator bool() const { return made_; }

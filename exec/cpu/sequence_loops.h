@@ -8,7 +8,8 @@ namespace pw::cpu {
 
 void add_rows(const float* left, const float* right, float* sum, std::int64_t count);  // sum may be an operand
 
-// Rows of a layer norm. state: mean and 1 / deviation per row, written by the first, read by the others.
+// The rows of a layer norm. `state` has mean and 1 / deviation per row, written by the first function, read by the
+// others.
 struct NormRows {
     const float* x;
     float* state;
@@ -16,17 +17,18 @@ struct NormRows {
 };
 void normalise_rows(const NormRows& in, const float* scale, const float* shift, float* y);
 void norm_rows_gradient(const NormRows& in, const float* scale, const float* dy, float* dx);
-// Of the columns `first` to `first + count`, at most sixteen: sums over the rows.
+// Computes sums over the rows for the columns from `first` on, `count` of them and at most sixteen.
 void norm_weight_gradient(const NormRows& in, const float* dy, std::int64_t first, std::int64_t count, double* scale,
                           double* shift);
 
-// Groups of sixteen, padding included. Exact GELU: x times the normal distribution's cumulative function.
+// These take groups of sixteen, padding included, and compute the exact GELU: x times the normal distribution's
+// cumulative function.
 void gelu(const float* x, float* y, std::int64_t groups);
 void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 
-// Softmax of the first `seen` scores of a row; the others of `count` become 0.
+// Computes the softmax of the first `seen` scores of a row; the others of `count` become 0.
 void causal_softmax(float* scores, std::int64_t seen, std::int64_t count);
-// slopes = factor * probability * (slope - their mean under the probabilities)
+// Computes slopes = factor * probability * (slope - their mean under the probabilities).
 void softmax_gradient(const float* probabilities, float* slopes, std::int64_t count, float factor);
 
 }  // namespace pw::cpu

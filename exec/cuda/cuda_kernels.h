@@ -13,7 +13,7 @@ namespace pw::cuda {
 
 class CudaKernels : public Kernels {
 public:
-    // Call it on the device's own thread.
+    // Opens the device; call it on the device's own thread.
     CudaKernels(const Seat& seat, Precision precision, bool deterministic);
     ~CudaKernels() override;
 
@@ -52,8 +52,8 @@ private:
     void with_block(Bytes bytes, Act act) const;
 
     std::unique_ptr<GpuShare> device_;
-    DeviceMemory factor_;                    // of scale
-    mutable std::optional<bool> pads_data_;  // for the layers that read it, once there are any
+    DeviceMemory factor_;                    // of scale()
+    mutable std::optional<bool> pads_data_;  // whether the layers that read data want it padded, once there are any
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;

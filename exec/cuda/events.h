@@ -1,4 +1,4 @@
-// Points in a stream's work, and when they were passed on the run's clock.
+// Events are points in a stream's work; clocks tell when these were passed on the run's clock.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -15,9 +15,10 @@ public:
     Event& operator=(Event&& other) noexcept;
 
     void record(cudaStream_t stream) const;
-    // While the stream's work becomes a graph: each launch records it. Nothing in the graph may wait for it.
+    // Is used while the stream's work becomes a graph: each launch records the event. Nothing in the graph may wait for
+    // it.
     void record_each_launch(cudaStream_t stream) const;
-    void block(cudaStream_t stream) const;  // what follows there waits for what was recorded last
+    void block(cudaStream_t stream) const;  // what follows in the stream waits for the last record
     bool passed() const;
     cudaEvent_t get() const { return event_; }
 
@@ -25,9 +26,9 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-// Times of one GPU's events. All its streams share a clock; the host's differs and drifts, so that it is read before
-// and after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell of a
-// drift, times between them are interpolated.
+// A clock for the events of one GPU. All its streams share a clock; the host's differs and drifts, so that it is read
+// before and after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell
+// of a drift, times between them are interpolated.
 class EventClock {
 public:
     EventClock();  // on the current GPU
@@ -38,7 +39,7 @@ public:
 private:
     struct Reading {
         Event event;
-        Ns time = 0, trip = 0;  // it was half a trip later at most, or earlier
+        Ns time = 0, trip = 0;  // the event was at most half a trip later or earlier
     };
     void read(Reading& reading, cudaStream_t idle_stream);
 

@@ -1,4 +1,5 @@
-// Sums of gradients between GPUs: who takes part, what is fetched for them, and what the transport adds up itself.
+// Sums of gradients between GPUs: this file decides who takes part, what is fetched for them, and what the transport
+// adds up itself.
 #include "exec/cuda/training.h"
 
 #include <algorithm>

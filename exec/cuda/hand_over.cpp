@@ -1,4 +1,4 @@
-// What a message between two CUDA devices costs: a line through the times of small and large ones.
+// Measures what a message between two CUDA devices costs: a line through the times of small and large ones.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"

@@ -1,4 +1,4 @@
-// NCCL communicators: made without blocking, waited for with a deadline, never waited for at the end.
+// NCCL communicators: they are made without blocking, waited for with a deadline, never waited for at the end.
 #pragma once
 
 #include "exec/cuda/transport.h"
@@ -13,14 +13,15 @@ ncclUniqueId new_id();
 
 class Communicator {
 public:
-    // On the current GPU. Ranks of one process are made inside one group. Before use: wait().
+    // Makes a communicator on the current GPU. Ranks of one process are made inside one group. Call wait() before its
+    // use.
     Communicator(const ncclUniqueId& id, int ranks, int rank, const char* name);
     ~Communicator();
     Communicator(const Communicator&) = delete;  // NCCL writes to its address until wait() has returned
     Communicator& operator=(const Communicator&) = delete;
 
     ncclComm_t get() const { return comm_; }
-    // Until the last call is on its stream. Throws Error (PeerSilent) after `timeout`.
+    // Waits until the last call is on its stream. It throws Error (PeerSilent) after `timeout`.
     void wait(Ns timeout) const;
     void check_state() const;  // throws Error (RunFailed) when the peer is lost
     void abort();              // lets go what waits for the peer

@@ -1,4 +1,4 @@
-// Why this machine cannot run CUDA; never throws.
+// Tells why this machine cannot run CUDA; it never throws.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
 

@@ -1,4 +1,5 @@
-// A step's work as one CUDA graph: taken from the streams while a step is queued, launched as a whole after.
+// A step's work as one CUDA graph: it is taken from the streams while a step is queued, and launched as a whole
+// afterwards.
 #pragma once
 
 #include "exec/cuda/events.h"
@@ -9,18 +10,19 @@ namespace pw::cuda {
 
 class StepGraph {
 public:
-    // All on the current GPU. The first stream is the one that launches.
+    // All streams are on the current GPU. The first is the one that launches.
     explicit StepGraph(std::vector<cudaStream_t> streams);
     ~StepGraph();
     StepGraph(const StepGraph&) = delete;
     StepGraph& operator=(const StepGraph&) = delete;
 
-    // Between the two, whatever is put on the streams goes into the graph instead: by any thread, one at a time.
+    // Between begin() and end(), whatever is put on the streams goes into the graph instead: any thread may do so, one
+    // at a time.
     void begin();
     void end();
     bool is_made() const { return launchable_ != nullptr; }
     void launch();
-    const Event& finished() const { return finished_; }  // of the last launch
+    const Event& finished() const { return finished_; }  // passed at the end of the last launch
 
 private:
     std::vector<cudaStream_t> streams_;

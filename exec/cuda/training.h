@@ -1,7 +1,7 @@
-// Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device,
-// messages on a stream per lane, and events between them. Which thread may queue what, and in which
-// order lanes take their messages, is the mailbox's business, as for devices on the host. Where a step can be a
-// graph the second one is queued into it, which runs it and all later ones.
+// Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device, messages on a
+// stream per lane, and events between them. Which thread may queue what, and in which order lanes take their messages,
+// is the mailbox's business, as for devices on the host. Where a step can be a graph, the second step is queued into
+// it, and the graph runs that step and all later ones.
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"
@@ -50,7 +50,8 @@ protected:
     bool reduces(int stage) const override;
 
 private:
-    // Until its end this device alone puts work into the graph that is being made; without one it is nothing.
+    // Until a turn ends this device alone puts work into the graph that is being made; where none is made, a turn is
+    // nothing.
     class Turn;
 
     static Training& work_of(CudaTraining& work);
@@ -74,41 +75,41 @@ public:
     void stop() override { stopped_ = true; }
     void abort() override;
 
-    // Waits at a node of this step. Throws Error (RunFailed) when a peer is lost, or another device has failed.
+    // Waits at a node of this step. It throws Error (RunFailed) when a peer is lost, or another device has failed.
     void wait_until(int node, const std::function<bool()>& passed) const;
     void wait(int node) const;
     Interval interval(int node) const;
     bool makes_graphs() const { return makes_graphs_; }
-    bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph has this step
-    // Held around calls that go into a graph; never while its holder waits for other devices.
+    bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph does this step
+    // The lock is held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
     bool is_on_one_gpu(const Meeting& meeting) const;
     bool reduces(int stage) const;
-    // At a meeting, for all of its devices.
+    // Both do their work at a meeting, for all of its devices.
     void fetch(const Meeting& meeting);
     void reduce(const Meeting& meeting);
     void device_has_queued();
     void device_is_done(int device);  // waits for the others
-    // What is called for a node: an error says so. A fault in a kernel shows only in a later call.
+    // Makes a call for a node, so that an error names the node. A fault in a kernel shows only in a later call.
     void call_for(int node, const char* what, const std::function<void()>& call) const;
-    // Of a task or transfer, on the stream that runs it.
+    // Record the start and the end of a task or transfer, on the stream that runs it.
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
 
     const std::vector<Seat> seats;
-    // By node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list. What may
-    // follow waits for `done`, which graphs need beside the timed end.
+    // The events of a node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list. What
+    // may follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
-        std::vector<Event> met;  // by round, where a meeting begins
+        std::vector<Event> met;  // by round, for nodes that begin a meeting
         const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;
-    std::vector<std::string> names;  // by node, for profilers
+    std::vector<std::string> names;  // by node, shown in profilers
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
-    std::string what_forbids_graphs() const;  // empty: nothing
+    std::string what_forbids_graphs() const;  // empty where nothing does
     std::vector<int> devices_of(const Meeting& meeting) const;
     std::set<int> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
@@ -117,7 +118,7 @@ private:
     void read_clocks(void (EventClock::*read)(cudaStream_t));
 
     const bool early_;
-    Lanes lanes_;                        // asked for lanes and partners; it does not run
+    Lanes lanes_;                        // is asked for lanes and partners only
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;  // by GPU
@@ -125,10 +126,10 @@ private:
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};
-    std::atomic<int> queued_{0};            // devices, of this step
+    std::atomic<int> queued_{0};            // devices that have queued this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
-    std::atomic<int> done_{0};              // devices, with this step
-    std::atomic<bool> clocks_read_{false};  // after it
+    std::atomic<int> done_{0};              // devices that are done with this step
+    std::atomic<bool> clocks_read_{false};  // after the step
 };
 
 }  // namespace pw::cuda

@@ -1,6 +1,6 @@
-// Emulated devices: real threads, lists, lanes and memory plans, but a task sleeps for as long as
-// its costs say, and instead of tensors there are 64-bit tags. A tag tells which micro-batches and
-// weights it was made from, so that two runs whose weights agree did the same things.
+// Emulated devices: they have real threads, lists, lanes and memory plans, but a task sleeps for as long as its costs
+// say, and instead of tensors there are 64-bit tags. A tag tells which micro-batches and weights it was made from, so
+// that two runs whose weights agree did the same things.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -23,16 +23,17 @@ public:
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
-    void place(const Buffer&, std::byte*) override {}  // counted, never touched
+    void place(const Buffer&, std::byte*) override {}  // memory is counted, never touched
     void begin() override {}
     void begin_step(int step) override;
     void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
 
-    std::uint64_t weights(int stage) const;  // newest
+    std::uint64_t weights(int stage) const;  // of the newest version
 
 private:
-    // What some backward tasks have added up since the last U.
+    // A part is what some backward tasks have added up since the last U, the optimizer update. S is the sum of
+    // gradients over the holders of a stage.
     struct Part {
         std::uint64_t sum = 0;
         bool begun = false;
@@ -42,13 +43,13 @@ private:
         std::vector<int> slot_of;            // version -> slot
         int newest = 0;
         std::vector<Part> parts;
-        std::uint64_t sum = 0;                         // what S made of the parts of all holders and tied stages
-        bool summed = false;                           // since the last U
+        std::uint64_t sum = 0;                         // made by S of the parts of all holders and tied stages
+        bool summed = false;                           // whether the parts are summed since the last U
         std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
     };
     void forward(const Task& task);
-    std::uint64_t weights_for(const Task& task, int version) const;  // predicted from that version where the plan does
-    std::uint64_t activation_of(const Task& task) const;             // what F saves, and R again
+    std::uint64_t weights_for(const Task& task, int version) const;  // predicted from there where the plan predicts
+    std::uint64_t activation_of(const Task& task) const;             // saved by F (forward), again by R (recompute)
     void backward_input(const Task& task);
     void backward_weight(const Task& task);
     void sum_gradients(int node);
@@ -79,21 +80,20 @@ public:
 
     // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
-    // Reads it where it landed; throws Error (RunFailed) naming reader and maker when it is not what
-    // was sent.
+    // Reads the tag where it landed; throws Error (RunFailed) naming reader and maker when it is not what was sent.
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
     void sleep_for(Ns duration) const;
 
     const RunPlan& plan;
     const Job& job;
     std::vector<Ns> durations;               // by node
-    std::vector<double> losses;              // of this step, [micro-batch]
-    std::vector<std::vector<double>> norms;  // of this step, [update][stage]
-    std::vector<std::uint64_t> sums;         // [stage], before the U of a global norm
+    std::vector<double> losses;              // of this step: [micro-batch]
+    std::vector<std::vector<double>> norms;  // of this step: [update][stage]
+    std::vector<std::uint64_t> sums;         // [stage], set before a U under a global norm
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
 private:
-    // The ends of a buffer, which hold its tag; empty where it is too small for one, or absent.
+    // The ends of a buffer, which hold its tag; they are null where it is too small for one, or absent.
     struct Ends {
         std::byte *start = nullptr, *end = nullptr;
         std::size_t length = 0;

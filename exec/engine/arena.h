@@ -1,4 +1,4 @@
-// Memory of one device: reserved once, then lent by offset. Counts what is lent.
+// The memory of one device: an arena is reserved once and then lent by offset. It counts what is lent.
 #pragma once
 
 #include "exec/memory.h"
@@ -9,17 +9,18 @@
 
 namespace pw {
 
-// Memory of the system. `touched`: in huge pages where the system grants them, zeroed on the calling thread;
-// else pages come as they are used. Throws Error (RunFailed) with `whose` and the bytes when the system refuses.
+// Reserves memory of the system. With `touched` it lies in huge pages where the system grants them, zeroed on the
+// calling thread; else pages come as they are used. It throws Error (RunFailed) with `whose` and the bytes when the
+// system refuses.
 std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string& whose, bool touched);
 
 class Arena {
 public:
     explicit Arena(std::unique_ptr<Memory> memory) : memory_(std::move(memory)) {}
 
-    std::byte* lend(Bytes offset, Bytes bytes, MemoryKind kind);  // counts it
+    std::byte* lend(Bytes offset, Bytes bytes, MemoryKind kind);  // counts what it lends
     void give_back(Bytes bytes, MemoryKind kind);
-    std::byte* address(Bytes offset) const { return memory_->data() + offset; }  // does not count
+    std::byte* address(Bytes offset) const { return memory_->data() + offset; }  // counts nothing
     Bytes size() const { return memory_->size(); }
     const MemoryUse& lent() const { return lent_; }
     const MemoryUse& peak() const { return peak_; }

@@ -1,5 +1,6 @@
-// What the devices of this process do, and what differs between devices that compute and devices
-// that are emulated. Lists, lanes, memory, intervals and the trace are the same for all of them.
+// What the devices of this process do, and what differs between devices that compute and devices that are emulated.
+// Lists, lanes, memory, intervals and the trace are the same for all of them. Letters stand for tasks: S the sum of
+// gradients over the holders of a stage, U the optimizer update.
 #pragma once
 
 #include "exec/engine/mailbox.h"
@@ -15,7 +16,7 @@
 
 namespace pw {
 
-// Where the tensor or gradient of an edge and micro-batch lies; null where it has no bytes.
+// Knows the address of the tensor or gradient of an edge and micro-batch; it is null where the tensor has no bytes.
 class EdgeBuffers {
 public:
     EdgeBuffers() = default;
@@ -23,7 +24,7 @@ public:
 
     void place(const Buffer& buffer, std::byte* address);  // landing and sent buffers
     std::byte* landed(bool forward, int edge, int microbatch) const { return landing_[forward][at(edge, microbatch)]; }
-    // Where its maker writes it: the sender's copy when there is one.
+    // Returns the address where its maker writes it: the sender's copy when there is one.
     std::byte* made(bool forward, int edge, int microbatch) const;
 
 private:
@@ -41,7 +42,7 @@ struct RunPlan {
     PlanGraph graph;
     MicroBatchSizes sizes;
     std::vector<EdgeBytes> edges;
-    std::vector<Bytes> moved;  // by node, by a transfer
+    std::vector<Bytes> moved;  // by node: bytes that a transfer moves
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
@@ -58,64 +59,66 @@ struct RunPlan {
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
-    // The block that a micro-batch's gradients of a stage are added to, and how many there are.
+    // Return the number of the block that a micro-batch's gradients of a stage are added to, and how many blocks there
+    // are.
     int gradient_part(int stage, int microbatch) const;
     int gradient_parts(int stage) const;
-    // Of several holders one speaks for the stage: in norms and dumps.
+    // Tells whether the device speaks for the stage: of several holders one does, in norms and dumps.
     bool speaks_for(int device, int stage) const { return job.plan.shape.devices_of(stage).front() == device; }
 };
 
-// One device; called on its own thread, in this order.
+// One device. Its functions are called on its own thread, in this order.
 class Device {
 public:
     virtual ~Device() = default;
-    virtual void prepare() = 0;                                        // all devices, before the memory is planned
-    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;          // for all its buffers
-    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // all but landing and sent buffers
+    virtual void prepare() = 0;                                        // on all devices before the memory is planned
+    virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;          // memory for all its buffers
+    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // called for all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
-    // Before S and U: waits for the devices that it needs.
+    // Waits, before S and U, for the devices that the task needs.
     virtual void meet(const Task& task, int node) = 0;
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
     virtual void end_step() {}                         // all nodes are finished
 
-    // What follows is for devices with a queue of their own, where the calls above and Payload::leave only
+    // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
     // put work: the thread waits until others have queued theirs, the devices wait for each other.
-    virtual void wait_for_received(int /*recv*/) {}  // before the next run()
-    // Before a transfer is posted: its SEND or the landing buffer of its RECV counts from here in the queue,
-    // and what follows may overwrite the copy of the edge's `earlier` SEND (-1: none).
+    virtual void wait_for_received(int /*recv*/) {}  // called before the next run()
+    // Is called before a transfer is posted: its SEND, or the landing buffer of its RECV, counts from here in the
+    // queue, and what follows may overwrite the copy that the edge's `earlier` SEND left (-1 where there is none).
     virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
-    virtual void all_queued() {}        // the whole list of this step
-    virtual void wait(int /*node*/) {}  // until it has been done
+    virtual void all_queued() {}        // the whole list of this step is queued
+    virtual void wait(int /*node*/) {}  // until the node has been done
     virtual void all_done() {}          // every node has been waited for
-    // When a node ran, after that. `by_host` is when it was called, or handed over.
+    // Returns when a node ran, and is called after wait(). `by_host` is when it was called, or handed over.
     virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
 
 class Devices : public Payload {
 public:
     virtual Device& device(int number) = 0;
-    // On the main thread, when all devices are prepared: bytes, and the times of links.
+    // Is called on the main thread when all devices are prepared; returns the bytes, and the times of links.
     virtual Costs prepare_memory() = 0;
-    // Else nothing is pinned to a core, and memory is reserved but not touched.
+    // Tells whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
-    virtual bool uses_cores() const { return false; }  // run() computes, on the core of the device's thread
+    virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
     virtual std::string machine() const = 0;           // what device 0 runs on; after the set-up
-    virtual void begin_step(int /*step*/) {}           // on the main thread, before the devices
+    virtual void begin_step(int /*step*/) {}           // on the main thread, before the devices begin it
 
-    // On the main thread, after a step and of it: sum over the samples of a micro-batch; norms of the updates.
+    // These two are called on the main thread after a step and speak of it: the loss is summed over the samples of a
+    // micro-batch, the norms are those of its updates.
     virtual double loss(int microbatch) const = 0;
     virtual std::vector<double> gradient_norms() const = 0;
-    virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when they are not finite
+    virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when losses or norms are not finite
     virtual void stop() {}     // after a failure, on any thread: devices give up what they wait for
     virtual void abort() {}    // when no thread works any more: lets go what waits for peers
-    virtual void explain() {}  // then: throws what is known better than the failure itself
+    virtual void explain() {}  // after abort(): throws what tells more than the failure itself
 
-    virtual void finish(RunResult& result) = 0;               // at the end of the run: weights_hash
-    virtual void write_files(const RunResult& /*result*/) {}  // those that were asked for; after finish()
+    virtual void finish(RunResult& result) = 0;               // sets weights_hash at the end of the run
+    virtual void write_files(const RunResult& /*result*/) {}  // writes the files that were asked for, after finish()
 };
 
-// The work of `run.backend`. Throws Error when this build does not have it.
+// Make the devices of `run.backend`. They throw Error when this build does not have it.
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options);
 std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options);
 std::unique_ptr<Devices> make_emulation(const RunPlan& plan, const RunOptions& options);

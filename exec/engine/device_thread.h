@@ -18,16 +18,16 @@ public:
     DeviceThread(RunPlan& plan, Device& work, int device, const RunOptions& options)
         : plan_(plan), work_(work), device_(device), options_(options) {}
 
-    void make_memory();  // needs the planned buffers
+    void make_memory();  // to be called when the buffers are planned
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
-    // Runs the list once. When each task really ran, in list order.
+    // Runs the list once. It returns when each task really ran, in list order.
     std::vector<Interval> run_step(int step);
     void end_step();
 
     const Arena& arena() const { return *arena_; }
-    std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // of the step
-    double cpu_share() const { return core_clock_.share(); }  // of tasks that are worth a look at the clock
+    std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // samples of the last step
+    double cpu_share() const { return core_clock_.share(); }  // over tasks long enough to look at the clock
 
 private:
     void begin_step(int step);
@@ -49,10 +49,10 @@ private:
     std::vector<std::vector<int>> born_, dies_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
-    std::vector<int> sample_of_;  // [position] of this step; -1: nothing changed there
+    std::vector<int> sample_of_;  // [position] of this step; -1 where nothing changed
     int step_ = 0;
     CoreClock core_clock_;
-    Ns last_task_ = 0;  // how long it took
+    Ns last_task_ = 0;  // how long the last one took
 };
 
 }  // namespace pw

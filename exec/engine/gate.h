@@ -1,4 +1,4 @@
-// Where threads of a run wait for each other.
+// A gate, at which the threads of a run wait for each other.
 #pragma once
 
 #include "workloads/units.h"
@@ -14,23 +14,25 @@ namespace pw {
 Ns clock_now();                              // steady, nanoseconds
 [[noreturn]] void fail_because_of_others();  // Error (RunFailed)
 
-// Where a fixed number of threads meet, again and again.
+// A fixed number of threads meet at a gate, again and again.
 class Gate {
 public:
     explicit Gate(int threads) : threads_(threads) {}
-    // Throws Error (RunFailed) when a thread has failed. All that meet come to the same `phase`.
+    // Waits until all threads have arrived. It throws Error (RunFailed) when a thread has failed. All that meet come to
+    // the same `phase`.
     void arrive(int phase = 0);
-    // Calls look(time since the last call, or since it came) about every `slice` while it waits.
+    // Does the same and calls look(time since the last call, or since the thread came) about every `slice` while it
+    // waits.
     template <class Look>
     void arrive(int phase, Ns slice, Look look);
     void abort();
 
 private:
-    bool is_last(int phase, std::int64_t& round);  // lets the others go
+    bool is_last(int phase, std::int64_t& round);  // lets the others go when it is
 
     const int threads_;
     int waiting_ = 0;
-    int phase_ = 0;  // of those that wait
+    int phase_ = 0;  // phase of those that wait
     std::int64_t round_ = 0;
     bool aborted_ = false;
     std::mutex mutex_;

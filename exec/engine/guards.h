@@ -1,5 +1,5 @@
-// For tests of devices whose memory the host can read: bytes around every buffer that nobody may write, and NaN where
-// nobody may read.
+// Guards for tests of devices whose memory the host can read: they put bytes around every buffer that nobody may write,
+// and NaN where nobody may read.
 #pragma once
 
 #include "exec/engine/arena.h"
@@ -9,23 +9,23 @@
 
 namespace pw {
 
-// Keeps everything that is not lent at kFree: a float of such bytes is NaN. Persistent buffers are zero at first.
+// Guards keep everything that is not lent at kFree: a float of such bytes is NaN. Persistent buffers are zero at first.
 class Guards {
 public:
-    static constexpr Bytes kBytes = 64;  // on both sides of a buffer, of its own
+    static constexpr Bytes kBytes = 64;  // guard bytes on both sides of each buffer
     static constexpr unsigned char kFree = 0xff;
 
-    // pack(), with room for the guards.
+    // Does what pack() does, with room for the guards.
     static Packing pack(std::vector<Buffer> buffers, int devices);
 
     Guards(const std::vector<Buffer>& buffers, const Packing& packing, const Arena& arena, const Plan& plan,
            int device);
 
-    // A task is done and its memory not yet handed on. Throws Error (RunFailed) naming it when bytes beside a buffer
-    // have changed since the task before it. Frees the workspace and the buffers that die there, but not those that die
-    // with the list: a message may still leave them.
+    // Checks when a task is done and its memory is not yet handed on. It throws Error (RunFailed) naming the task when
+    // bytes beside a buffer have changed since the task before it. It frees the workspace and the buffers that die
+    // there, but not those that die with the list: a message may still leave them.
     void after(int position) const;
-    void end_step() const;  // all messages have left
+    void end_step() const;  // called when all messages have left
 
 private:
     bool lives_on(const Buffer& buffer) const { return buffer.first == 0 && buffer.last >= last_; }
@@ -36,7 +36,7 @@ private:
     const Packing& packing_;
     const Arena& arena_;
     const std::vector<Task>& order_;
-    const int last_;        // position
+    const int last_;        // last position of the list
     std::vector<int> own_;  // numbers of the device's buffers
 };
 

@@ -1,5 +1,5 @@
-// What a hand-over by pointer between the threads of two devices costs, and what adding up gradients in the memory
-// that they share does.
+// Measures what a hand-over by pointer between the threads of two devices costs, and what adding up gradients in the
+// memory that they share does.
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"

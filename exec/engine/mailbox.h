@@ -1,6 +1,5 @@
-// Hand-over between device threads of one process: transfers travel in the lanes of the plan, and
-// whoever needs one waits for it. And the gate where all devices meet. Both give up when one device
-// has failed, or when nothing happens for the timeout.
+// Hand-over between the device threads of one process: transfers travel in the lanes of the plan, and whoever needs one
+// waits for it. A mailbox gives up when one device has failed, or when nothing happens for the timeout.
 #pragma once
 
 #include "exec/engine/gate.h"
@@ -24,7 +23,8 @@ struct Interval {
     Ns start = 0, end = 0;
 };
 
-// What moves with a transfer when the sender keeps a copy. Called once per transfer and step.
+// A payload is what moves with a transfer when the sender keeps a copy. Its functions are called once per transfer and
+// step.
 class Payload {
 public:
     virtual ~Payload() = default;
@@ -34,7 +34,7 @@ public:
 
 // An emulated link: a message leaves `occupation` after it started and arrives `latency` later.
 struct LinkTimes {
-    std::vector<Ns> occupation;  // by node; empty: none
+    std::vector<Ns> occupation;  // by node; empty where no link is emulated
     Ns latency = 0;
 };
 
@@ -43,10 +43,10 @@ public:
     struct Options {
         TransferMode mode;
         Ns timeout = 30'000'000'000;
-        bool spin = false;           // devices own their cores: wait awake
-        LinkTimes link;              // with times, a thread of its own moves the messages
-        Payload* payload = nullptr;  // none: tensors are made where they are read
-        Watch* watch = nullptr;      // is told who waits, and says when that is too long: then there is no timeout here
+        bool spin = false;           // waits awake, where devices own their cores
+        LinkTimes link;              // where it has times, a thread of its own moves the messages
+        Payload* payload = nullptr;  // null where tensors are made where they are read
+        Watch* watch = nullptr;      // is told who waits and says when that is too long; the timeout is then unused
     };
     Mailbox(const PlanGraph& graph, Options options);
     ~Mailbox();
@@ -56,11 +56,11 @@ public:
     // Waits while the device's list must not post the transfer yet.
     void wait_to_post(int node);
     void post(int node);
-    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // of a SEND; -1: none
+    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // SEND before it; or -1
     // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) naming both ends
     // after the timeout and Error (RunFailed) when another device has failed.
     void wait(int node);
-    // Of a transfer that wait() has returned for: from its start to its end.
+    // Returns when a transfer that wait() has returned for ran, from its start to its end.
     Interval interval(int node) const { return interval_[node]; }
     void abort();
 
@@ -72,7 +72,7 @@ private:
         int node;          // a SEND leaves, a RECV's message arrives
         auto operator<=>(const Event&) const = default;
     };
-    // Where a device's thread sleeps.
+    // A bed is where a device's thread sleeps.
     struct Bed {
         std::condition_variable wakes;
         bool taken = false;
@@ -94,7 +94,7 @@ private:
     std::vector<Bed> beds_;                      // by device
     std::atomic<bool> aborted_{false};
 
-    mutable std::mutex mutex_;  // of everything below
+    mutable std::mutex mutex_;  // protects everything below
     Lanes lanes_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::int64_t seq_ = 0;

@@ -1,5 +1,6 @@
-// Where some devices of a process wait for each other: at an S, at a U of a global norm. Like the mailbox they give up
-// when one device has failed, or when one does not come for the timeout.
+// Meeting points, at which some devices of a process wait for each other: at an S, the sum of gradients over the
+// holders of a stage, and at a U, the optimizer update, under a global norm. Like the mailbox they give up when one
+// device has failed, or when one does not come for the timeout.
 #pragma once
 
 #include "exec/engine/watch.h"
@@ -14,10 +15,11 @@ namespace pw {
 
 class MeetingPoints {
 public:
-    // `watch`: is told who waits, and says when that is too long; then there is no timeout here.
+    // `watch`, where there is one, is told who waits and says when that is too long; then there is no timeout here.
     MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch = nullptr);
 
-    // The meeting that an S or U belongs to; none: null. `begins`: it is the device's first task of it.
+    // Returns the meeting that an S or U belongs to, or null where it has none. begins() tells whether the node is the
+    // device's first task of its meeting.
     const Meeting* meeting(int node) const;
     bool begins(int node) const { return begins_[node]; }
 
@@ -37,7 +39,7 @@ private:
     const Ns timeout_;
     Watch* const watch_;
     const std::vector<Meeting> meetings_;
-    std::vector<int> number_;    // by node; -1: none
+    std::vector<int> number_;    // by node; -1 where it has no meeting
     std::vector<char> begins_;   // by node
     std::vector<Point> points_;  // by meeting
     bool aborted_ = false;

@@ -1,4 +1,4 @@
-// One process, one thread per device: sets the devices up, steps them, gathers what happened.
+// Runs a job in one process with one thread per device: it sets the devices up, steps them and gathers what happened.
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gate.h"
 #include "exec/engine/pin.h"

@@ -1,4 +1,4 @@
-// What every device of a run is doing, so that a device that works long is told from one that is silent.
+// A watch knows what every device of a run is doing, so that a device that works long is told from one that is silent.
 #pragma once
 
 #include "schedules/plan.h"
@@ -14,7 +14,7 @@ namespace pw {
 
 class Watch {
 public:
-    // For how long one task, the way from one to the next, and a wait of all devices at once may last.
+    // The limits say for how long one task, the way from one to the next, and a wait of all devices at once may last.
     struct Limits {
         std::vector<Ns> task;  // by node
         Ns rest = 0, standstill = 0;
@@ -24,16 +24,16 @@ public:
         seen_.resize(static_cast<std::size_t>(devices));
     }
 
-    // Called by a device's own thread: what it does from now on. Between steps it is away.
+    // These are called by a device's own thread and say what it does from now on. Between steps it is away.
     void works(int device, int node) { set(device, Doing::Working, node); }
     void waits(int device, int node) { set(device, Doing::Waiting, node); }
     void rests(int device) { set(device, Doing::Resting, -1); }
     void is_away(int device) { set(device, Doing::Away, -1); }
 
-    // Called by one thread again and again, `passed` after the last time: throws Error (PeerSilent) naming the device
-    // that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
+    // One thread calls this again and again, `passed` after the last time. It throws Error (PeerSilent) naming the
+    // device that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
     void look(const Limits& limits, Ns passed);
-    static Ns slice_of(const Limits& limits);  // how often
+    static Ns slice_of(const Limits& limits);  // the time between two looks
 
 private:
     enum class Doing { Away, Resting, Working, Waiting };
@@ -55,7 +55,8 @@ private:
     Ns standstill_ = 0;
 };
 
-// While this lives the device waits at the node; then it does again what it did. No watch: nothing.
+// While the object lives the device waits at the node; then it does again what it did. Without a watch the object does
+// nothing.
 class WaitingAt {
 public:
     WaitingAt(Watch* watch, int device, int node, bool working = false)

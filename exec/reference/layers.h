@@ -1,5 +1,5 @@
-// Plain loops over plain NCHW tensors, in float or double: slow, and right at a glance. What every
-// other backend is compared with. Sums run in double, in index order.
+// The reference kernels: plain loops over plain NCHW tensors, in float or double, slow, and right at a glance. Every
+// other backend is compared with them. Sums run in double, in index order.
 #pragma once
 
 #include "exec/kernels.h"
@@ -16,7 +16,7 @@ Bytes bytes_of(std::int64_t elements) {
     return aligned(elements * static_cast<Bytes>(sizeof(Real)));
 }
 
-// What all layers share: shapes, sizes, plain tensors in and out.
+// The base class has what all layers share: shapes, sizes, plain tensors in and out.
 template <class Real>
 class PlainLayer : public LayerKernel {
 public:
@@ -61,7 +61,7 @@ void put(Real& place, double value, bool accumulate) {
     place = static_cast<Real>(accumulate ? static_cast<double>(place) + value : value);
 }
 
-// One per kind, for float and double.
+// There is one function per kind of layer, for float and double.
 template <class Real>
 std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples);
 template <class Real>

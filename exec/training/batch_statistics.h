@@ -1,4 +1,4 @@
-// What the forwards of a stage leave for its updates.
+// The batch statistics that the forwards of a stage leave for its updates.
 #pragma once
 
 #include "exec/kernels.h"
@@ -8,14 +8,15 @@
 
 namespace pw {
 
-// The blocks of a stage's micro-batches, listed where the kernels of one device read. Made before the first step.
+// The table lists the blocks of a stage's micro-batches in memory that the kernels of one device read. It is made
+// before the first step.
 class StatisticsTable {
 public:
     StatisticsTable() = default;
-    // `blocks` and `samples` by micro-batch; the blocks may be on any device.
+    // `blocks` and `samples` are by micro-batch; the blocks may be on any device.
     StatisticsTable(const Kernels& kernels, const std::vector<std::byte*>& blocks, const std::vector<int>& samples);
 
-    // Of the micro-batches first to last.
+    // Returns the statistics of the micro-batches `first` to `last`.
     BatchStatistics of(int first, int last, bool deferred) const;
 
 private:

@@ -1,4 +1,4 @@
-// What is said of a run whose numbers are no longer finite. Nothing is looked for before a loss or a norm says so.
+// Says what is known of a run whose numbers are no longer finite. It looks for nothing before a loss or a norm says so.
 #include "exec/training/training.h"
 #include "workloads/error.h"
 

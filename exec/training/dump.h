@@ -1,4 +1,4 @@
-// What is needed to check a step against another framework: .npy files in PyTorch's layouts.
+// The dump: what is needed to check a step against another framework, as .npy files in PyTorch's layouts.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@ namespace pw {
 
 class Training;
 
-// FOLDER/initial, FOLDER/gradients, FOLDER/updated with one file per parameter, FOLDER/images.npy,
-// FOLDER/labels.npy ([sample] or [sample][position]) of the first mini-batch, FOLDER/loss.npy.
+// Writes FOLDER/initial, FOLDER/gradients and FOLDER/updated with one file per parameter, FOLDER/images.npy and
+// FOLDER/labels.npy ([sample] or [sample][position]) of the first mini-batch, and FOLDER/loss.npy.
 void write_dump(const std::string& folder, const Training& run, double loss);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// What a sum needs of another device's memory.
+// A fetch is what a sum needs of another device's memory.
 #pragma once
 
 #include "workloads/units.h"

@@ -1,6 +1,6 @@
-// S: the holders of a stage, and stages that share a parameter, add up their gradients. Every device adds its share
-// of the bytes from all blocks, and copies the other shares from those who added them. What its kernels cannot read it
-// fetches first.
+// S, the sum of gradients: the holders of a stage, and stages that share a parameter, add up their gradients. Every
+// device adds its share of the bytes from all blocks, and copies the other shares from those who added them. What its
+// kernels cannot read it fetches first.
 #include "exec/training/training.h"
 #include "workloads/error.h"
 #include "workloads/stages/ties.h"

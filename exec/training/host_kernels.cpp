@@ -1,4 +1,4 @@
-// What all backends that compute on host threads share.
+// The kernels that all backends which compute on host threads share.
 #include "exec/engine/arena.h"
 #include "exec/engine/mailbox.h"
 #include "exec/engine/pin.h"

@@ -1,4 +1,4 @@
-// Where the bytes of all stages lie in their blocks.
+// The layouts say where the bytes of all stages lie in their blocks.
 #pragma once
 
 #include "job/job.h"
@@ -8,20 +8,21 @@
 
 namespace pw {
 
-// A table that several layers have a copy of, at the start of their blocks: an embedding's, and those tied to it.
+// A table that several layers have a copy of, at the start of their blocks: an embedding, and the layers tied to it.
 struct SharedTable {
     std::vector<int> layers;   // the embedding first
-    std::vector<int> devices;  // that hold one of them, ascending
-    std::vector<int> nearest;  // by device: the first of the layers that it holds
+    std::vector<int> devices;  // those that hold one of the layers, ascending
+    std::vector<int> nearest;  // for each of `devices`: the first of the layers that it holds
     Bytes bytes;
 };
 
-// `bytes` by layer. Throws Error (RunFailed) when copies of a table differ in size.
+// Returns the tables that are shared; `bytes` is by layer. It throws Error (RunFailed) when copies of a table differ in
+// size.
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes);
 
-// Built once, when all devices are prepared.
+// The layouts are built once, when all devices are prepared.
 struct Layouts {
-    std::vector<StageLayout> full, last;  // by stage; `last`: of a smaller last micro-batch, where there is one
+    std::vector<StageLayout> full, last;  // by stage; `last` for a smaller last micro-batch, where there is one
     std::vector<SharedTable> tables;
 };
 

@@ -6,10 +6,10 @@
 
 namespace pw {
 
-// Version 1.0. Throws Error (RunFailed) naming the file.
+// Writes version 1.0 of the format. It throws Error (RunFailed) naming the file.
 void write_npy(const std::string& file, const std::vector<int>& shape, const std::vector<float>& values);
 
-// Versions 1.0 to 3.0. Both throw Error (BadInput) naming the file, what it holds and what is read.
+// These read versions 1.0 to 3.0. Both throw Error (BadInput) naming the file, what it holds and what is read.
 std::vector<int> read_npy_shape(const std::string& file);
 std::vector<float> read_npy(const std::string& file);
 

@@ -1,4 +1,4 @@
-// What an execution has found out: losses and norms of a step, and tensors of the first update for a dump.
+// The record of an execution: losses and norms of a step, and tensors of the first update for a dump.
 #pragma once
 
 #include "job/job.h"
@@ -13,11 +13,11 @@ namespace pw {
 // Every row has one writer: readers come after the gate. A device takes part from its own thread.
 class Record {
 public:
-    enum class Moment { Initial, Gradients, Updated };  // of the first update
+    enum class Moment { Initial, Gradients, Updated };  // around the first update
 
     Record(const Job& job, bool keeps_tensors);
 
-    // Of this step. Losses are sums over the samples of a micro-batch.
+    // Losses are those of the current step, sums over the samples of a micro-batch.
     void take_loss(int microbatch, double sum) { losses_[static_cast<std::size_t>(microbatch)] = sum; }
     const std::vector<double>& losses() const { return losses_; }
     // The squares of the gradients, [update][layer], are memory that device 0 lends; without updates there is none.
@@ -28,7 +28,7 @@ public:
     std::vector<double> gradient_norms() const;      // by update
 
     bool keeps_tensors() const { return !kept_[0].empty(); }
-    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);   // beside those of before
+    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);   // adds to those kept before
     const std::vector<std::vector<NamedTensor>>& kept(Moment moment) const {  // by device
         return kept_[static_cast<std::size_t>(moment)];
     }
@@ -37,7 +37,7 @@ private:
     const std::size_t layers_, updates_;
     std::vector<double> losses_;
     double* squares_ = nullptr;
-    std::vector<std::vector<NamedTensor>> kept_[3];  // [moment][device]; empty: nothing is kept
+    std::vector<std::vector<NamedTensor>> kept_[3];  // [moment][device]; empty where nothing is kept
 };
 
 }  // namespace pw

@@ -1,4 +1,5 @@
-// One stage on a device: its kernels, and its passes over planned memory.
+// The program of one stage on a device: its kernels, and its passes over planned memory. Letters stand for tasks: F the
+// forward, B the full backward, which is I (for inputs) and W (for weights), U the optimizer update.
 #pragma once
 
 #include "exec/kernels.h"
@@ -10,33 +11,34 @@
 
 namespace pw {
 
-// Where the regions of a stage's layout are for one micro-batch.
+// The addresses of the regions of a stage's layout for one micro-batch.
 struct Places {
     std::byte* data = nullptr;
     std::byte* until_input = nullptr;
     std::byte* until_weight = nullptr;
     std::byte* gradient_kept = nullptr;
     std::byte* workspace = nullptr;
-    // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
+    // The buffers are by edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
     const std::byte* weights = nullptr;
-    std::byte* statistics = nullptr;  // of the micro-batch, or, in evaluation, the running averages
+    std::byte* statistics = nullptr;  // those of the micro-batch, or, in evaluation, the running averages
     std::byte* gradients = nullptr;
     std::span<const int> labels;                       // shared memory, like the loss
-    std::int64_t training_seed = 1, first_sample = 0;  // number in the endless sequence: what dropout draws from
+    std::int64_t training_seed = 1, first_sample = 0;  // first_sample: number in the endless sequence, for dropout
     double* loss = nullptr;  // sum over the samples, written by F of the stage with the loss layer
 };
 
-// Whether something is in a block of gradients: of the layers that add to it in I, of those that do in W.
+// Tells whether a block of gradients already holds something: of the layers that add to it in I, and of those that do
+// in W.
 struct Begun {
     bool input = false, weight = false;
 };
 
 enum class Pass { Forward, Input, Weight, Sum, Update };
 
-inline constexpr int kAllLayers = -1;  // of a stage: U may be one call
+inline constexpr int kAllLayers = -1;  // all layers of a stage: U may be one call
 
-// Sees every kernel call: the profiler's stop-watch and the tests' window.
+// An observer sees every kernel call: it is the profiler's stop-watch and the tests' window.
 class PassObserver {
 public:
     virtual ~PassObserver() = default;
@@ -53,38 +55,38 @@ public:
     LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
     LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
 
-    void set_layout(StageLayout layout);  // on the device's own thread
+    void set_layout(StageLayout layout);  // to be called on the device's own thread
     const StageLayout& layout() const { return layout_; }
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
     void forward(const Places& places, bool save) const;
     // Writes what forward() saved once more, from the same inputs and weights, and nothing else.
     void recompute(const Places& places) const;
-    // B (`weights_too`) or I, which keeps the output gradients that W reads. Adds to those places.gradients that have
-    // begun, overwrites the others.
+    // Does B (with `weights_too`) or I, which keeps the output gradients that W reads. It adds to those
+    // places.gradients that have begun, and overwrites the others.
     void backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const;
-    void backward_weight(const Places& places, Begun begun) const;  // after an I
-    // One optimizer step; writes each layer's sum of squared gradients to squares[layer], in shared memory. Null:
-    // measure() did.
+    void backward_weight(const Places& places, Begun begun) const;  // W, after an I
+    // Does one optimizer step and writes each layer's sum of squared gradients to squares[layer], in shared memory.
+    // `squares` is null where measure() did that.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
-    // See Kernels::predict.
+    // Predicts the weights as Kernels::predict does.
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;
-    // The running averages take in what F wrote of a mini-batch.
+    // Lets the running averages take in what F wrote of a mini-batch.
     void gather_statistics(BatchStatistics of, std::byte* running) const;
-    // By layer: what LayerKernel::load takes, in plain layout.
+    // For a layer, the values that LayerKernel::load takes, in plain layout.
     using Values = std::function<std::vector<std::vector<float>>(int layer)>;
     void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;  // from names and seed
-    // Parameters in plain layout, named.
+    // Returns the parameters in plain layout, with their names.
     std::vector<NamedTensor> named(const std::byte* weights, const std::byte* statistics, bool trained_only) const;
 
     bool has_loss() const { return has_loss_; }
     bool reads_data() const { return reads_data_; }
 
 private:
-    // One kernel call's arguments with room for the pointers they span.
+    // The arguments of one kernel call, with room for the pointers they span.
     struct Call {
         LayerArgs args;
         std::vector<const std::byte*> inputs, norms;
@@ -106,8 +108,8 @@ private:
     const Kernels& family_;
     std::vector<int> layers_;
     std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
-    std::unique_ptr<StageKernel> all_;                   // null: layer by layer
-    std::vector<bool> leaves_output_;                    // by layer: F of a batch norm that an add is run with
+    std::unique_ptr<StageKernel> all_;                   // null where the backend goes layer by layer
+    std::vector<bool> leaves_output_;                    // by layer: a batch norm that an add is run with
     StageLayout layout_;
     bool has_loss_ = false, reads_data_ = false;
     PassObserver* observer_ = nullptr;

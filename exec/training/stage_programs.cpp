@@ -1,5 +1,5 @@
-// The programs of a device's stages: for full micro-batches, and for a smaller last one of a mini-batch, which runs in
-// the same buffers, laid out for itself.
+// The programs of a device's stages: there is one for full micro-batches, and one for a smaller last micro-batch of a
+// mini-batch, which runs in the same buffers, laid out for itself.
 #include "exec/training/training.h"
 #include "job/build.h"
 #include "workloads/error.h"

@@ -6,7 +6,8 @@
 
 namespace pw {
 
-// Data sets keep their tokens within the vocabulary; whatever comes, no table is read or written outside.
+// Returns the token number in `value`. Data sets keep their tokens within the vocabulary; whatever comes, no table is
+// read or written outside.
 template <class Real>
 std::int64_t token_in(Real value, int vocabulary) {
     const bool known = value >= 0 && value < static_cast<Real>(vocabulary);

@@ -1,4 +1,5 @@
-// Devices that compute: stages of a model run by kernels.
+// Devices that compute: they run the stages of a model with kernels. Letters stand for tasks: F the forward, S the sum
+// of gradients over the holders of a stage, U the optimizer update.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -19,7 +20,7 @@ namespace pw {
 
 class Training;
 
-// What some backward tasks of a stage have added up since the last U.
+// The gradients that some backward tasks of a stage have added up since the last U.
 struct GradientPart {
     std::byte* block = nullptr;
     Begun begun;
@@ -39,34 +40,34 @@ public:
     void end_step() override;
 
     const Kernels& kernels() const { return *kernels_; }
-    std::vector<NamedTensor> parameters() const;      // newest; with statistics where the device speaks for the stage
-    LayerBytes bytes_of(int layer, bool last) const;  // of a layer here; `last`: in a smaller last micro-batch
-    // As F leaves them here; null: it does not.
+    std::vector<NamedTensor> parameters() const;      // newest; with statistics where it speaks for the stage
+    LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
+    // Returns the statistics as F leaves them on this device; null where it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
-    // While the devices of an S meet, they read each other's.
+    // The devices of an S read each other's gradients while they meet.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
-    // Of memory that kernels here do not read; taken up by fetch().
+    // The fetches are copies that this device needs of memory that its kernels cannot read; fetch() takes them up.
     const std::vector<Fetch>& fetches() const { return fetches_; }
     Bytes room() const {
         return room_ ? room_->size() : 0;
     }  // beside the planned memory, for what is fetched to be added
-    // Runs F once more; `tensors` by edge. The first layer whose output is not finite; -1: none. For kernels whose work
-    // is done when a call returns, on any thread, when no device works.
+    // Runs F once more, with `tensors` by edge. It returns the first layer whose output is not finite, or -1 where
+    // there is none. It is for kernels whose work is done when a call returns, on any thread, when no device works.
     int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
     bool has_finite_parameters(const Task& forward, int layer);
 
 protected:
-    virtual std::shared_ptr<const Kernels> open();  // on the device's thread
+    virtual std::shared_ptr<const Kernels> open();  // called on the device's thread
     // Meets the others of an S or U for the round-th time, from 0. What was done or queued before is done before what
     // any of them does afterwards.
     virtual void arrive(int node, int round);
-    virtual bool works_at_once() const { return true; }  // what run() was called for is done when it returns
-    // Whether kernels here read the memory of another device; else a sum fetches it.
+    virtual bool works_at_once() const { return true; }  // whether the work of run() is done when it returns
+    // Tells whether kernels here read the memory of another device; else a sum fetches it.
     virtual bool reads(int /*device*/) const { return true; }
-    // Called by all devices of an S: what they have asked for is there before anything that they do next.
+    // Is called by all devices of an S: what they have asked for is there before anything that they do next.
     virtual void fetch(int /*node*/) {}
-    // Whether the holders add up a stage in an order that is none of ours: each its own gradients, reduce() all of
-    // them.
+    // Tells whether the holders add up a stage in an order that is none of ours: then each adds up its own gradients,
+    // and reduce() adds up those of all.
     virtual bool reduces(int /*stage*/) const { return false; }
     virtual void reduce(int /*node*/) {}  // called by all devices of an S
     std::vector<Fetch> fetches_;
@@ -77,16 +78,16 @@ private:
     struct StageState {
         std::vector<std::byte*> slots;    // weight buffers
         std::vector<int> slot_of;         // version -> slot
-        std::vector<std::byte*> momenta;  // by slot; the first for all unless the stage predicts weights
+        std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights
         std::byte *statistics = nullptr, *predicted = nullptr;
-        std::vector<std::byte*> left_statistics;     // [micro-batch], by F
-        std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null: they are read where F leaves them
+        std::vector<std::byte*> left_statistics;     // [micro-batch], left by F
+        std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null where they are read as F leaves them
         std::unique_ptr<Memory> statistics_room;
         StatisticsTable batches;
         std::vector<GradientPart> parts;  // S and U leave the sum in the first
-        int newest = 0;                   // version, within the plan
-        bool summed = false;              // since the last U
-        bool saves = false;               // its F is read back
+        int newest = 0;                   // number of the newest version, within the plan
+        bool summed = false;              // whether they are summed since the last U
+        bool saves = false;               // whether what its F saves is read back
         std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;  // [micro-batch]
         Places places;
     };
@@ -108,7 +109,7 @@ private:
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
-    // exec/training/gradient_sums.cpp
+    // The following are in exec/training/gradient_sums.cpp.
     void make_room();
     void sum_gradients(int node);
     void list_share(int stage);
@@ -123,7 +124,7 @@ private:
     std::span<double> squares_of(const Task& update) const;
     template <class Note>
     std::span<const Note> of_microbatch(const Note* all, int per_sample, int microbatch) const;
-    // Shared memory, [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch],
+    // Makes an array in shared memory: [micro-batch][sample], labels [micro-batch][sample][position], [micro-batch], or
     // [update of a step][layer].
     template <class Value>
     Value* make_notes(std::size_t count);
@@ -135,24 +136,25 @@ private:
     int* labels_ = nullptr;
     double *losses_ = nullptr, *clip_factor_ = nullptr;
     struct Addition {
-        std::vector<const std::byte*> from;  // in this order
+        std::vector<const std::byte*> from;  // summands, in this order
         std::byte* to;
         Bytes bytes;
     };
     std::vector<Addition> additions_;
     std::unique_ptr<Memory> room_;
-    Bytes used_ = 0;  // of it
-    // By stage; the last micro-batch of a mini-batch has its own where it is smaller.
+    Bytes used_ = 0;  // bytes of room_ in use
+    // The programs are by stage; where the last micro-batch of a mini-batch is smaller, last_programs_ has its own
+    // programs.
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
     int step_ = 0;
 };
 
-// One tensor of each name. Throws Error (RunFailed) naming a parameter whose copies differ.
+// Returns one tensor of each name. It throws Error (RunFailed) naming a parameter whose copies differ.
 std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
 
-// All devices of a run, and what they share: the data, the layouts of their blocks and the record.
+// A training has all devices of a run, and what they share: the data, the layouts of their blocks and the record.
 class Training : public Devices {
 public:
     Training(const RunPlan& the_plan, const RunOptions& options);
@@ -173,13 +175,14 @@ public:
     void write_files(const RunResult& result) override;
 
     const TrainingDevice& kernel_device(int number) const { return *devices_[number]; }
-    std::byte* gradient_of(int device, int layer) const;  // its part of the stage's first block
-    const Layouts& layouts() const { return *layouts_; }  // after prepare_memory()
+    std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
+    const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
     const Record& record() const { return record_; }
     std::int64_t first_sample(int step, int microbatch) const;
     Sample sample(std::int64_t index) const;  // evaluation shows images as they are stored
-    // Of a micro-batch whose F has just been run: throws, and explain() tells more when all have stopped.
+    // Refuses the loss of a micro-batch whose F has just been run: it throws, and explain() tells more when all have
+    // stopped.
     [[noreturn]] void refuse_loss(int step, int microbatch);
 
     const RunPlan& plan;
@@ -190,16 +193,16 @@ protected:
     std::vector<std::unique_ptr<TrainingDevice>> devices_;
 
 private:
-    std::vector<LayerBytes> layer_bytes(bool last) const;  // by layer, of the devices that speak for the stages
+    std::vector<LayerBytes> layer_bytes(bool last) const;  // by layer, from the devices that speak for the stages
     std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
-    std::vector<NamedTensor> parameters() const;  // of all devices, newest, each once
+    std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
     std::string place_of(int step, int microbatch) const;
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;
-    std::mutex not_finite_mutex_;    // of what follows
-    std::optional<int> not_finite_;  // the first micro-batch whose loss is not
+    std::mutex not_finite_mutex_;    // protects what follows
+    std::optional<int> not_finite_;  // the first micro-batch whose loss is not finite
     int step_not_finite_ = 0;
 };
 

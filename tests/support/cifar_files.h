@@ -1,4 +1,4 @@
-// Files in the shape of CIFAR-10's: sparse, hence quick to make; black images of label 0.
+// Files in the shape of CIFAR-10's: they are sparse, hence quick to make, and hold black images of label 0.
 #pragma once
 
 #include <fmt/format.h>

@@ -23,7 +23,7 @@ struct Said {
     Json json() const { return Json::parse(out); }
 };
 
-// The text of a profile without what it says about other programs that ran beside the measurement.
+// Returns the text of a profile without what it says about other programs that ran beside the measurement.
 inline std::string of_a_quiet_machine(std::string profile) {
     if (const std::size_t at = profile.find("  cpu_share:"); at != std::string::npos)
         profile.erase(at, profile.find('\n', at) + 1 - at);
@@ -60,7 +60,7 @@ training: {steps: 3}
         return text.str();
     }
 
-    // `arguments` as in a shell.
+    // Runs the binary; `arguments` are as in a shell.
     Said run(const std::string& arguments) const {
         const std::string command =
             "cd '" + folder_.string() + "' && '" + binary_ + "' " + arguments + " >said.out 2>said.err </dev/null";
@@ -68,7 +68,7 @@ training: {steps: 3}
         return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("said.out"), read("said.err")};
     }
 
-    // A command that succeeds and keeps stderr to itself.
+    // Runs a command that must succeed and keep stderr to itself.
     Said run_well(const std::string& arguments) const {
         Said said = run(arguments);
         EXPECT_EQ(said.code, 0) << arguments << '\n' << said.err;
@@ -76,7 +76,7 @@ training: {steps: 3}
         return said;
     }
 
-    // A command that fails with one message and no results.
+    // Runs a command that must fail with one message and no results; returns the message.
     std::string error_of(const std::string& arguments, int code) const {
         const Said said = run(arguments);
         EXPECT_EQ(said.code, code) << arguments << '\n' << said.err;

@@ -47,7 +47,7 @@ public:
         Notices notices;
         job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), notices);
     }
-    // Another model than the one that the file names.
+    // Takes another model than the one that the file names.
     Execution(const char* yaml, const std::vector<std::string>& set, Model model) {
         Notices notices;
         job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), std::move(model), notices);
@@ -62,7 +62,7 @@ private:
     Job job_;
 };
 
-// All kinds of layers and cuts of ResNet-50 in a sixtieth of its work.
+// Returns a model with all kinds of layers and cuts of ResNet-50 in a sixtieth of its work.
 inline Model small_resnet(int image_size = 32) {
     return build_resnet("small resnet", {.blocks = {1, 2, 1, 1}, .width = 16}, image_size, 10);
 }

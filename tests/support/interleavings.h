@@ -1,4 +1,4 @@
-// Whether a plan runs through, found by following every interleaving of its devices and lanes.
+// An oracle that tells whether a plan runs through, found by following every interleaving of its devices and lanes.
 #pragma once
 
 #include "schedules/lanes.h"
@@ -13,8 +13,8 @@
 
 namespace pw {
 
-// The semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
-// the library: a state says how far every list is and which transfers are complete. Chains of stages whose
+// The oracle has the semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
+// the library: a state says how far every list is and which transfers are complete. It takes chains of stages whose
 // holders take turns.
 class Oracle {
 public:
@@ -32,7 +32,7 @@ public:
                 lanes_[lane_of(id)].push_back(id);
     }
 
-    // Follows every interleaving; false when one of them gets stuck.
+    // Follows every interleaving; returns false when one of them gets stuck.
     bool always_ends() {
         State begin{std::vector<int>(plan_.order.size(), 0), std::vector<bool>(places_.size(), false)};
         std::vector<State> open{begin};
@@ -135,7 +135,7 @@ private:
         return is_active(state, transfer) && state.complete[id_of(other_end(task(transfer)))];
     }
 
-    // A tensor of `stage` that `by` makes is there.
+    // Tells whether a tensor of `stage` that `by` makes is there.
     bool is_there(const State& state, int device, int stage, Op by, Op received_by, int reader) const {
         if (holder(stage, task(reader).microbatch) == device)
             return has_reached(state, by_stage(by, stage, reader));
@@ -215,7 +215,7 @@ private:
 
     const Plan& plan_;
     const TransferMode mode_;
-    std::map<Task, int> id_;  // of U and S: some holder's
+    std::map<Task, int> id_;  // of U and S that of some holder
     std::vector<int> first_;  // id, by device
     std::vector<Place> places_;
     std::map<std::string, std::vector<int>> lanes_;

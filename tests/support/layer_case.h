@@ -16,7 +16,7 @@ struct LayerCase {
     std::string name;
     Layer layer;
     int samples;
-    int per_block = 0;  // channels; 0: as this machine has it
+    int per_block = 0;  // channels in a block; 0 for what this machine has
 };
 
 inline void PrintTo(const LayerCase& tested, std::ostream* out) { *out << tested.name; }

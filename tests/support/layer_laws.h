@@ -36,8 +36,8 @@ inline void expect_close(const std::vector<std::vector<float>>& actual, const st
         expect_close(actual[k], expected[k], tolerance, what + " " + std::to_string(k));
 }
 
-// Two backends may round a value near zero to either side of a ReLU: no gradient enters there. `fill` fills
-// a rig as the tested one is.
+// Returns the gradient with zeros where two backends may round a value near zero to either side of a ReLU: no gradient
+// enters there. `fill` fills a rig as the tested one is.
 template <class Fill>
 std::vector<float> safe_gradient(std::vector<float> gradient, const Layer& layer, int samples, Fill fill) {
     if (!layer.relu)
@@ -71,7 +71,8 @@ inline bool has_nan(const std::vector<float>& values) {
     return std::ranges::any_of(values, [](float value) { return std::isnan(value); });
 }
 
-// As PyTorch's layers do, ReLU and max pool included: a run that diverges must not look well.
+// Checks that a layer keeps NaN as PyTorch's layers do, ReLU and max pool included: a run that diverges must not look
+// well.
 inline void keep_nan(LayerRig tested) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> values = random_values(tested.input_elements(0), 5);
@@ -89,7 +90,7 @@ inline void keep_nan(LayerRig tested) {
         EXPECT_TRUE(has_nan(gradient));
 }
 
-// What a ReLU lets through: NaN as well, and its gradient there.
+// Checks what a ReLU lets through: NaN as well, and its gradient there.
 inline void pass_nan_back(LayerRig tested) {
     std::vector<float> values = random_values(tested.input_elements(0), 5);
     values.front() = std::numeric_limits<float>::quiet_NaN();
@@ -114,7 +115,7 @@ inline void add_up_weight_gradients(LayerRig tested, double tolerance) {
     expect_close(tested.parameter_gradients(), doubled, tolerance, "parameter gradient");
 }
 
-// Evaluation: nothing is written but the output.
+// Checks evaluation: nothing is written but the output.
 inline void evaluate_as_the_reference_does(LayerRig tested, LayerRig expected, double tolerance) {
     const auto parameters = tested.parameters();
     for (LayerRig* each : {&tested, &expected}) {
@@ -126,7 +127,7 @@ inline void evaluate_as_the_reference_does(LayerRig tested, LayerRig expected, d
     EXPECT_EQ(tested.parameters(), parameters);
 }
 
-// Running averages of a batch norm after a mini-batch with these inputs.
+// Returns the running averages of a batch norm after a mini-batch with these inputs.
 inline std::vector<std::vector<float>> averaged(const Kernels& kernels, LayerRig& rig, bool deferred,
                                                 const std::vector<std::vector<float>>& inputs) {
     std::vector<Block> blocks;
@@ -181,7 +182,7 @@ inline void have_aligned_sizes(const LayerBytes& sizes) {
         EXPECT_EQ(size % 64, 0);
 }
 
-// Of two rigs filled alike.
+// Checks that two rigs filled alike compute the same bits.
 inline void repeat_their_bits(LayerRig first, LayerRig second) {
     for (LayerRig* each : {&first, &second}) {
         each->forward();

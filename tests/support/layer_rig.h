@@ -31,7 +31,8 @@ private:
     std::unique_ptr<std::byte[], Free> data_;
 };
 
-// Memory that kernels work on. Of host kernels it is on the heap, where the address sanitizer knows its ends.
+// A block is memory that kernels work on. For host kernels it is on the heap, where the address sanitizer knows its
+// ends.
 class Block {
 public:
     Block(const Kernels& kernels, Bytes size, unsigned char fill = 0xff) : size_(size) {
@@ -115,7 +116,8 @@ public:
     LayerRig(LayerRig&&) = default;
     ~LayerRig() { kernels_->finish(); }  // what is queued works on the buffers
 
-    // Random inputs, parameters and output gradient, the same for every backend; in values that `rounded` keeps.
+    // Fills in random inputs, parameters and output gradient, the same for every backend, in values that `rounded`
+    // keeps.
     void fill(
         unsigned seed, float (*rounded)(float) = [](float value) { return value; }) {
         const auto random = [&](std::int64_t count, unsigned at) {
@@ -172,7 +174,7 @@ public:
         return *reinterpret_cast<const double*>(notes_->data());
     }
 
-    // Plain layouts.
+    // The following return values in plain layouts.
     std::vector<float> plain_output() const { return kernel->read_output(output.get()); }
     std::vector<float> plain_input_gradient(std::size_t k) const {
         return kernel->read_input(input_gradients[k].get(), static_cast<int>(k));

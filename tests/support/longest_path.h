@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// A longest path: tasks in list order, a hop of `latency` between devices, and nothing else.
+// Returns the length of a longest path: tasks in list order, a hop of `latency` between devices, and nothing else.
 inline Ns longest_path(const Plan& plan, const Costs& costs) {
     const PlanGraph graph(plan);
     std::vector<Ns> end(static_cast<std::size_t>(graph.size()), 0);

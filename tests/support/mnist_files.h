@@ -1,4 +1,4 @@
-// Files in the shape of MNIST's, small.
+// Small files in the shape of MNIST's.
 #pragma once
 
 #include "tests/support/temporary_folder.h"
@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// Big-endian.
+// Returns the bytes of a word, which are big-endian.
 inline std::string idx_word(std::uint32_t value) {
     std::string bytes;
     for (int shift = 24; shift >= 0; shift -= 8)
@@ -16,7 +16,7 @@ inline std::string idx_word(std::uint32_t value) {
     return bytes;
 }
 
-// Pixel k of image i is i + k, modulo 256.
+// Returns a file of images: pixel k of image i is i + k, modulo 256.
 inline std::string idx_images(std::uint32_t count) {
     std::string bytes = idx_word(0x803) + idx_word(count) + idx_word(28) + idx_word(28);
     for (std::uint32_t image = 0; image < count; ++image)
@@ -25,7 +25,7 @@ inline std::string idx_images(std::uint32_t count) {
     return bytes;
 }
 
-// Label of image i: i modulo 10.
+// Returns a file of labels: the label of image i is i modulo 10.
 inline std::string idx_labels(std::uint32_t count) {
     std::string bytes = idx_word(0x801) + idx_word(count);
     for (std::uint32_t image = 0; image < count; ++image)

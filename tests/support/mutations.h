@@ -50,7 +50,7 @@ public:
 private:
     std::size_t below(std::size_t bound) { return random_() % bound; }
 
-    // Mostly a transfer.
+    // Picks a task to break, mostly a transfer.
     std::size_t pick(const std::vector<Task>& order) {
         std::size_t at = below(order.size());
         for (int tries = 0; tries < 8 && !is_transfer(order[at].op); ++tries)
@@ -65,7 +65,7 @@ private:
     void insert(std::vector<Task>& order, const Task& task) {
         order.insert(order.begin() + static_cast<std::ptrdiff_t>(below(order.size() + 1)), task);
     }
-    // Another micro-batch, stage or peer, often out of range.
+    // Returns the task with another micro-batch, stage or peer, often out of range.
     Task changed(Task task, const Shape& shape) {
         const auto other = [&](int value, int count) {
             return (value + 1 + static_cast<int>(below(3))) % (count + 2) - 1;
@@ -85,8 +85,8 @@ private:
     std::mt19937 random_;
 };
 
-// What the oracle needs: the tasks of the plan it came from, each once and on its device, and on every
-// device what a task needs before the task.
+// Tells whether the plan has what the oracle needs: the tasks of the plan it came from, each once and on its device,
+// and on every device what a task needs before the task.
 inline bool is_well_formed(const Plan& plan, const Plan& original) {
     for (std::size_t device = 0; device < plan.order.size(); ++device) {
         std::vector<Task> tasks = plan.order[device], wanted = original.order[device];

@@ -13,7 +13,8 @@
 
 namespace pw {
 
-// The prediction uses a profile's byte sizes, the run counts what its allocator lent.
+// Checks the predicted memory of an execution: the prediction uses a profile's byte sizes, the run counts what its
+// allocator lent.
 inline void expect_predicted_memory(const Execution& execution, const std::string& what, const Profile& profile) {
     const Job job = execution.job();
     const int samples = job.config.pipeline.micro_batch_size;

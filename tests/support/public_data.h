@@ -7,7 +7,7 @@
 
 namespace pw {
 
-// Where `name` is; empty when absent. PIPEWRIGHT_DATA names the folder.
+// Returns the path of `name`; it is empty when the file is absent. PIPEWRIGHT_DATA names the folder.
 inline std::string public_data(const std::string& name) {
     const char* folder = std::getenv("PIPEWRIGHT_DATA");
     const std::filesystem::path root =

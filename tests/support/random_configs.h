@@ -12,13 +12,13 @@
 namespace pw {
 
 struct RandomConfig {
-    std::string text;    // of cfg.yaml
-    std::string layers;  // of layers.yaml; empty: it names none
+    std::string text;    // text of cfg.yaml
+    std::string layers;  // text of layers.yaml, or empty where cfg.yaml names none
 };
 
 class RandomConfigs {
 public:
-    // `tame`: nothing that takes long to execute.
+    // With `tame` there is nothing that takes long to execute.
     explicit RandomConfigs(std::uint64_t seed, bool tame = false) : random_(seed), tame_(tame) {}
 
     RandomConfig draw() {
@@ -65,7 +65,7 @@ private:
     }
     std::string speed() { return one_in(4) && !tame_ ? pick({"0.000001", "1000000"}) : pick({"1", "0.5", "3"}); }
 
-    // One value, or one per stage.
+    // Returns one value, or one per stage.
     template <class Value>
     std::string values(Value value) {
         if (!one_in(3))

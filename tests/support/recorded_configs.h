@@ -124,7 +124,7 @@ inline const std::vector<std::string>& recorded_schedules() {
     return kSchedules;
 }
 
-// `file` under every schedule with each of `variants`, which are settings with spaces between them.
+// Adds `file` under every schedule with each of `variants`, which are settings with spaces between them.
 inline void add_recorded(std::vector<RecordedConfig>& to, const std::string& file,
                          const std::vector<std::vector<std::string>>& variants) {
     for (const std::string& schedule : recorded_schedules())
@@ -134,7 +134,7 @@ inline void add_recorded(std::vector<RecordedConfig>& to, const std::string& fil
         }
 }
 
-// Small models that are executed.
+// Returns the configs of small models that are executed.
 inline std::vector<RecordedConfig> recorded_runs() {
     std::vector<RecordedConfig> configs;
     add_recorded(configs, "mlp.yaml",

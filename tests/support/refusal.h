@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// The message of the Error that `use` must throw.
+// Returns the message of the Error that `use` must throw.
 template <class Use>
 std::string refusal(Use use, ExitCode code = ExitCode::BadInput) {
     try {

@@ -21,7 +21,7 @@ inline std::vector<std::string_view> names_of_schedules() {
     return all;
 }
 
-// As many stages as the schedule has on each of `devices`.
+// Returns a shape with as many stages as the schedule has on each of `devices`.
 inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
     Shape shape;
     shape.devices = devices;
@@ -30,7 +30,7 @@ inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
     return shape;
 }
 
-// Stage s on replicas[s] devices.
+// Returns a shape with stage s on replicas[s] devices.
 inline Shape shape_of(const Replicas& replicas, int microbatches) {
     Shape shape;
     shape.placement = placement_of(replicas);
@@ -40,7 +40,7 @@ inline Shape shape_of(const Replicas& replicas, int microbatches) {
     return shape;
 }
 
-// Every row of up to `stages` numbers from 1 to 3 that are not all 1.
+// Returns every row of up to `stages` numbers from 1 to 3 that are not all 1.
 inline std::vector<Replicas> all_replicas(int stages) {
     std::vector<Replicas> all, rows{{}};
     for (int length = 1; length <= stages; ++length) {
@@ -57,7 +57,7 @@ inline std::vector<Replicas> all_replicas(int stages) {
     return all;
 }
 
-// The tasks of a device, without transfers.
+// Returns the tasks of a device, without transfers.
 inline std::string row_of(const Plan& plan, int device) {
     std::string text;
     for (const Task& task : plan.order[device])
@@ -66,7 +66,7 @@ inline std::string row_of(const Plan& plan, int device) {
     return text;
 }
 
-// `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.
+// Returns a plan with `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.
 inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, const PlanOptions& options = {}) {
     Shape shape;
     shape.devices = p;
@@ -81,7 +81,7 @@ inline Plan plan_of(std::string_view schedule, const Replicas& replicas, int m, 
     return make_plan(schedule_named(schedule), shape_of(replicas, m), options);
 }
 
-// Times of one stage.
+// Returns costs in which every stage has these times.
 inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0) {
     Costs costs;
     costs.stage.assign(static_cast<std::size_t>(stages), {forward, input + weight, input, weight, forward, 0, 0});

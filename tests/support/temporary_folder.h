@@ -1,4 +1,4 @@
-// A folder of one test's own, gone with the object.
+// A folder of one test's own, which goes with the object.
 #pragma once
 
 #include <fmt/format.h>

@@ -8,14 +8,14 @@
 
 namespace pw::cuda {
 
-// Throw Error (RunFailed) with the call and the vendor's words.
+// All of these throw Error (RunFailed) with the call and the vendor's words.
 void check(cudaError_t status, const char* call);
 void check(CUresult status, const char* call);
 void check(cudnnStatus_t status, const char* call);
 void check(cublasStatus_t status, const char* call);
 
-// A function of the driver, found at run time: a program that links the driver does not even start
-// without one. Null when the driver is older than CUDA 13.
+// Returns a function of the driver, found at run time: a program that links the driver does not even start without one.
+// It is null when the driver is older than CUDA 13.
 template <class Function>
 Function driver_function(const char* name) {
     void* found = nullptr;

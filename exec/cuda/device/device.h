@@ -18,27 +18,29 @@ struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
 
 namespace pw::cuda {
 
-// Where a device of the plan runs.
+// A seat says where a device of the plan runs.
 struct Seat {
     int gpu = 0;
-    int first_group = 0, groups = 0;  // of kGroup multiprocessors; no groups: the whole GPU
+    int first_group = 0, groups = 0;  // each of kGroup multiprocessors; without groups the whole GPU
 };
-inline constexpr int kGroup = 8;  // multiprocessors: the least and the step of a share on Hopper
+inline constexpr int kGroup = 8;  // multiprocessors: the least share, and its step, on Hopper
 
-int groups_on(int gpu);  // that can be shared out
+int groups_on(int gpu);  // number of groups that can be shared out
 
-// The GPUs are those of `run.gpus`; else one per device where there are enough and `run.sms` is silent; else neighbours
-// share one: evenly many, or as many as the shares in `run.sms` fill it. A device has its GPU whole, or a share of it:
-// as `run.sms` says, or equal. Throws Error (BadInput) when the shares do not fit.
+// Gives every device its seat. The GPUs are those of `run.gpus`; else there is one per device where there are enough
+// and `run.sms` is silent; else neighbours share one: evenly many, or as many as the shares in `run.sms` fill it. A
+// device has its GPU whole, or a share of it: as `run.sms` says, or equal. It throws Error (BadInput) when the shares
+// do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 
-// Tells the driver how many streams are to run side by side: before the process's first CUDA call.
+// Tells the driver how many streams are to run side by side; call it before the process's first CUDA call.
 void set_up_process();
 
 using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
 DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed
 
-// Of the host, read by devices: what a captured graph is to find anew in every launch.
+// Pinned memory belongs to the host and is read by devices: it holds what a captured graph is to find anew in every
+// launch.
 using PinnedMemory = std::unique_ptr<std::byte, Destroy<cudaFreeHost>>;
 PinnedMemory allocate_pinned(Bytes bytes);
 
@@ -51,8 +53,8 @@ public:
     GpuShare(const GpuShare&) = delete;
     GpuShare& operator=(const GpuShare&) = delete;
 
-    void make_current() const;  // of the calling thread: its GPU, and its context where cuDNN asks for that
-    // All compute, in order. Every stream of the device runs on its share.
+    void make_current() const;  // sets the calling thread's GPU, and its context where cuDNN asks for that
+    // All compute goes there, in order. Every stream of the device runs on its share.
     cudaStream_t stream() const { return streams_.front().get(); }
     cudaStream_t add_stream();  // for transfers; lives as long as the device
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
@@ -60,11 +62,11 @@ public:
 
     const Seat& seat() const { return seat_; }
     int gpu() const { return seat_.gpu; }
-    int multiprocessors() const { return multiprocessors_; }  // of the share
+    int multiprocessors() const { return multiprocessors_; }  // number in the share
     Precision precision() const { return precision_; }
     bool deterministic() const { return deterministic_; }
-    // Pinned: how many samples of the endless sequence lie between the step whose calls are repeated and this one.
-    // 0 but where a graph repeats them. Written between steps.
+    // This number, in pinned memory, says how many samples of the endless sequence lie between the step whose calls are
+    // repeated and this one. It is 0 but where a graph repeats them, and is written between steps.
     std::int64_t* later_samples() const { return reinterpret_cast<std::int64_t*>(later_samples_.get()); }
     std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
 
@@ -78,9 +80,9 @@ private:
     const bool deterministic_;
     std::string product_;
     int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
-    // Destroyed from the last to the first.
-    Owned<CUgreenCtx, destroy_green_context> context_;  // none: the whole GPU
-    CUcontext own_context_ = nullptr;                   // of the share; null: cuDNN is content with the GPU's
+    // The following are destroyed from the last to the first.
+    Owned<CUgreenCtx, destroy_green_context> context_;  // null where the device has the whole GPU
+    CUcontext own_context_ = nullptr;                   // of the share; null where cuDNN takes the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
@@ -88,7 +90,7 @@ private:
     PinnedMemory later_samples_;
 };
 
-// Makes a GPU the calling thread's current one for a while.
+// Makes a GPU the calling thread's current one while the object lives.
 class CurrentGpu {
 public:
     explicit CurrentGpu(int gpu);
@@ -100,7 +102,7 @@ private:
     int before_ = 0;
 };
 
-// Of a GPU's bytes, what cudaMemGetInfo says.
+// What cudaMemGetInfo says of a GPU's bytes.
 struct GpuMemory {
     Bytes free = 0, total = 0;
 };

@@ -14,7 +14,7 @@ struct Destroy {
     }
 };
 
-// Owned<cudaStream_t, cudaStreamDestroy>
+// An owned handle is written like this: Owned<cudaStream_t, cudaStreamDestroy>.
 template <class Handle, auto destroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
 

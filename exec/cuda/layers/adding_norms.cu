@@ -1,4 +1,4 @@
-// An add of tensors that batch norms make, which are not written.
+// An add whose inputs are made by batch norms and are never written.
 #include "exec/cuda/layers/adding.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/norm_rows.h"

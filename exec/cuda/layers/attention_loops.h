@@ -1,5 +1,5 @@
-// What attention leaves to own kernels: squares of `length` rows by `length` columns, one per head, in which row i sees
-// the columns up to i.
+// The kernels that attention needs beside cuBLAS: they work on squares of `length` rows by `length` columns, one per
+// head, in which row i sees the columns up to i.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,12 +18,12 @@ struct Squares {
 
 std::int64_t softmax_scratch(const Squares& squares);  // bytes that both of these work in
 
-// Probabilities of every row's scores, zeros behind the diagonal; may take the place of the scores.
+// Computes the probabilities of every row's scores, zeros behind the diagonal; they may be written over the scores.
 template <class T>
 void causal_softmax(cudaStream_t stream, const Squares& squares, const float* scores, T* probabilities,
                     std::byte* scratch);
 
-// The gradient of the scores from that of the probabilities; may take its place.
+// Computes the gradient of the scores from that of the probabilities; it may be written over that.
 template <class T>
 void causal_softmax_gradient(cudaStream_t stream, const Squares& squares, const T* probabilities, const float* gradient,
                              T* score_gradient, std::byte* scratch);

@@ -5,7 +5,7 @@
 
 namespace pw::cuda {
 
-// Two sums of every channel, a line of each for every share of the rows.
+// Two sums of every channel, with a line of each for every share of the rows.
 struct Sums {
     const float* sums;
     unsigned channels, shares;

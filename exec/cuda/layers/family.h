@@ -1,4 +1,4 @@
-// Own kernels behind CudaKernels: what is no layer.
+// Own kernels behind CudaKernels for what is no layer.
 #pragma once
 
 #include "workloads/data/sample.h"
@@ -10,10 +10,10 @@
 
 namespace pw::cuda {
 
-// A data set on the device, as workloads/data/dataset.h describes it.
+// These describe a data set on the device, as workloads/data/dataset.h describes it.
 struct Tap {
     int low, high;
-    float weight;  // of `high`
+    float weight;  // weight of `high`
 };
 struct Normalisation {
     float scale, shift;
@@ -22,23 +22,24 @@ struct StoredImages {
     const unsigned char* pixels = nullptr;  // sample after sample, planar
     const Tap *rows = nullptr, *columns = nullptr;
     const Normalisation* scales = nullptr;
-    int channels = 0, written_channels = 0;  // zeros behind the image's own
+    int channels = 0, written_channels = 0;  // written_channels has zeros behind the image's own
     int stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
 };
 
-// `count` samples, NHWC. What Dataset::read_at computes.
+// Reads `count` samples as NHWC; it computes what Dataset::read_at computes.
 template <class T>
 void read_images(cudaStream_t stream, const StoredImages& images, const Sample* samples, std::int64_t count, T* out);
 
-// Of a stream of tokens that is cut into sequences of `length`, `count` of them, as numbers.
+// Reads `count` sequences, as numbers, of a stream of tokens that is cut into sequences of `length`.
 void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const Sample* samples,
                  std::int64_t count, float* out);
 
-// to[i] += from[i]; `bytes` is a multiple of 16.
+// Computes to[i] += from[i]; `bytes` is a multiple of 16.
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes);
 
-// to[i] = from[0][i] + from[1][i] + ..., left to right; `to` may be one of them. `count` is a multiple of 4.
+// The summands of to[i] = from[0][i] + from[1][i] + ..., left to right; `to` may be one of them. `count` is a multiple
+// of 4.
 struct Summands {
     static constexpr int kMost = 64;
     const float* from[kMost];
@@ -46,9 +47,9 @@ struct Summands {
 };
 void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::int64_t count);
 
-// See Kernels::clip_factor.
+// Computes what Kernels::clip_factor does.
 void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count, double largest, double* factor);
-// values[i] *= *factor, in device memory. `count` is a multiple of 4.
+// Computes values[i] *= *factor, in device memory. `count` is a multiple of 4.
 void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count);
 
 }  // namespace pw::cuda

@@ -1,5 +1,5 @@
-// How own kernels are started, and how they find their work: one thread per item, items beyond the
-// last are for nobody.
+// Starts own kernels and tells how they find their work: there is one thread per item, and threads beyond the last item
+// do nothing.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -12,10 +12,10 @@ namespace pw::cuda {
 
 inline constexpr unsigned kBlock = 256;  // threads
 
-// Item of this thread; a kernel returns at once when it is not below its number of items.
+// Returns the item of this thread; a kernel returns at once when it is not below its number of items.
 __device__ inline std::int64_t item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// For kernels whose threads work together: calls act(thread) in every thread of the block. The stand-in of the toolkit,
+// Calls act(thread) in every thread of the block, for kernels whose threads work together. The stand-in of the toolkit,
 // which runs one thread after the other, has the first do the work of all.
 template <class Act>
 __device__ inline void for_own_threads(Act act) {
@@ -27,8 +27,9 @@ __device__ inline void for_own_threads(Act act) {
 #endif
 }
 
-// Of kBlock values, one by each thread of the block, leaves the sums of every `left`-th in the first `left` places,
-// each for the thread of its place. `left` is a power of two; the order is always the same.
+// Adds up kBlock values, one by each thread of the block: it leaves the sums of every `left`-th value in the first
+// `left` entries, each for the thread with the number of its entry. `left` is a power of two; the order is always the
+// same.
 __device__ inline void sum_threads(double* values, unsigned left) {
     for (unsigned half = kBlock / 2; half >= left; half /= 2) {
         __syncthreads();
@@ -39,7 +40,7 @@ __device__ inline void sum_threads(double* values, unsigned left) {
     }
 }
 
-// Puts `kernel` for `items` items on the stream. Nothing is started for none.
+// Puts `kernel` for `items` items on the stream. It starts nothing for no items.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, std::int64_t items, void (*kernel)(Parameters...), Arguments... arguments) {
     if (items <= 0)

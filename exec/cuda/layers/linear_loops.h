@@ -1,4 +1,4 @@
-// What convolutions, linear layers and others with parameters leave to own kernels.
+// The kernels that convolutions, linear layers and others with parameters need beside the libraries.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,26 +8,28 @@
 
 namespace pw::cuda {
 
-// output[n][o] += bias[o]
+// Computes output[n][o] += bias[o].
 template <class T>
 void add_bias(cudaStream_t stream, const float* bias, T* output, std::int64_t samples, std::int64_t outputs);
 
-// bias_gradient[o] (+)= sum over n of output_gradient[n][o]. When not `accumulate`, zeros follow up to `padded`.
+// Computes bias_gradient[o] (+)= sum over n of output_gradient[n][o]. When not `accumulate`, zeros follow up to
+// `padded`.
 template <class T>
 void sum_bias_gradient(cudaStream_t stream, const T* output_gradient, float* bias_gradient, std::int64_t samples,
                        std::int64_t outputs, std::int64_t padded, bool accumulate);
 
-// Many rows are summed in two steps: in shares of them, then the shares. Follows from the shape.
+// Returns the number of shares: many rows are summed in two steps, in shares of them, then the shares. It follows from
+// the shape.
 constexpr std::int64_t shares_of_rows(std::int64_t rows) {
     return rows <= 64 ? 1 : rows < 2048 ? (rows + 15) / 16 : 128;
 }
 
-// lines[s][o] = sum over n = s, s + shares, ... of output_gradient[n][o]
+// Computes lines[s][o] = sum over n = s, s + shares, ... of output_gradient[n][o].
 template <class T>
 void sum_shares(cudaStream_t stream, const T* output_gradient, float* lines, std::int64_t samples, std::int64_t outputs,
                 std::int64_t shares);
 
-// gradient[i] (+)= made[i] for `count` values; both have room for `padded`, a multiple of 8. When not
+// Computes gradient[i] (+)= made[i] for `count` values; both have room for `padded`, a multiple of 8. When not
 // `accumulate`, zeros follow up to there.
 void widen_gradient(cudaStream_t stream, const __nv_bfloat16* made, float* gradient, std::int64_t count,
                     std::int64_t padded, bool accumulate);

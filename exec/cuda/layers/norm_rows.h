@@ -15,15 +15,15 @@ struct Rows {
     __device__ unsigned threads() const { return packs * shares; }
 };
 
-// Planes of one float per channel. kScale: the parameter over the deviation.
+// The state has planes of one float per channel. kScale is the parameter over the deviation.
 enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
 
-// Rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
+// The result is rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
 __device__ inline float normal(float x, float mean, float scale, float shift) {
     return __fmaf_rn(x - mean, scale, shift);
 }
 
-// Sixteen rows per thread, so that its channels' values are read seldom; fewer where threads are few.
+// Gives each thread sixteen rows, so that its channels' values are read seldom; fewer where threads are few.
 inline Rows writing_rows(std::int64_t packs, std::int64_t rows) {
     const std::int64_t enough = std::min((rows + 3) / 4, (std::int64_t{1} << 16) / packs);
     const std::int64_t shares = std::max({(rows + 15) / 16, enough});

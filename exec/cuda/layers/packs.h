@@ -9,8 +9,8 @@
 
 namespace pw::cuda {
 
-// `T` is float, __nv_bfloat16 or unsigned char. Copied as a whole: reading members in place falls apart into narrow
-// reads.
+// `T` is float, __nv_bfloat16 or unsigned char. A pack is copied as a whole: reading members in place falls apart into
+// narrow reads.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth < 16 ? sizeof(T) * kWidth : 16) Pack {
     T values[kWidth];
@@ -58,8 +58,8 @@ __device__ inline Pack<T, kWidth> rounded(Pack<float, kWidth> from) {
     return all;
 }
 
-// Calls use(place, read(place)) for first, first + step, ... below `end`; reads kAhead places before it uses
-// the first of them, so that the memory is kept busy.
+// Calls use(position, read(position)) for first, first + step, ... below `end`; it reads kAhead positions before it
+// uses the first of them, so that the memory is kept busy.
 template <int kAhead, class Read, class Use>
 __device__ inline void for_places(unsigned first, unsigned step, unsigned end, Read read, Use use) {
     unsigned place = first;

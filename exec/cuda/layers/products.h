@@ -10,7 +10,7 @@ constexpr cudaDataType kType = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType kType<Bf16> = CUDA_R_16BF;
 
-// result (+)= factor left right, where the result is rows x columns; `batch` times over.
+// A product is result (+)= factor left right, where the result is rows x columns; `batch` times over.
 struct Product {
     cublasOperation_t left;
     std::int64_t rows, columns, depth;
@@ -19,7 +19,7 @@ struct Product {
     float factor = 1;
     int batch = 1;
 };
-// Distances in elements: from one column to the next, from one matrix of the batch to the next.
+// A matrix has its distances in elements: from one column to the next, and from one matrix of the batch to the next.
 struct Matrix {
     const void* data;
     std::int64_t column, next = 0;
@@ -29,7 +29,7 @@ struct Result {
     std::int64_t column, next = 0;
 };
 
-// Factors of type In, sums in fp32, a result of type Out.
+// Multiplies factors of type In, with sums in fp32 and a result of type Out.
 template <class In, class Out>
 void multiply(const GpuShare& device, const Product& product, const Matrix& left, const Matrix& right,
               const Result& result) {

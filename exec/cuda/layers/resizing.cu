@@ -1,4 +1,4 @@
-// Concat and upsampling: what joins an image with a larger one. Channels lie side by side.
+// Concat and upsampling, the layers that join an image with a larger one. Channels lie side by side.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
 

@@ -1,4 +1,4 @@
-// Running averages of batch norm: at U, a thread per channel.
+// The running averages of batch norm: they are updated at U, the optimizer update, by a thread per channel.
 #include "exec/cuda/layers/launch.h"
 #include "exec/cuda/layers/layers.h"
 

@@ -1,4 +1,4 @@
-// U of a stage: a few kernels for all its layers.
+// U, the optimizer update, of a stage: a few kernels do it for all its layers.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -8,8 +8,8 @@
 
 namespace pw::cuda {
 
-// The blocks of the layers are cut into shares, one for each block of threads, and listed on the device. What is summed
-// is summed in an order that a layer's size alone decides.
+// The blocks of the layers are cut into shares, one for each block of threads, and listed on the device. Sums are made
+// in an order that a layer's size alone decides.
 class StageUpdate : public StageKernel {
 public:
     StageUpdate(const GpuShare& device, const std::vector<StageBlock>& blocks);
@@ -24,7 +24,7 @@ private:
     void add_up(double* squares) const;
 
     const GpuShare& device_;
-    std::int64_t shares_ = 0, sums_ = 0, averages_ = 0;  // in the lists
+    std::int64_t shares_ = 0, sums_ = 0, averages_ = 0;  // numbers of entries in the lists
     DeviceMemory share_list_, sum_list_, average_list_, partials_;
 };
 
