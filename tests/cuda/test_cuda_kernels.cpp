@@ -377,7 +377,8 @@ protected:
 };
 
 TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
-    const std::vector<Seat> seats = seats_of({}, gpus);
+    const Config config;
+    const std::vector<Seat> seats = seats_of(config, gpus);
     for (int device = 0; device < gpus; ++device) {
         EXPECT_EQ(seats[static_cast<std::size_t>(device)].gpu, device);
         EXPECT_EQ(seats[static_cast<std::size_t>(device)].groups, 0);
@@ -386,7 +387,8 @@ TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
 
 TEST_F(CudaSeats, EqualSharesWhereThereAreNot) {
     const int devices = 2 * gpus;
-    const std::vector<Seat> seats = seats_of({}, devices);
+    const Config config;
+    const std::vector<Seat> seats = seats_of(config, devices);
     for (int device = 0; device < devices; ++device) {
         const Seat& seat = seats[static_cast<std::size_t>(device)];
         EXPECT_EQ(seat.gpu, device / 2);
