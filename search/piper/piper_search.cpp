@@ -1,5 +1,7 @@
 #include "search/piper/piper_search.h"
 
+#include "search/partition.h"
+
 #include <algorithm>
 #include <limits>
 #include <set>

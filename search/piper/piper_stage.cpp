@@ -1,5 +1,7 @@
 #include "search/piper/piper_stage.h"
 
+#include "search/partition.h"
+
 #include <algorithm>
 #include <limits>
 

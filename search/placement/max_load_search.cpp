@@ -1,5 +1,7 @@
 #include "search/placement/max_load_search.h"
 
+#include "search/partition.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
