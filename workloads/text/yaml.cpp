@@ -1,6 +1,7 @@
 #include "workloads/text/yaml.h"
 
 #include "workloads/text/files.h"
+#include "workloads/text/printable.h"
 #include "workloads/text/yaml_tree.h"
 
 #include <algorithm>
