@@ -43,7 +43,7 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
-// Of the samples that a workload asks for.
+// Returns the labels of the samples that a workload asks for.
 Labels labels_of(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model == nullptr ? Labels::PerImage : model->labels;

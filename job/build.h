@@ -7,20 +7,20 @@
 
 namespace pw {
 
-// The model that the config names (not for `uniform`, nor for instances that only `search` takes).
+// Builds the model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
-// The split it asks for; `profile` serves `auto`.
+// Makes the split that the config asks for; `profile` serves `auto`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
-// The profile of the config's cost source (cost_source.h).
+// Returns the profile of the config's cost source (cost_source.h).
 Profile profile_of(const Config& config, const Model& model);
 // Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
 // one the profile's. Over the transport `link` tensors are copied.
 void add_cluster(Costs& costs, const Config& config, const Profile& profile);
-// The data set it names; without a path the synthetic one stands in.
+// Opens the data set that the config names, changed as it says; without a path the synthetic one stands in.
 Dataset open_dataset(const Config& config, const Model& model);
-// Stage costs of a `uniform` workload.
+// Returns the stage costs of a `uniform` workload.
 Costs uniform_costs(const Config& config);
-// What a plan of this shape costs as it is executed: the stages' costs, and what cluster, transport and sums of
+// Returns what a plan of this shape costs as it is executed: the stages' costs, and what cluster, transport and sums of
 // gradients add. Whoever predicts or judges a plan of layers takes its costs from here.
 Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
                      const StageSplit& split, const Shape& shape);

@@ -26,7 +26,7 @@ void collect_places(const Yaml& at, std::map<std::string, Place>& places) {
             collect_places(item, places);
 }
 
-// Empty when the file does not say how many.
+// Reads the devices; there are none when the file does not say how many.
 std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
     std::vector<DeviceConfig> result;
     if (!devices.is_list()) {

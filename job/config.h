@@ -24,7 +24,7 @@ namespace pw {
 
 inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
-// model: uniform. One value per stage.
+// A workload with `model: uniform` has no layers: it gives one value per stage.
 struct UniformWorkload {
     std::vector<Ns> forward, backward_input, backward_weight;
     std::vector<Bytes> activation, activation_until_weight, output, weights;
@@ -34,7 +34,7 @@ struct WorkloadConfig {
     std::string model;  // the name of a built-in one, or the absolute path of a file (model_file)
     ModelOptions options;
     std::string dataset = "synthetic";  // one of data_sources()
-    std::string path;                   // of the data set; made absolute against the config's folder
+    std::string path;                   // path of the data set; made absolute against the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
 };
@@ -48,12 +48,12 @@ struct DeviceConfig {
 
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
-    Bytes memory = kUnlimited;  // of devices that do not say
+    Bytes memory = kUnlimited;  // memory of devices that do not say theirs
     Ns link_latency = 0;
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
-    bool link_given = false;                                          // else a profile's measured link counts
-    std::string profile;                                              // path, absolute; empty: analytic costs
-    std::string rank_table;  // path, absolute: devices and their hosts come from it; empty: none
+    bool link_given = false;  // whether the config gives a link; else a profile's measured one counts
+    std::string profile;      // absolute path; when empty, costs are analytic
+    std::string rank_table;   // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;
 };
 
@@ -65,16 +65,17 @@ struct PipelineConfig {
     std::vector<std::vector<std::string>> lists;  // Split::Lists
     int micro_batches = 1;
     int micro_batch_size = 1;
-    // Samples of a mini-batch; fewer than micro_batches x micro_batch_size when the last one is smaller.
+    // Samples of a mini-batch: they are fewer than micro_batches x micro_batch_size when the last micro-batch is
+    // smaller.
     std::int64_t mini_batch = 1;
-    std::vector<int> replicas;                                   // per stage; empty: 1 each
-    std::vector<int> recompute;                                  // stages that run R, ascending
+    std::vector<int> replicas;                                   // holders per stage; when empty, 1 each
+    std::vector<int> recompute;                                  // stages that run R, recomputation, ascending
     enum class Recompute { None, All };                          // what the key may say instead of a list
-    std::optional<WeightPolicy> weights;                         // none: the schedule's own
-    Prediction prediction = Prediction::None;                    // of weights, by latest
-    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore: its stricter ones
-    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // gpipe, bfs
-    int group = 0;  // interleaved, zb1p: micro-batches per group; 0: PyTorch's rule
+    std::optional<WeightPolicy> weights;                         // when absent, the schedule's own
+    Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
+    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore has stricter ones
+    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
+    int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: by PyTorch's rule
 };
 
 template <>
@@ -87,7 +88,7 @@ template <>
 inline constexpr Choice<PipelineConfig::Rules> kChoices<PipelineConfig::Rules>[] = {
     {"none", PipelineConfig::Rules::None}, {"mindspore", PipelineConfig::Rules::MindSpore}};
 
-// Whether some stage has several devices.
+// Returns whether some stage has several devices.
 bool is_replicated(const PipelineConfig& pipeline);
 
 struct TrainingConfig {
@@ -96,9 +97,10 @@ struct TrainingConfig {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
     double clip_norm = 0;  // largest L2 norm of all gradients together; 0: any
     enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
-    // Running averages of batch norm: once per micro-batch, in their order, or deferred, once per mini-batch.
+    // Running averages of batch norm are updated once per micro-batch, in their order, or deferred, once per
+    // mini-batch.
     enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
-    std::string initial;  // path, absolute: a folder of parameters to start from; empty: they come from the seed
+    std::string initial;  // absolute path of a folder of parameters to start from; when empty, they come from the seed
     std::int64_t seed = 1;
 };
 template <>
@@ -113,18 +115,18 @@ inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::Batc
 
 struct RunConfig {
     enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
-    // Link: cpu, reference. Nccl: cuda.
+    // Link is for the backends cpu and reference, Nccl for cuda.
     enum class Transport { Threads, Link, Mpi, Nccl } transport = Transport::Threads;
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
     bool allow_nan = false;  // go on with losses and gradients that are not finite
-    // cuda
+    // The keys from here on are for the backend cuda.
     Precision precision = Precision::Fp32;
-    bool deterministic = true;  // algorithms by shape; else by timing
-    std::vector<int> gpus;      // the GPU of each device; empty: spread over all
-    std::vector<int> sms;       // multiprocessors of each device, on its GPU; empty: equal shares
-    std::optional<bool> graph;  // a step is launched as one CUDA graph; silent: where it can be one
+    bool deterministic = true;  // algorithms are chosen by shape; else by timing
+    std::vector<int> gpus;      // the GPU of each device; when empty, devices are spread over all
+    std::vector<int> sms;       // multiprocessors of each device, on its GPU; when empty, equal shares
+    std::optional<bool> graph;  // whether a step is launched as one CUDA graph; when absent, where it can be one
 };
 
 template <>
@@ -143,21 +145,21 @@ template <>
 inline constexpr Choice<RunConfig::GradientOrder> kChoices<RunConfig::GradientOrder>[] = {
     {"plan", RunConfig::GradientOrder::Plan}, {"micro_batch", RunConfig::GradientOrder::MicroBatch}};
 
-// As a word of search.schedules and of `compare --schedules`: all of them.
+// This word in search.schedules and in `compare --schedules` means all schedules.
 inline constexpr std::string_view kAllSchedules = "all";
 
 // Where the file is silent, the search keeps what the pipeline says.
 struct SearchConfig {
     enum class Objective { Makespan, MaxLoad, PipeDream, Piper } objective = Objective::Makespan;
-    std::vector<std::string> schedules;  // names, or only kAllSchedules; empty: the pipeline's
-    std::vector<int> micro_batch_sizes;  // empty: the pipeline's
+    std::vector<std::string> schedules;  // names, or only kAllSchedules; when empty, the pipeline's
+    std::vector<int> micro_batch_sizes;  // when empty, the pipeline's
     std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
-    std::vector<int> stages;             // numbers of stages to try; empty: the pipeline's
+    std::vector<int> stages;             // numbers of stages to try; when empty, the pipeline's
     bool replicas = false;               // a stage may live on several devices
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
     bool tensor_parallel = true;     // piper: a layer may be shared by several devices
     std::int64_t profile_batch = 0;  // samples that a file's times are for; by default a mini-batch
-    // pipedream
+    // The keys from here on are for the objective PipeDream.
     struct Level {
         int devices = 1;
         double bandwidth = 0;  // bytes per second, between the groups of the level below
@@ -166,7 +168,7 @@ struct SearchConfig {
     enum class P2p { Charged, Free } p2p = P2p::Charged;
     bool straight = false;  // one device per stage
     bool memory_limit = false;
-    std::vector<Level> levels;  // innermost first; empty: all devices on one
+    std::vector<Level> levels;  // innermost first; when empty, all devices are on one
 };
 template <>
 inline constexpr Choice<SearchConfig::Objective> kChoices<SearchConfig::Objective>[] = {
@@ -183,7 +185,7 @@ template <>
 inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
                                                                             {"free", SearchConfig::P2p::Free}};
 
-// Whether the search may take any schedule that learns what the pipeline's does.
+// Returns whether the search may take any schedule that learns what the pipeline's does.
 bool wants_all_schedules(const SearchConfig& search);
 
 // One key of the block `sweep` and the values that it takes.
@@ -200,9 +202,9 @@ struct Config {
     RunConfig run;
     TransferMode transfer;  // sent_copies is no key: the costs know it
     SearchConfig search;
-    std::vector<SweepAxis> sweep;  // in the order of the file; empty: none
+    std::vector<SweepAxis> sweep;  // in the order of the file; empty when there is none
 
-    // For errors found after loading: where a key stands in the file.
+    // These say, for errors found after loading, where a key stands in the file.
     std::shared_ptr<Source> source;
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
     std::string yaml;                     // the effective configuration, canonical YAML
@@ -216,13 +218,13 @@ struct Config {
 // once. Keys of later parts of the contract that this build does not serve are errors that say so.
 Config load_config(const std::string& path, const std::vector<std::string>& set);
 
-// The canonical YAML of an effective configuration.
+// Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 
-// Whether the workload is times of stages, without layers.
+// Returns whether the workload is given by times of stages, without layers.
 bool is_uniform(const Config& config);
 
-// Whether the devices of the run sleep instead of computing: then costs are enough to run.
+// Returns whether the devices of the run sleep instead of computing: then costs are enough to run.
 bool is_emulated(const Config& config);
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline);

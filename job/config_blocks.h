@@ -10,10 +10,10 @@
 namespace pw {
 
 inline constexpr int kMostStages = 65'536;
-inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // of one tensor or one set of weights
+inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
 inline constexpr std::int64_t kMostBatches = 1'000'000;
 
-// A number of stages that some key implies.
+// A claim is a number of stages that some key implies.
 struct StageClaim {
     Yaml at;
     int stages;
@@ -21,25 +21,26 @@ struct StageClaim {
 };
 
 std::string absolute_path(const std::string& folder, const std::string& path);
-// "X is not in this version".
+// Complains that "X is not in this version".
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
 
-// Uniform: times that were given as one number have one entry until `spread_uniform`.
+// Reads the block `workload`. Times of a uniform one that were given as one number have one entry until
+// `spread_uniform`.
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
 void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
 
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
-// pipeline.recompute, once the number of stages is known.
+// Reads pipeline.recompute, once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
-// `mini_batch`: samples per update of the pipeline.
+// Reads the block `search`; `mini_batch` is the samples per update of the pipeline.
 SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);
 std::string print_search(const SearchConfig& search);
 
-// Every axis has values; whether its key exists, loading with an override tells.
+// Reads the block `sweep`. Every axis has values; whether its key exists, loading with an override tells.
 std::vector<SweepAxis> read_sweep(const Yaml& sweep);
 
-// A text as YAML on one line: plain where YAML cannot take it for anything else, else in JSON's quotes.
+// Returns a text as YAML on one line: it is plain where YAML cannot take it for anything else, else in JSON's quotes.
 std::string quoted(const std::string& text);
 
 }  // namespace pw

@@ -67,7 +67,7 @@ bool is_plain(const DeviceConfig& device, Bytes memory) {
     return device.name.empty() && device.host.empty() && device.speed == 1 && device.memory == memory;
 }
 
-// A number where that says it all.
+// Prints the devices, as a number where that says it all.
 void print_devices(const std::vector<DeviceConfig>& devices, std::string& out) {
     const Bytes memory = devices.empty() ? kUnlimited : devices.front().memory;
     if (std::all_of(devices.begin(), devices.end(),

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kMostSamples = std::int64_t{kMostBatches} * kMostBatches;
 
-// Reads every item of a list that must hold some, each once.
+// Reads every item of a list that must hold some items, each once.
 template <class T, class Read>
 std::vector<T> read_different(const Yaml& at, Read read) {
     std::vector<T> values;

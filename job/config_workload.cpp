@@ -17,7 +17,8 @@ std::vector<std::string_view> model_names() {
     return names;
 }
 
-// Empty where it is missing or unknown: which other keys are right, only a known model tells.
+// Reads the model's name, which is empty where it is missing or unknown: which other keys are right, only a known model
+// tells.
 std::string read_model(const Yaml& at, const std::string& folder) {
     const std::vector<std::string_view> models = model_names();
     const std::string known =
@@ -39,7 +40,7 @@ std::string read_model(const Yaml& at, const std::string& folder) {
     return model;
 }
 
-// One value, or one per stage.
+// Reads one value, or one per stage.
 template <class T, class Read>
 std::vector<T> read_values(const Yaml& at, T fallback, std::vector<StageClaim>& claims, Read read) {
     if (!at.is_list())
@@ -103,7 +104,7 @@ constexpr std::string_view kUniformKeys[]{"stages",
                                           "activation_until_weight",
                                           "overlapped_forward_backward"};
 
-// Of models without layers.
+// Returns the name of the model without layers.
 std::string_view uniform_model() {
     return (*std::ranges::find_if(built_in_models(), [](const BuiltInModel* row) { return row->build == nullptr; }))
         ->name;
@@ -117,7 +118,7 @@ void reject_uniform_keys(const Yaml& workload, const std::string& model) {
                 "remove the key; stages of a real model are set with pipeline.stages");
 }
 
-// A mistake where the file has a key that belongs to other models. `model`: a name or a path.
+// Notes a mistake where the file has a key that belongs to other models. `model` is a name or a path.
 void reject_key_of_others(const Yaml& at, std::string_view key, const std::string& model,
                           const std::function<bool(const BuiltInModel&)>& takes) {
     const BuiltInModel* own = find_model(model);
@@ -166,7 +167,7 @@ void read_options(const Yaml& at, const std::string& model, ModelOptions& option
         reject_keys_of_others(at, model);
 }
 
-// The first row with tokens, of the models and of the data sets.
+// These return the first row with tokens, of the models and of the data sets.
 std::string_view model_of_tokens() {
     return (*std::ranges::find(built_in_models(), Labels::PerToken, &BuiltInModel::labels))->name;
 }

@@ -22,7 +22,7 @@ Profile measured_profile(const Config& config, const Model&) {
     return read_profile(config.cluster.profile);
 }
 
-// At every size that the micro-batches have.
+// Makes an analytic profile at every size that the micro-batches have.
 Profile profile_by_rates(const Config& config, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
     Profile profile = analytic_profile(model, sizes.full, config.cluster.rates);
@@ -38,7 +38,7 @@ Profile profile_by_rates(const Config& config, const Model& model) {
     return profile;
 }
 
-// In the order of the enum. The last is for whoever asks for nothing.
+// The sources stand in the order of the enum. The last is for a config that asks for none.
 constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
     {CostSource::File, "file", true, false,

@@ -1,4 +1,5 @@
-// Where the costs of a config come from. What differs by that stands in one row each: who asks, asks the row.
+// Where the costs of a config come from. What differs by cost source stands in one row for each: who asks, asks the
+// row.
 #pragma once
 
 #include "job/config.h"
@@ -10,9 +11,9 @@ namespace pw {
 
 enum class CostSource {
     Uniform,   // the config's own times, per stage
-    File,      // of a model from a file: its own, per layer
+    File,      // the times of a model from a file, per layer
     Measured,  // a profile
-    Analytic,  // from FLOPs and bytes
+    Analytic,  // times computed from FLOPs and bytes
 };
 
 struct CostSourceRow {
@@ -21,16 +22,17 @@ struct CostSourceRow {
     bool has_layers;        // without layers the costs are those of stages, and there is no model, profile nor split
     bool has_kernels;       // the layers can be computed: measured and run
     bool (*is_asked_for)(const Config& config);
-    // Throws Error (BadInput) at the key that asks for what cannot be. Null without layers.
+    // Makes the profile. Throws Error (BadInput) at the key that asks for what cannot be. It is null for a source
+    // without layers.
     Profile (*profile)(const Config& config, const Model& model);
 };
 
 const CostSourceRow& row_of(CostSource source);
-// The first row that the config asks for. A job may have got its profile elsewhere (Job::source).
+// Returns the first row that the config asks for. A job may have got its profile elsewhere (Job::source).
 const CostSourceRow& cost_source_of(const Config& config);
 
-// The layers and their times of the file that workload.model names. Throws Error (BadInput) at the key that asks for
-// what cannot be, or with the mistakes of the file.
+// Reads the layers and their times from the file that workload.model names. Throws Error (BadInput) at the key that
+// asks for what cannot be, or with the mistakes of the file.
 ProfiledModel model_from_file(const Config& config);
 
 }  // namespace pw

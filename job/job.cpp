@@ -46,7 +46,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     return job;
 }
 
-// None: not known.
+// Returns the precision that a profile was measured in, or nothing when it is not known.
 std::optional<Precision> precision_of(const Profile& profile) {
     const bool has_several = profile.backend == name_of(RunConfig::Backend::Cuda);
     return profile.precision || has_several ? profile.precision : Precision::Fp32;

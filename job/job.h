@@ -16,11 +16,11 @@ namespace pw {
 
 struct Job {
     Config config;
-    std::shared_ptr<const Model> model;  // none: workload uniform; then profile and split are empty
+    std::shared_ptr<const Model> model;  // null for a uniform workload; then profile and split are empty
     CostSource source = CostSource::Uniform;
     Profile profile;
     StageSplit split;
-    Plan plan;  // of one step, or of all steps when asynchronous
+    Plan plan;  // the plan of one step, or of all steps when asynchronous
     VersionTable versions;
     Costs costs;        // complete: cluster and sums included
     TransferMode mode;  // as it will be executed
@@ -28,29 +28,29 @@ struct Job {
 
 using Notices = std::vector<std::string>;
 
-// Throws Error (BadInput) at the key that asks for what cannot be. `notices` receives what the user should know about
-// the plan.
+// Makes the job of a config. Throws Error (BadInput) at the key that asks for what cannot be. `notices` receives what
+// the user should know about the plan.
 Job make_job(Config config, Notices& notices);
-// With a profile that is measured already, whatever `cluster.profile` says.
+// Makes the job with a profile that is measured already, whatever `cluster.profile` says.
 Job make_job(Config config, Profile measured, Notices& notices);
-// With a model that was built elsewhere, whatever `workload.model` says.
+// Makes the job with a model that was built elsewhere, whatever `workload.model` says.
 Job make_job(Config config, Model model, Notices& notices);
 
-// Repeats of the plan: an asynchronous one holds all its steps.
+// Returns how often a run repeats the plan: an asynchronous one holds all its steps.
 int steps_of(const Job& job);
 
-// Whether the costs are of run.precision. Where not, a prediction would be one of another run: check_precision throws
-// Error (BadInput).
+// The first tells whether the costs are of run.precision. Where they are not, a prediction would be one of another run:
+// check_precision throws Error (BadInput).
 bool knows_precision(const Config& config, const Profile& profile);
 void check_precision(const Config& config, const Profile& profile);
 
 // Throws Error (Infeasible) naming the first device that has less memory than is reserved, with the bytes needed and
-// available. `reserved`: by device.
+// available. `reserved` is by device.
 void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config);
-// The same for what the plan reserves by the job's costs.
+// Does the same for what the plan reserves by the job's costs.
 void refuse_over_memory(const Job& job);
 
-// Adds what a trace says of its config.
+// Adds to a trace what it says of its config.
 void tell_config(Trace& trace, const Config& config);
 
 }  // namespace pw

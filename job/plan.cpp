@@ -81,7 +81,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     return options;
 }
 
-// The last of these keys that --set changed, for the newest word is the likely mistake; else the first.
+// Returns the last of these keys that --set changed, for the newest word is the likely mistake; else the first.
 std::string overriding(const Config& config, std::initializer_list<const char*> keys) {
     const auto set_of = [&](const std::string& key) {
         const auto found = config.places.find(key);
@@ -119,7 +119,8 @@ std::string way_to_count(const Config& config, int stages) {
     return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-// The number of devices nearest to the shape's that the schedule can fill with these stages; 0: none.
+// Returns the number of devices nearest to the shape's that the schedule can fill with these stages, or 0 when there is
+// none.
 int devices_for(const Schedule& schedule, const Shape& shape) {
     for (int distance = 0; distance < std::max(shape.devices, shape.stages); ++distance)
         for (const int devices : {shape.devices - distance, shape.devices + distance}) {
@@ -184,7 +185,7 @@ void check_mini_batch(const Config& config, const Schedule& schedule) {
 
 bool wants_clipping(const Config& config) { return config.training.clip_norm > 0; }
 
-// The file knows neither ties nor clipping; all its U, and S of tied stages, get the places that these ask for.
+// The file knows neither ties nor clipping; all its U, and S of tied stages, get the positions that these ask for.
 void close_again(Plan& plan) {
     for (std::vector<Task>& order : plan.order)
         std::erase_if(order, [&](const Task& task) {
@@ -242,7 +243,7 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
     return std::move(csv.plan);
 }
 
-// The first key with a dot in a help, "pipeline.group".
+// Returns the first key with a dot in a help, "pipeline.group".
 std::string key_in(const std::string& help) {
     const std::size_t begin = help.find("pipeline.");
     if (begin == std::string::npos)
@@ -251,7 +252,7 @@ std::string key_in(const std::string& help) {
     return help.substr(begin, end - begin);
 }
 
-// What a schedule has against a plan: at the key that asked for it, with a way out that goes by this config.
+// Tells what a schedule has against a plan, at the key that asked for it, with a way out that goes by this config.
 [[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
                               const Shape& shape, const std::string& what) {
     const std::size_t end = std::min(what.find("\n  help: "), what.size());

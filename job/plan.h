@@ -10,25 +10,25 @@
 
 namespace pw {
 
-// How the stages of a split hang together.
+// These links say how the stages of a split hang together.
 struct StageLinks {
-    std::optional<std::vector<Edge>> edges;  // its boundaries; absent: the chain
+    std::optional<std::vector<Edge>> edges;  // its boundaries; when absent, the chain
     std::vector<Edge> ties;                  // stages that share parameters
     auto operator<=>(const StageLinks&) const = default;
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
-// What a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
-// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one
-// is.
+// Makes the plan that a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule
+// that is a file (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other
+// schedule this one is.
 Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
 
-// How the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
+// Returns how the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
 // hold a message, so that with deferred receives it leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);
 
-// What the schedule decides where the config is silent: stages per device, or, when the schedule is a
-// file, everything that stands in it. 0: says nothing.
+// These defaults are what the schedule decides where the config is silent: stages per device, or, when the schedule is
+// a file, everything that stands in it. A 0 says nothing.
 struct PlanDefaults {
     int chunks = 1;
     int stages = 0, devices = 0, micro_batches = 0;

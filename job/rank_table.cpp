@@ -30,7 +30,7 @@ std::vector<Yaml> entries_of(const Yaml& list) {
     return list.present() ? list.items() : std::vector<Yaml>{};
 }
 
-// A count that the table repeats, where it does.
+// Checks a count that the table repeats, where it does.
 void check_count(const Yaml& count, std::size_t found, const std::string& what) {
     if (!count.present())
         return;

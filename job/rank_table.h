@@ -6,9 +6,9 @@
 
 namespace pw {
 
-// The server of every rank, in the order of the ranks. Takes both forms, numbers as strings: server_list, with
-// the devices of each server, and the older group_list, with an instance per rank. Throws Error (BadInput) with
-// the place in the file.
+// Returns the server of every rank, in the order of the ranks. It takes both forms, with numbers as strings:
+// server_list, with the devices of each server, and the older group_list, with an instance per rank. Throws Error
+// (BadInput) with the position in the file.
 std::vector<std::string> read_rank_table(const std::string& path);
 
 }  // namespace pw

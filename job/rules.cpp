@@ -13,7 +13,8 @@ constexpr const char* kStages = "pipeline.split.stages";
     config.fail_at(key, fact, fmt::format("{}, {}", help, kDropTheRules));
 }
 
-// By layer, as a split written in lists says it; -1: none. Names of no layer are not this check's.
+// Returns the stage by layer, as a split written in lists says it, or -1 for none. Names of no layer are not this
+// check's.
 std::vector<int> listed_stages(const Config& config, const LayerGraph& layers) {
     std::vector<int> stage_of(boost::num_vertices(layers), -1);
     const auto& lists = config.pipeline.lists;
@@ -43,7 +44,7 @@ void check_no_stage_reads_a_later_one(const Config& config, const LayerGraph& la
                            fmt::format("move '{}' to stage {} or later", layers[layer].name, stage_of[input]));
 }
 
-// Of branches side by side too.
+// Checks that stages ascend in execution order, those of branches side by side too.
 void check_stages_ascend(const Config& config, const LayerGraph& layers, const std::vector<int>& stage_of) {
     int last = -1;  // with a stage
     for (int layer = 0; layer < static_cast<int>(stage_of.size()); ++layer) {

@@ -8,7 +8,7 @@ namespace pw {
 
 namespace {
 
-// Of a micro-batch with this share of the samples: times and tensors are in proportion.
+// Returns the costs of a micro-batch with this share of the samples: times and tensors are in proportion.
 Costs scaled(Costs costs, double share) {
     const auto scale = [&](std::int64_t& value) { value = std::llround(static_cast<double>(value) * share); };
     for (StageCost& cost : costs.stage)

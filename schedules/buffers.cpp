@@ -12,8 +12,8 @@ namespace pw {
 
 namespace {
 
-// Latest compute task on every device that must be done before a node is, itself included; -1: none.
-// A RECV in the list keeps nobody but its reader waiting.
+// Returns, by node, the latest compute task on every device that must be done before the node is, itself included, or
+// -1 for none. A RECV in the list keeps nobody but its reader waiting.
 std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),
                                         std::vector<int>(static_cast<std::size_t>(devices), -1));
@@ -39,7 +39,7 @@ std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
     return clock;
 }
 
-// What a task needs of the device's one workspace.
+// Returns what a task needs of the device's one workspace.
 Bytes workspace_of(const StageBytes& bytes, Op op) {
     switch (op) {
         case Op::Forward:
@@ -130,7 +130,7 @@ private:
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 
-    // Positions on the stage's own device of I (or B) and of W (or B) of a micro-batch.
+    // Returns the positions on the stage's own device of I (or B) and of W (or B) of a micro-batch.
     std::pair<int, int> backward_positions(int stage, int mb, int forward_node) const {
         const int input = graph_.find({Op::BackwardInput, stage, mb});
         const int weight = graph_.find({Op::BackwardWeight, stage, mb});
@@ -138,7 +138,7 @@ private:
         return {input < 0 ? forward : graph_.position_of(input), weight < 0 ? forward : graph_.position_of(weight)};
     }
 
-    // Of R of a micro-batch; -1: the stage keeps what F saves.
+    // Returns the position of R of a micro-batch, or -1 when the stage keeps what F saves.
     int recompute_position(int stage, int mb) const {
         const int again = graph_.find({Op::Recompute, stage, mb});
         return again < 0 ? -1 : graph_.position_of(again);

@@ -15,18 +15,18 @@ namespace pw {
 enum class BufferUse {
     Weights,          // version `version` of a stage; one buffer may hold several versions in turn
     Statistics,       // running averages
-    BatchStatistics,  // of a micro-batch: from its F to the U that takes them in
+    BatchStatistics,  // those of a micro-batch: from its F, forward, to the U, update, that takes them in
     Gradients,
-    Optimizer,  // one; of a stage whose weights are predicted one beside each of `Weights`
+    Optimizer,  // one; where a stage's weights are predicted, one beside each of `Weights`
     Predicted,  // weights that the running task reads
     Workspace,  // one per device
     Data,       // input data of a micro-batch
     UntilInput,
     UntilWeight,
-    GradientKept,  // see workloads/stages/stage_layout.h; where R is, it makes the first two
-    Dropped,       // the first two in one, as F makes them where R will: dies with F
+    GradientKept,  // these three: workloads/stages/stage_layout.h; where R, recomputation, is, it makes the first two
+    Dropped,       // UntilInput and UntilWeight in one, as F makes them where R will; it dies with F
     LandingForward,
-    LandingBackward,  // of boundary from -> to
+    LandingBackward,  // the two landing buffers of boundary from -> to
     SentForward,
     SentBackward,  // the sender's copy
 };
@@ -40,40 +40,42 @@ struct Buffer {
     int microbatch = -1;
     int edge = -1;     // landing and sent buffers: index into Costs::edges
     int version = -1;  // weights and optimizer: the first version it holds
-    // Lives from the start of task `first` to the end of task `last` of order[device]; the whole
-    // step when first is 0 and last is the last position.
+    // A buffer lives from the start of task `first` to the end of task `last` of order[device]; the whole step when
+    // first is 0 and last is the last position.
     int first = 0, last = 0;
-    int part = 0;  // gradients: of a stage whose holders' sums lie on one device
+    int part = 0;  // for gradients: which block of a stage whose holders' sums lie on one device
 };
 
-// `early`: receives are posted as soon as their data can arrive. `gradient_parts`: by stage, how many blocks of
-// gradients a device keeps apart (Job::gradient_parts); empty: one of each.
+// Returns all buffers of a plan. With `early`, receives are posted as soon as their data can arrive. `gradient_parts`
+// says by stage how many blocks of gradients a device keeps apart (Job::gradient_parts); when it is empty, there is one
+// of each.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
                                const std::vector<int>& gradient_parts = {});
 
-// Whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when
-// the tensor is made.
+// Returns whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when the tensor
+// is made.
 bool keeps_copies(const Costs& costs, bool early);
 
-// Bytes that a transfer moves, fewer of a smaller last micro-batch; 0 for other tasks and for edges that carry nothing.
+// Returns the bytes that a transfer moves, fewer for a smaller last micro-batch; they are 0 for other tasks and for
+// edges that carry nothing.
 Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs);
 
-// Per device and position of its list: live bytes by kind while that task runs. A device without tasks has one
-// position.
+// Returns, per device and position of its list, the live bytes by kind while that task runs. A device without tasks has
+// one position.
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
 
-// The largest total over the positions of a device, by kind.
+// Returns the largest total over the positions of a device, by kind.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);
 
-// Offsets in one arena per device so that buffers that live together do not overlap. arena[device] is the size: what
-// a run reserves, the peak or more where gaps stay between the buffers.
+// A packing gives the buffers offsets in one arena per device, so that buffers that live together do not overlap.
+// arena[device] is the size: what a run reserves, the peak or more where gaps stay between the buffers.
 struct Packing {
     std::vector<Bytes> offset;  // per buffer
     std::vector<Bytes> arena;   // per device
 };
 Packing pack(const std::vector<Buffer>& buffers, int devices);
 
-// Per device the bytes that a run of the plan reserves before its first step.
+// Returns per device the bytes that a run of the plan reserves before its first step.
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode);
 

@@ -45,7 +45,7 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
 bool is_sum(Op op) { return op == Op::SumGradients; }
 bool is_update(Op op) { return op == Op::Update; }
 
-// By mini-batch, the last position in the device's list of such a task of the stage; -1: none.
+// Returns, by mini-batch, the last position in the device's list of such a task of the stage, or -1 for none.
 std::vector<int> last_positions(const Plan& plan, int device, int stage, bool (*is_such)(Op)) {
     std::vector<int> last(static_cast<std::size_t>(plan.shape.updates()), -1);
     const std::vector<Task>& order = plan.order[device];
@@ -106,7 +106,7 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
     }
 }
 
-// What F saves stays on its device.
+// Checks that a micro-batch stays on one device of a stage, since what F saves stays there.
 void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);

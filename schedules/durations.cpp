@@ -33,7 +33,7 @@ Ns time_of(Op op, const StageCost& cost) {
 
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
 
-// `last`: of a smaller last micro-batch; empty: it is not.
+// `last` is the costs of a smaller last micro-batch, empty when it is not smaller.
 std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions,
                           const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);

@@ -12,14 +12,15 @@
 namespace pw {
 
 struct TransferMode {
-    // A lane keeps the order of the lists. Edge: one per directed device pair and direction, apart at
-    // both ends. Direction: one per device and kind of traffic (activations, gradients). One: a
-    // single one per device. Sends and receives share the latter two.
+    // A lane keeps the order of the lists. With Edge there is one per directed device pair and direction, apart at both
+    // ends; with Direction, one per device and kind of traffic (activations, gradients); with One, a single one per
+    // device. Sends and receives share the latter two.
     enum class Communicator : std::uint8_t { Edge, Direction, One } communicator = Communicator::Edge;
-    // Early: receives wait in their lanes from the beginning. Deferred: they are posted when the list reaches them.
+    // With Early, receives wait in their lanes from the beginning; with Deferred, they are posted when the list reaches
+    // them.
     enum class Receive : std::uint8_t { Early, Deferred } receive = Receive::Early;
-    // When a SEND at the head of its lane may leave. Eager: at once. OneSlot: when the RECV of the
-    // lane's previous message has been posted. Rendezvous: when its own RECV has been.
+    // The protocol says when a SEND at the head of its lane may leave: with Eager, at once; with OneSlot, when the RECV
+    // of the lane's previous message has been posted; with Rendezvous, when its own RECV has been.
     enum class Protocol : std::uint8_t { Eager, OneSlot, Rendezvous } protocol = Protocol::Eager;
     // The sender keeps one copy per edge and direction: its list waits at a SEND until the earlier
     // one has left.
@@ -48,33 +49,33 @@ class Lanes {
 public:
     Lanes(const PlanGraph& graph, TransferMode mode);
 
-    // Back to the beginning; early receives are posted.
+    // Goes back to the beginning, where early receives are posted.
     void reset();
 
-    // False while the device's list must wait before it posts this SEND.
+    // Returns false while the device's list must wait before it posts this SEND.
     bool may_post(int node) const;
-    // The list has reached the transfer (a SEND's tensor is made).
+    // Notes that the list has reached the transfer (a SEND's tensor is made).
     void post(int node);
-    // The link is free again after this SEND; its message has reached the other end.
+    // These note that the link is free again after this SEND, and that its message has reached the other end.
     void leave(int send);
     void arrive(int recv);
-    // Posts a RECV ahead of its turn, at the head of its lane: before the transfer returned, itself when it
-    // headed the lane already; -1: it was posted there.
+    // Posts a RECV ahead of its turn, at the head of its lane. Returns the transfer that it goes before, itself when it
+    // headed the lane already, or -1 when it was posted there.
     int hoist(int recv);
 
-    // What the calls above have set off; the caller takes and clears them.
+    // These lists hold what the calls above have set off; the caller takes and clears them.
     std::vector<int> starting;  // SENDs that start now: leave() and arrive() are due
     std::vector<int> received;  // RECVs that are complete
 
     bool has_left(int send) const { return state_[send].left; }
     bool is_received(int recv) const { return state_[recv].received; }
-    // For a transfer that is not complete, in a state where nothing moves: the node it waits for; -1
-    // when the list of its device has not posted it.
+    // Returns, for a transfer that is not complete, in a state where nothing moves, the node it waits for; -1 when the
+    // list of its device has not posted it.
     int waits_for(int node) const;
-    // SENDs that are posted and head their lanes, ascending.
+    // Returns the SENDs that are posted and head their lanes, ascending.
     std::vector<int> waiting_sends() const;
     int partner(int node) const { return partner_[node]; }
-    int lane_of(int node) const { return lane_of_[node]; }  // of a transfer, from 0; -1: of other nodes
+    int lane_of(int node) const { return lane_of_[node]; }  // number of a transfer's lane, from 0; -1 for other nodes
     int size() const { return static_cast<int>(lanes_.size()); }
     int earlier_on_edge(int send) const { return earlier_on_edge_[send]; }
 
@@ -83,7 +84,7 @@ private:
         std::vector<int> nodes;  // in list order
         std::size_t head = 0;
         bool busy = false;   // its head has started
-        int last_sent = -1;  // whose message may still be in the slot
+        int last_sent = -1;  // the SEND whose message may still be in the slot
     };
     struct State {
         bool posted = false, active = false, left = false, arrived = false, received = false;
@@ -97,11 +98,11 @@ private:
     const PlanGraph& graph_;
     TransferMode mode_;
     std::vector<Lane> lanes_;
-    std::vector<int> lane_of_, partner_, earlier_on_edge_;  // by node; -1: none
+    std::vector<int> lane_of_, partner_, earlier_on_edge_;  // by node; -1 where there is none
     std::vector<State> state_;
 };
 
-// Runs the lists without time until all is done or nothing moves.
+// A walk runs the lists without time until all is done or nothing moves.
 class Walk {
 public:
     Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode);
@@ -112,9 +113,9 @@ public:
     int next_node(int device) const { return graph_.node(device, next_[device]); }
     bool at_end(int device) const { return next_[device] == lengths_[device]; }
 
-    // After go_on() without finished(): nodes of which each waits for the next, the last for the first.
+    // Returns, after go_on() without finished(), nodes of which each waits for the next, the last for the first.
     std::vector<int> circle() const;
-    // [device] -> nodes in the order in which the list reached them.
+    // reached[device] holds the nodes in the order in which the list reached them.
     std::vector<std::vector<int>> reached;
 
 private:
@@ -126,7 +127,7 @@ private:
     const PlanGraph& graph_;
     Lanes lanes_;
     std::vector<int> next_, lengths_;
-    std::vector<std::size_t> inputs_done_;  // of the next node of each device, the first so many: what is done stays so
+    std::vector<std::size_t> inputs_done_;  // of each device's next node, how many first inputs are done: they stay so
     std::vector<bool> done_;
 };
 

@@ -22,8 +22,8 @@ std::string text_of(double bytes) {
     return bytes < kTiB ? print_bytes(static_cast<Bytes>(bytes)) : fmt::format("{:.4g} TiB", bytes / kTiB);
 }
 
-// Not fewer than a plan of the shape has: F, I and W or B and R, with two transfers in each direction of an edge,
-// and S and U once per holder and mini-batch.
+// Returns no fewer tasks than a plan of the shape has: F, I and W or B and R, with two transfers in each direction of
+// an edge, and S and U once per holder and mini-batch.
 double tasks_of(const Shape& shape) {
     const double edges = shape.edges ? static_cast<double>(shape.edges->size()) : shape.stages - 1.0;
     double holders = shape.stages;
@@ -40,7 +40,7 @@ double memory_of(const Shape& shape) {
            2 * sizeof(int) * (7 + 4 * stages) * stages * shape.microbatches;
 }
 
-// Of all tasks with one operation, or of the latency of all transfers.
+// A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.
 struct Share {
     double time = 0;
     Ns longest = 0;

@@ -16,21 +16,22 @@ inline constexpr std::int64_t kMostTasks = 100'000'000;  // of a plan, transfers
 inline constexpr Ns kLongestPlan = Ns{1} << 60;          // 36 years: sums of times stay far from overflow
 inline constexpr Bytes kLargestPlan = Bytes{1} << 61;    // 2 EiB, of all buffers, whether they live together or not
 
-// A plan of so many micro-batches; `steps` of them in one plan when it is asynchronous. More than a plan can have
-// are refused.
+// Returns how many micro-batches an asynchronous plan has in all, with `micro_batches` in each of `steps`. More than a
+// plan can have are refused.
 int microbatches_of_plan(int micro_batches, int steps);
 
-// When the plan has more than kMostTasks, or to make, prove and simulate it would take more than memory_for_plans().
+// Refuses a plan that has more than kMostTasks, or that would take more than memory_for_plans() to make, prove and
+// simulate.
 void refuse_large(const Shape& shape);
-// The same for `bytes` of one table of such a plan.
+// Does the same for `bytes` of one table of such a plan.
 void refuse_large_table(double bytes, const Shape& shape);
 
-// When all tasks and transfers one after the other, than which no schedule is slower, take longer than kLongestPlan.
-// `busy` may be empty.
+// Refuses a plan whose tasks and transfers one after the other, than which no schedule is slower, take longer than
+// kLongestPlan. `busy` may be empty.
 void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
                  const Shape& shape, const Costs& costs);
 
-// When all buffers together are larger than kLargestPlan.
+// Refuses buffers that are all together larger than kLargestPlan.
 void refuse_heavy(const std::vector<Buffer>& buffers);
 
 }  // namespace pw

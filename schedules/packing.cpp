@@ -22,7 +22,7 @@ constexpr double kMostPairs = 5e7;
 
 bool live_together(const Buffer& a, const Buffer& b) { return a.first <= b.last && b.first <= a.last; }
 
-// Bytes that live together at most: no arena is smaller.
+// Returns the bytes that live together at most: no arena is smaller.
 Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
     std::map<int, Bytes> change;  // by position
     for (const std::size_t k : order) {
@@ -38,7 +38,7 @@ Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
 // What is free at one moment: gaps between buffers, and all above them.
 class FreeSpace {
 public:
-    // In the smallest gap that takes them, else on top.
+    // Takes bytes in the smallest gap that holds them, else on top.
     Bytes take(Bytes bytes) {
         const auto found = by_size_.lower_bound({bytes, 0});
         if (found == by_size_.end()) {
@@ -89,7 +89,8 @@ private:
     Bytes top_ = 0;
 };
 
-// As an allocator would: in the order of birth, what has died is free. Returns the size of the arena.
+// Gives buffers offsets as an allocator would: in the order of birth, what has died is free. Returns the size of the
+// arena.
 Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
     using Death = std::pair<int, std::size_t>;  // position, buffer
     std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
@@ -107,7 +108,8 @@ Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std
     return arena;
 }
 
-// In any order, each in the smallest gap that is free all its life, else on top. Returns the size of the arena.
+// Gives buffers offsets in any order, each in the smallest gap that is free all its life, else on top. Returns the size
+// of the arena.
 Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
     Order placed;  // by offset
     Bytes arena = 0;
@@ -133,7 +135,7 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<
     return arena;
 }
 
-// Large ones first, long-lived ones first, or both in one; the first come first among equals.
+// A key puts large buffers first, long-lived ones first, or both in one; the first come first among equals.
 using PackingKey = std::pair<double, double>;
 double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
 double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }

@@ -9,13 +9,15 @@
 
 namespace pw {
 
-// Writes R right before each B or I of `stages`, before the whole of an overlapped pair; a plan without
-// backward passes stays as it is. F of these stages drops what it saves, R saves it again.
+// Writes R, recomputation, right before each B, backward, or I, backward for inputs, of `stages`, before the whole of
+// an overlapped pair; a plan without backward passes stays as it is. The forward F of these stages drops what it saves,
+// R saves it again.
 void add_recomputes(Plan& plan, const std::vector<int>& stages);
 
-// Writes S (stages with several holders, or tied to others) and U right after each stage's last B or W of every
-// mini-batch on every holder, where the order has none. Both carry the mini-batch's last micro-batch. S and U of tied
-// stages, and with a global norm every U, follow the last task of the device.
+// Writes S, the sum of gradients (of stages with several holders, or tied to others), and U, the update, right after
+// each stage's last B or W, backward for weights, of every mini-batch on every holder, where the order has none. Both
+// carry the mini-batch's last micro-batch. S and U of tied stages, and with a global norm every U, follow the last task
+// of the device.
 void add_updates(Plan& plan);
 
 // Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV on
@@ -25,7 +27,7 @@ void add_updates(Plan& plan);
 // - shared lanes and early receives: as soon as it is sent, as PyTorch's lowering does.
 void add_transfers(Plan& plan, const TransferMode& mode = {});
 
-// Names a place of a plan in an error; by default "device 1 step 4".
+// Names a position of a plan in an error; by default it is "device 1 step 4".
 using PlaceName = std::function<std::string(int device, int position)>;
 
 // Proves the plan complete (each task of the shape once, transfers paired), ordered (inputs before
@@ -36,8 +38,8 @@ using PlaceName = std::function<std::string(int device, int position)>;
 void check(const Plan& plan, TransferMode mode = {.protocol = TransferMode::Protocol::Rendezvous},
            const PlaceName& place = {});
 
-// Nodes of which each waits for the next and the last for the first; empty when the plan runs
-// through. The plan must be well-formed: check() has passed in some mode.
+// Returns nodes of which each waits for the next and the last for the first; they are empty when the plan runs through.
+// The plan must be well-formed: check() has passed in some mode.
 std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode);
 
 }  // namespace pw

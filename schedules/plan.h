@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// Which version of a stage's weights an F and its B use (schedules/versions.h).
+// The policy says which version of a stage's weights an F, forward, and its B, backward, use (schedules/versions.h).
 enum class WeightPolicy {
     Flush,         // one version: updates only when nothing is in flight
     Stash,         // PipeDream: F takes the newest, B the one its F took
@@ -26,7 +26,8 @@ inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", Weig
                                                                   {"double_buffer", WeightPolicy::DoubleBuffer},
                                                                   {"latest", WeightPolicy::Latest}};
 
-// Under Latest: weights as they should be some updates later, from the momentum. How many: VersionTable.
+// Under Latest, tasks may use weights as they should be some updates later, predicted from the momentum. VersionTable
+// says how many updates.
 enum class Prediction {
     None,
     SpecTrain,  // in F and B
@@ -40,7 +41,7 @@ struct Edge {
     int from, to;  // stages
     auto operator<=>(const Edge&) const = default;
 };
-// The edge on which a transfer is: activations go along it, gradients against it.
+// Returns the edge on which a transfer is: activations go along it, gradients against it.
 constexpr Edge edge_of(const Task& transfer) {
     const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
     return downstream ? Edge{transfer.stage, transfer.peer} : Edge{transfer.peer, transfer.stage};
@@ -49,20 +50,21 @@ constexpr Edge edge_of(const Task& transfer) {
 struct Shape {
     int devices = 1;
     int stages = 1;
-    int microbatches = 1;  // of the whole plan
+    int microbatches = 1;  // micro-batches of the whole plan
     int slices = 1;
-    std::vector<std::vector<int>> placement;  // stage -> its devices; empty: stage s on device s mod devices
-    std::optional<std::vector<Edge>> edges;   // between which tensors flow; absent: the chain
+    std::vector<std::vector<int>> placement;  // stage -> its devices; when empty, stage s is on device s mod devices
+    std::optional<std::vector<Edge>> edges;   // between which stages tensors flow; when absent, the chain
     int per_update = 0;                       // micro-batches of a mini-batch; 0: all
-    std::vector<Edge> ties;                   // stages that share parameters, from < to: their S sums both gradients
-    bool global_norm = false;                 // every U waits for the gradients of all stages
+    std::vector<Edge> ties;    // stages that share parameters, from < to: S, the sum of gradients, adds up both
+    bool global_norm = false;  // every U, update, waits for the gradients of all stages
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
     int only_stage_of(int device) const;  // throws Error when the device holds not exactly one
-    // That a device serves, ascending: the holders of its stages take turns (PipeDream's 1F1B-RR).
+    // Returns the micro-batches that a device serves, ascending: the holders of its stages take turns (PipeDream's
+    // 1F1B-RR).
     std::vector<int> microbatches_of(int device) const;
-    int devices_before(int stage) const;       // that hold the stages before it
+    int devices_before(int stage) const;       // how many hold the stages before it
     std::vector<int> before(int stage) const;  // stages that feed it, ascending
     std::vector<int> after(int stage) const;   // stages it feeds, ascending
     int updates() const;                       // mini-batches of the plan
@@ -72,7 +74,7 @@ struct Shape {
     bool ends_mini_batch(int microbatch) const;
 };
 
-// Stage s on replicas[s] devices, next to each other and behind those of the stages before it.
+// Places stage s on replicas[s] devices, next to each other and behind those of the stages before it.
 std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas);
 
 struct Plan {
@@ -80,14 +82,15 @@ struct Plan {
     Shape shape;
     WeightPolicy weights = WeightPolicy::Flush;
     Prediction prediction = Prediction::None;
-    bool asynchronous = false;  // never flushed: one plan over all mini-batches of the run
-    std::vector<std::vector<Task>> order;
-    // [stage][micro-batch]: gradients with one number are added up, and S sums those sums in ascending order. Empty: a
-    // device has one sum. The oracle of a plan with replicas numbers the holders. No part of the hash.
-    std::vector<std::vector<int>> gradient_parts = {};  // order[device]; whoever lists F(s, i) serves it
+    bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
+    std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
+    // gradient_parts[stage][micro-batch] numbers the sums: gradients with one number are added up, and S sums those
+    // sums in ascending order. When it is empty, a device has one sum. The oracle of a plan with replicas numbers the
+    // holders. It is no part of the hash.
+    std::vector<std::vector<int>> gradient_parts = {};
 };
 
-// A plan as a graph: nodes are places in the devices' lists, numbered device by device.
+// A plan as a graph: its nodes are positions in the devices' lists, numbered device by device.
 class PlanGraph {
 public:
     // Throws Error (BadInput) naming device, position and task when a list holds a task that the
@@ -100,17 +103,18 @@ public:
     int position_of(int node) const { return node - first_[device_[node]]; }
     const Task& task(int node) const { return tasks_[node]; }
 
-    // Nodes that must finish before `node` may start: the dependency rule, the only place that
-    // knows it. With transfers in the plan an input made on another device is this device's RECV.
+    // Returns the nodes that must finish before `node` may start: this is the dependency rule, and nothing else knows
+    // it. With transfers in the plan an input made on another device is this device's RECV.
     const std::vector<int>& inputs(int node) const { return inputs_[node]; }
 
-    // The node of an F, B, I, W or R, or a transfer; -1 when the plan has none. I and W find B.
+    // Returns the node of an F, B, I (backward for inputs), W (backward for weights) or R (recomputation), or of a
+    // transfer; -1 when the plan has none. I and W find B.
     int find(const Task& task) const;
     int holder(int stage, int microbatch) const;  // device that lists F(stage, microbatch), or -1
     bool has_transfers() const { return has_transfers_; }
 
-    // Nodes so that inputs and list predecessors come first; shorter than size() when a cycle
-    // makes that impossible. `early`: only tasks that compute wait for their list, since a RECV that is posted early
+    // Returns the nodes so that inputs and list predecessors come first; they are fewer than size() when a cycle makes
+    // that impossible. With `early`, only tasks that compute wait for their list, since a RECV that is posted early
     // keeps nobody but its reader waiting, wherever it stands.
     std::vector<int> topological_order(bool early = false) const;
 
@@ -130,15 +134,15 @@ private:
     std::vector<std::vector<int>> inputs_;
 };
 
-// The inputs of one task of a plan; many calls are better served by one PlanGraph.
+// Returns the inputs of one task of a plan; many calls are better served by one PlanGraph.
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
-// Whether the plan runs I and W. Schedules then run no B; lists from files may hold both.
+// Returns whether the plan runs I and W. Schedules then run no B; lists from files may hold both.
 bool splits_backward(const Plan& plan);
 
-// One line per device: "0: 0F0 0F1 0B0 ...".
+// Prints one line per device: "0: 0F0 0F1 0B0 ...".
 std::string print(const Plan& plan);
-// 16 hexadecimal digits of xxHash64 over the printed shape and orders.
+// Returns 16 hexadecimal digits of xxHash64 over the printed shape and orders.
 std::string hash_of(const Plan& plan);
 
 }  // namespace pw

@@ -15,7 +15,7 @@
 namespace pw {
 
 struct ScheduleOptions {
-    // Of the backwards after all forwards. Own: as the schedule has it.
+    // The drain is the order of the backwards after all forwards; Own is as the schedule has it.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
     int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
 };
@@ -24,7 +24,7 @@ template <>
 inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>[] = {
     {"fifo", ScheduleOptions::Drain::Fifo}, {"lifo", ScheduleOptions::Drain::Lifo}};
 
-// Which stages a device holds; p devices.
+// The placement says which stages each of p devices holds.
 enum class Placement {
     Any,     // stage s on device s mod p
     Linear,  // stage d on device d
@@ -41,20 +41,21 @@ enum class Updates {
 
 struct Schedule {
     std::string_view name;
-    std::string_view aliases;  // of other tools, separated by blanks
+    std::string_view aliases;  // names that other tools use, separated by blanks
     std::string_view summary;
     std::string_view origin;
     Placement placement;
     int chunks;  // stages per device unless the config says otherwise
     Updates updates;
-    std::vector<WeightPolicy> policies;  // the first is its own
-    // Formulas for people. p devices, d a device, m micro-batches, v stages per device, N the group;
-    // F, B, I, W times of all stages of a device. `bubble`: idle time of a device in a step, equal
-    // stages. `in_flight`: micro-batches of activations that device d holds at most.
+    std::vector<WeightPolicy> policies;  // the first is the schedule's own
+    // These formulas are for people: p devices, d a device, m micro-batches, v stages per device, N the group; F, B, I,
+    // W are the times of forwards, backwards, backwards for inputs and backwards for weights of all stages of a device.
+    // `bubble` is the idle time of a device in a step with equal stages, `in_flight` the micro-batches of activations
+    // that device d holds at most.
     std::string_view bubble, in_flight;
     std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
     std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
-    bool trains = true;               // else it has forwards only
+    bool trains = true;               // whether it has backwards; else it has forwards only
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
@@ -62,30 +63,32 @@ struct Schedule {
 };
 
 std::span<const Schedule> schedules();
-// By name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and all of them.
+// Finds a schedule by name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
+// all of them.
 const Schedule& schedule_named(std::string_view name);
-// The number of stages nearest to the shape's that the schedule can place on its devices: its own when they fit.
+// Returns the number of stages nearest to the shape's that the schedule can place on its devices: its own when they
+// fit.
 int legal_stages(const Schedule& schedule, const Shape& shape);
 
 struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // the schedule's own when absent
     Prediction prediction = Prediction::None;
-    std::vector<int> recompute;  // stages whose F saves nothing: R does, right before B or I
+    std::vector<int> recompute;  // stages whose F saves nothing: R, recomputation, does, right before B or I
     TransferMode transfers;      // the plan is proven in these lanes, under rendezvous
 };
 
-// The fewest micro-batches that every stage shares out evenly among its holders: a mini-batch of schedules that
-// update as often as they can, so that all stages have seen the same samples at every update.
+// Returns the fewest micro-batches that every stage shares out evenly among its holders: they are a mini-batch of
+// schedules that update as often as they can, so that all stages have seen the same samples at every update.
 int even_share(const Shape& shape);
 
-// Orders, then R, then U where the schedule wrote none, then transfers, then the check. Fills the placement, unless the
-// shape brings one (placement_of(replicas), one stage per device).
-// Throws Error (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not
+// Makes a plan in this order: the orders of tasks, then R, then U, the update, where the schedule wrote none, then
+// transfers, then the check. It fills the placement, unless the shape brings one (placement_of(replicas), one stage per
+// device). Throws Error (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
-// The name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each device
-// leaves nothing of a looped one; empty elsewhere.
+// Returns the name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each
+// device leaves nothing of a looped one; empty elsewhere.
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);
 
 }  // namespace pw

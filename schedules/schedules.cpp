@@ -169,7 +169,7 @@ const Schedule kSchedules[] = {
      false},
 };
 
-// Of the literature, and not here.
+// These schedules are in the literature, and not here.
 constexpr std::string_view kNotHere[] = {"auto",  "bpipe",  "chimera",  "dualpipe", "dualpipe-v", "dualpipev",
                                          "gems",  "hanayo", "pipemare", "seq1f1b",  "terapipe",   "v-half",
                                          "v-min", "vhalf",  "vmin",     "xpipe",    "zb-1p",      "zb-2p"};

@@ -11,8 +11,8 @@
 
 namespace pw {
 
-// In this order: what computes, what a stage does once per update, transfers. Lists of tasks that are sorted, and the
-// numbers in pages and files, follow it.
+// The operations stand in this order: what computes, what a stage does once per update, transfers. Lists of tasks that
+// are sorted, and the numbers in pages and files, follow it.
 enum class Op : std::uint8_t {
     Forward,
     Backward,       // input and weight gradients in one go
@@ -31,7 +31,7 @@ struct Task {
     Op op;
     int stage;  // a device may hold several
     int microbatch;
-    int slice = 0;           // of the sequence, where a schedule cuts it
+    int slice = 0;           // slice of the sequence, where a schedule cuts it
     int peer = -1;           // transfers: the stage at the other end
     bool with_next = false;  // runs overlapped with the next task; not part of its identity
 
@@ -46,7 +46,7 @@ std::optional<Op> op_from(std::string_view letters);
 // "3F7": stage 3, forward, micro-batch 7. Transfers name the other end: "3SEND_F7>4", "4RECV_F7<3".
 std::string print(const Task& task);
 
-// The transfer at the other end of a SEND or RECV.
+// Returns the transfer at the other end of a SEND or RECV.
 Task other_end(const Task& transfer);
 
 constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
@@ -55,7 +55,7 @@ constexpr bool is_backward(Op op) { return makes_input_gradient(op) || makes_wei
 constexpr bool is_transfer(Op op) { return op >= Op::SendForward; }
 constexpr bool is_send(Op op) { return op == Op::SendForward || op == Op::SendBackward; }
 constexpr bool is_recv(Op op) { return op == Op::RecvForward || op == Op::RecvBackward; }
-// F B I W R: what ideal, busy and span count.
+// Tells the operations F B I W R, which ideal, busy and span count.
 constexpr bool is_compute(Op op) { return op <= Op::Recompute; }
 
 }  // namespace pw

@@ -25,7 +25,7 @@ struct TraceEvent {
     Task task;
     Ns start, end;  // on one clock, from the start of the trace
     Bytes bytes;    // moved, for transfers
-    int version;    // of the weights used (F B I W R) or made (U); -1 otherwise
+    int version;    // version of the weights used (F B I W R) or made (U, the update); -1 otherwise
     int ahead = 0;  // updates from there to the predicted weights that it uses
 
     bool operator==(const TraceEvent&) const = default;
@@ -54,24 +54,24 @@ struct Trace {
     std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
-    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty: not known
+    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty when not known
     std::vector<TraceEvent> events;           // by device, then in list order, step by step
     std::vector<MemorySample> memory;         // by device, then time
 
     bool operator==(const Trace&) const = default;
 };
 
-// A trace of the plan without events, label and config.
+// Makes a trace of the plan without events, label and config.
 Trace trace_of(const Plan& plan);
 
-// The events of one step only, times from its first start.
-// A device whose memory was last sampled in an earlier step starts with that sample.
+// Returns the events of one step only, with times from its first start. A device whose memory was last sampled in an
+// earlier step starts with that sample.
 Trace only_step(const Trace& trace, int step);
 
 // "device 0 (stage 0, 7)" is device_label(trace, 0, " (", ")").
 std::string device_label(const Trace& trace, int device, std::string_view open, std::string_view close);
 
-// For every event the first lane (0, 1, ..) among the events of its device and row in which it
+// Returns for every event the first line of boxes (0, 1, ..) among the events of its device and row in which it
 // overlaps no other by more than `slack`. Viewers need it: overlapping boxes hide each other.
 std::vector<int> lanes_of(const Trace& trace, int (*row_of)(Op), Ns slack = 0);
 

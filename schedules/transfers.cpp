@@ -17,7 +17,8 @@ bool has_update(const std::vector<Task>& order, int stage) {
                        [&](const Task& task) { return task.stage == stage && task.op == Op::Update; });
 }
 
-// Nothing stands inside an overlapped pair, and what a task makes is sent before anything else runs.
+// Returns where a step ends: nothing stands inside an overlapped pair, and what a task makes is sent before anything
+// else runs.
 int end_of_step(const std::vector<Task>& order, int position) {
     const int last = static_cast<int>(order.size()) - 1;
     while (position < last && (order[position].with_next || is_send(order[position + 1].op)))
@@ -40,7 +41,7 @@ struct Ending {
     bool summed = false;
 };
 
-// By mini-batch. A holder without a gradient of one ends it with the mini-batch before.
+// Returns the endings by mini-batch. A holder without a gradient of one ends it with the mini-batch before.
 std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
     std::vector<Ending> endings(static_cast<std::size_t>(plan.shape.updates()));
     const std::vector<Task>& order = plan.order[device];
@@ -59,7 +60,7 @@ std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
     return endings;
 }
 
-// The last position of a task that computes, and what is sent then; -1: none.
+// Returns the last position of a task that computes, and of what is sent then, or -1 for none.
 int end_of_compute(const std::vector<Task>& order) {
     for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
         if (is_compute(order[position].op))
@@ -271,7 +272,7 @@ bool receive_as_sent(Plan& plan) {
     return true;
 }
 
-// The list of a device as it was reached, with the moved receives at their new places.
+// The list of a device as it was reached, with the moved receives at their new positions.
 std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reached) {
     std::vector<Task> order;
     std::vector<char> listed(static_cast<std::size_t>(graph.size()), 0);

@@ -8,7 +8,7 @@ namespace pw {
 
 namespace {
 
-// What F and B would use if every stage took the newest version at that place of its device's list.
+// What F and B would use if every stage took the newest version at that position of its device's list.
 void newest_versions(const Plan& plan, VersionTable& table) {
     for (const std::vector<Task>& order : plan.order) {
         std::vector<int> updates(static_cast<std::size_t>(plan.shape.stages), 0);
@@ -36,7 +36,7 @@ void add_distances(const Plan& plan, VersionTable& table) {
     }
 }
 
-// [version] -> last position of `order` that reads it; -1: none.
+// Returns, by [version], the last position of `order` that reads it, or -1 for none.
 std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& table, int stage) {
     std::vector<int> last;
     for (int position = 0; position < static_cast<int>(order.size()); ++position) {

@@ -9,15 +9,15 @@ namespace pw {
 
 struct SearchLimits {
     double seconds = 60;
-    std::size_t downsets = 1'000'000;  // of an exact search; beyond it only one order of the graph is tried
+    std::size_t downsets = 1'000'000;  // the most of an exact search; beyond them only one order of the graph is tried
 };
 
-// Thrown where the time is up in the middle of something that is of no use by half.
+// This is thrown where the time is up in the middle of something that is of no use by half.
 struct TimeIsUp {};
 
 class Deadline {
 public:
-    // `rarely`: looks at the clock every so many questions.
+    // The deadline looks at the clock at every `rarely`-th question.
     explicit Deadline(double seconds, std::size_t rarely = 4096)
         : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                       std::chrono::duration<double>(std::min(seconds, 1e9)))),

@@ -13,19 +13,19 @@
 
 namespace pw {
 
-using Successors = std::vector<std::vector<int>>;  // of each vertex, without repeats
+using Successors = std::vector<std::vector<int>>;  // the successors of each vertex, without repeats
 
 struct Downsets {
     struct Step {
-        std::int32_t vertex;  // that is added
+        std::int32_t vertex;  // the vertex that is added
         std::int32_t next;    // the downset it makes
     };
     int vertices = 0;
-    std::vector<std::uint64_t> words;  // of all downsets, one after the other
-    std::vector<std::int32_t> first;   // of a downset's steps; one more at the end
+    std::vector<std::uint64_t> words;  // bits of all downsets, one after the other
+    std::vector<std::int32_t> first;   // where each downset's steps begin; one more at the end
     std::vector<Step> steps;           // ascending by vertex within a downset
 
-    // Numbered by size: the empty set is 0, the whole graph the last one.
+    // Downsets are numbered by size: the empty set is 0, the whole graph the last one.
     int count() const { return static_cast<int>(first.size()) - 1; }
     std::size_t words_each() const { return (static_cast<std::size_t>(vertices) + 63) / 64; }
     bool contains(int downset, int vertex) const {
@@ -38,32 +38,32 @@ struct Downsets {
     }
 };
 
-// Empty when there are more than `limit`. The graph must be acyclic.
+// Returns all downsets, or nothing when there are more than `limit`. The graph must be acyclic.
 std::optional<Downsets> downsets_of(const Successors& graph, std::size_t limit);
-// The prefixes of one order of the vertices: the downsets of a chain.
+// Returns the prefixes of one order of the vertices: the downsets of a chain.
 Downsets prefixes_of(const std::vector<int>& order);
 
 Successors reversed(const Successors& graph);
 
 enum class Ready { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
-// A topological order. Shorter than the graph where that has a cycle.
+// Returns a topological order. It is shorter than the graph where that has a cycle.
 std::vector<int> topological_order(const Successors& graph, Ready tie);
 
-// Downsets as sets of their own, where a search adds layers to one that are not next in the lattice.
+// What follows has downsets as sets of their own, where a search adds layers to one that are not next in the lattice.
 
 // Vertices are layers in forward order; an edge runs to a later layer that reads what the other makes.
 using Digraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
 
 using Downset = boost::dynamic_bitset<std::uint64_t>;
 
-// [layer]: itself and all that it is computed from.
+// Returns by [layer] the layer itself and all that it is computed from.
 std::vector<Downset> ancestors_of(const Digraph& graph);
 
-// The downsets that grow from layer `source` by one reader at a time of a layer that is in already, each together
-// with its ancestors: all of them where `source` is the only layer without inputs. Nothing when there are more than
-// `most`.
+// Returns the downsets that grow from layer `source` by one reader at a time of a layer that is in already, each
+// together with its ancestors: all of them where `source` is the only layer without inputs. It returns nothing when
+// there are more than `most`.
 std::vector<Downset> downsets_from(const Digraph& graph, int source, std::size_t most);
-// The first layer, the first two, and so on.
+// Returns the sets of the first layer, the first two, and so on.
 std::vector<Downset> prefix_sets_of(const Digraph& graph);
 
 }  // namespace pw

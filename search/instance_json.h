@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Refuses what is no JSON object. `name` stands in messages: the file's.
+// Parses a JSON object and refuses what is none. `name`, the file's, stands in messages.
 nlohmann::json parse_instance(const std::string& text, const std::string& name);
 std::string contents_of_instance(const std::string& path);
 
@@ -24,7 +24,7 @@ struct InstanceObject {
     int integer(const char* key, int least) const;
     bool flag(const char* key) const;  // true, false, 1 or 0
     InstanceObject child(const char* key) const;
-    std::vector<InstanceObject> list(const char* key) const;  // of objects
+    std::vector<InstanceObject> list(const char* key) const;  // a list of objects
 };
 
 // Numbers the nodes of an instance from 0, in the order of its file; edges name them by their ids.
@@ -33,7 +33,7 @@ public:
     // Refuses an id that another node has.
     void add(const InstanceObject& node);
     int id_of(int number) const { return ids_[static_cast<std::size_t>(number)]; }
-    // The number of the node whose id the edge has under `key`.
+    // Returns the number of the node whose id the edge has under `key`.
     int end_of(const InstanceObject& edge, const char* key) const;
 
 private:

@@ -10,33 +10,33 @@
 
 namespace pw {
 
-// A time, load or objective that nothing reaches.
+// This stands for a time, load or objective that nothing reaches.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How far sums of the same numbers in different orders may lie apart, relative.
+// Sums of the same numbers in different orders may lie so far apart, relative to their size.
 inline constexpr double kRounding = 1e-12;
 
 struct PlannedStage {
     std::vector<int> layers;           // numbers in the instance, ascending
     int replicas = 1;                  // devices that hold the stage (data parallel)
     int tensor_degree = 1;             // devices that share each of its layers
-    std::vector<int> recomputed = {};  // of its layers, ascending
+    std::vector<int> recomputed = {};  // those of its layers, ascending
     bool on_cpu = false;
     double time = 0;  // what the objective takes the maximum of, in the instance's unit
     Bytes memory = 0;
 };
 
-// Why no partition exists: the stage that needs more than there is in the best try.
+// A shortage says why no partition exists: it is the stage that needs more than there is in the best try.
 struct Shortage {
     int stage = 0;
     Bytes needs = 0, has = 0;
 };
 
 struct Partition {
-    std::vector<PlannedStage> stages;  // in the order of the data; empty: there is none
+    std::vector<PlannedStage> stages;  // in the order of the data; empty when there is no partition
     double objective = 0;              // in the instance's unit
     double lower_bound = 0;            // equals the objective when the search was complete
-    std::optional<Shortage> shortage;  // of an infeasible instance
+    std::optional<Shortage> shortage;  // present for an infeasible instance
     std::int64_t candidates = 0;       // stages that were evaluated
 };
 

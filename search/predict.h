@@ -5,8 +5,9 @@
 
 namespace pw {
 
-// The predicted trace of the job's plan under its costs, with what it says of the config. Throws Error: BadInput where
-// the costs are not of run.precision or go beyond what is counted, at their keys; Infeasible where the plan deadlocks.
+// Returns the predicted trace of the job's plan under its costs, with what it says of the config. Throws Error:
+// BadInput where the costs are not of run.precision or go beyond what is counted, at their keys; Infeasible where the
+// plan deadlocks.
 Trace predict(const Job& job);
 
 }  // namespace pw

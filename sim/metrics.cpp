@@ -15,7 +15,7 @@ namespace {
 
 using Events = std::vector<const TraceEvent*>;  // in the order of the trace
 
-// Last end - first start of the events that `counts` admits.
+// Returns last end - first start of the events that `counts` admits.
 template <class Counts>
 Ns extent_of(const Events& events, Counts counts) {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
@@ -38,7 +38,7 @@ std::map<int, Events> by_step(const Trace& trace) {
     return steps;
 }
 
-// Ends of the updates of the last stage, on the first device that has them.
+// Returns the ends of the updates of the last stage, on the first device that has them.
 std::vector<Ns> updates_of_last_stage(const Trace& trace) {
     std::vector<Ns> ends;
     int device = -1;
@@ -52,7 +52,7 @@ std::vector<Ns> updates_of_last_stage(const Trace& trace) {
     return ends;
 }
 
-// Samples between two updates of the last stage, or of a whole step.
+// Returns the samples between two updates of the last stage, or those of a whole step.
 double samples_per_update(const Trace& trace, const Events& events) {
     std::set<int> microbatches, updates;
     for (const TraceEvent* event : events)
@@ -79,8 +79,8 @@ std::vector<Ns> distances_of(std::vector<Ns> updates) {
 
 using Pair = std::pair<int, int>;  // stage, micro-batch
 
-// Most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A
-// pair that nothing frees (no backward pass) ends with its F.
+// Returns the most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A pair
+// that nothing frees (no backward pass) ends with its F.
 template <class Frees>
 int peak_of_pairs(const Events& events, Frees frees) {
     std::set<Pair> freed;
@@ -107,7 +107,7 @@ int peak_of_pairs(const Events& events, Frees frees) {
 
 using Interval = std::pair<Ns, Ns>;
 
-// Length of the union of `intervals` inside [from, to).
+// Returns the length of the union of `intervals` inside [from, to).
 Ns covered(std::vector<Interval> intervals, Ns from, Ns to) {
     std::sort(intervals.begin(), intervals.end());
     Ns sum = 0, done = from;
@@ -123,7 +123,7 @@ Ns covered(std::vector<Interval> intervals, Ns from, Ns to) {
 
 Op receive_for(Op op) { return op == Op::Forward ? Op::RecvForward : Op::RecvBackward; }
 
-// Idle time right before F, B and I while a tensor of that very task is on its way.
+// Returns the idle time right before F, B and I while a tensor of that very task is on its way.
 Ns exposed_communication(const Events& events, Ns start_of_step) {
     std::map<std::tuple<Op, int, int, int>, std::vector<Interval>> arrivals;
     for (const TraceEvent* event : events)
@@ -145,7 +145,7 @@ Ns exposed_communication(const Events& events, Ns start_of_step) {
     return exposed;
 }
 
-// Most weight versions of one stage that are the newest or still used by a later task, by list order.
+// Returns the most weight versions of one stage that are the newest or still used by a later task, by list order.
 int versions_alive(const Events& events, int stage) {
     std::map<int, std::pair<int, int>> life;  // version -> first and last position, both included
     const auto lives_at = [&](int version, int position) {
@@ -206,7 +206,7 @@ DeviceMetrics device_metrics(const Events& events, Ns start_of_step, Ns makespan
     return device;
 }
 
-// The step with the median makespan, the first left out when there are others.
+// Returns the step with the median makespan, the first left out when there are others.
 int median_step(const std::map<int, Events>& steps) {
     std::vector<std::pair<Ns, int>> times;
     for (const auto& [step, events] : steps)

@@ -10,7 +10,7 @@
 namespace pw {
 
 struct DeviceMetrics {
-    Ns busy = 0;                   // F B I W R
+    Ns busy = 0;                   // time of tasks F B I W R (schedules/task.h)
     Ns idle = 0;                   // makespan - busy
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
@@ -35,18 +35,18 @@ struct Metrics {
     std::vector<DeviceMetrics> devices;
 };
 
-// Of the median step of a synchronous trace without its first (when it has others), of the whole
-// trace when asynchronous: step time is then the median distance between successive updates of the
-// last stage, without the first and last `stages`.
+// Returns the metrics of the median step of a synchronous trace without its first (when it has others), or of the whole
+// trace when asynchronous: step time is then the median distance between successive updates of the last stage, without
+// the first and last `stages`.
 Metrics metrics_of(const Trace& trace);
 
-// The step time of an asynchronous plan: median distance of `updates` (ends, of the last stage) without
-// the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
+// Returns the step time of an asynchronous plan: it is the median distance of `updates` (ends, of the last stage)
+// without the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
 
 MicroBatchSizes sizes_of(const Trace& trace);
 
-// Step times of all steps, in order (asynchronous: distances between updates of the last stage).
+// Returns the step times of all steps, in order (asynchronous: distances between updates of the last stage).
 std::vector<Ns> step_times(const Trace& trace);
 
 }  // namespace pw

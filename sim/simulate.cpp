@@ -30,7 +30,7 @@ struct Event {
 // `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
 // them: a line between the two that were measured.
 struct Progress {
-    int node = -1;    // none: the device does not compute
+    int node = -1;    // -1 when the device does not compute
     double left = 1;  // of the task
     double rate = 0;  // per nanosecond
     Ns since = 0;
@@ -67,7 +67,7 @@ public:
         explain_deadlock();
     }
 
-    // Of the costs last run.
+    // These are of the costs last run.
     Trace trace() const;
     Ns step_time() const;
 

@@ -11,13 +11,13 @@
 
 namespace pw {
 
-// Deterministic: the same arguments give the same trace, byte for byte. A synchronous
-// plan gives one step, an asynchronous plan its whole run. Throws Error
-// (Infeasible) when the plan deadlocks, naming what every device waits for.
+// Simulates a plan. It is deterministic: the same arguments give the same trace, byte for byte. A synchronous plan
+// gives one step, an asynchronous plan its whole run. Throws Error (Infeasible) when the plan deadlocks, naming what
+// every device waits for.
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode = {});
 
-// One plan under the costs of many splits: what the plan alone decides is made once. Keeps a reference
-// to the plan; `mode.sent_copies` is keeps_copies() of the costs that will come.
+// Simulates one plan under the costs of many splits: what the plan alone decides is made once. It keeps a reference to
+// the plan; `mode.sent_copies` is keeps_copies() of the costs that will come.
 class Simulator {
 public:
     Simulator(const Plan& plan, TransferMode mode);
@@ -25,7 +25,7 @@ public:
     Simulator(Simulator&&) noexcept;
 
     Trace trace(const Costs& costs);
-    Ns step_time(const Costs& costs);  // as in metrics_of(trace(costs))
+    Ns step_time(const Costs& costs);  // the same as in metrics_of(trace(costs))
 
 private:
     std::unique_ptr<class Simulation> simulation_;

@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// Thrown where no config is at hand; who has one points at `key` in it (Config::fail_at). Without, it says all it
-// knows.
+// This is thrown where no config is at hand; who has one points at `key` in it (Config::fail_at). Without a config, it
+// says all it knows.
 class BeyondLimit : public Error {
 public:
     BeyondLimit(std::string the_key, std::string the_fact, std::string the_help)
@@ -22,7 +22,7 @@ public:
     std::string fact, help;
 };
 
-// Acts, and tells what goes beyond a limit with its place in the config.
+// Acts, and tells what goes beyond a limit with its position in the config.
 template <class Config, class Act>
 auto at_its_place(const Config& config, Act act) {
     try {

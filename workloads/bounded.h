@@ -1,5 +1,5 @@
 // Arithmetic on times and sizes that stops at kBeyond where integers would overflow. What comes near it is refused
-// where a place is known: schedules/limits.h, check_layer_costs().
+// where its position in a file is known: schedules/limits.h, check_layer_costs().
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@ namespace pw {
 
 inline constexpr std::int64_t kBeyond = std::int64_t{1} << 62;
 
-// The nearest integer of [0, kBeyond]; of what is no number kBeyond.
+// Returns the nearest integer of [0, kBeyond]; for what is no number, that is kBeyond.
 inline std::int64_t bounded(double value) {
     if (!(value < static_cast<double>(kBeyond)))
         return kBeyond;
     return std::max<std::int64_t>(0, std::llround(value));
 }
 
-// Of numbers of [0, kBeyond].
+// The sum and the product are of numbers of [0, kBeyond].
 inline std::int64_t bounded_sum(std::int64_t a, std::int64_t b) { return a > kBeyond - b ? kBeyond : a + b; }
 
 inline std::int64_t bounded_product(std::int64_t a, std::int64_t b) {

@@ -26,7 +26,7 @@ private:
     ExitCode code_;
 };
 
-// Bad input: the message says what, where and what to do.
+// Throws Error (BadInput): the message says what, where and what to do.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
     throw Error(ExitCode::BadInput, fmt::format(text, std::forward<Args>(args)...));

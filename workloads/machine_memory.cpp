@@ -18,7 +18,7 @@ Bytes of_system() {
     return pages > 0 && page > 0 ? Bytes{pages} * page : kNoLimit;
 }
 
-// Of version 2 and of version 1; "max" is no number.
+// Returns the limit of the control group, of version 2 or of version 1; "max" is no number.
 Bytes of_control_group() {
     for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
         Bytes limit = 0;

@@ -5,11 +5,11 @@
 
 namespace pw {
 
-// The least of the memory of the machine, of the process's control group, and what `ulimit -v` and `ulimit -d` leave
-// it. Looked up once.
+// Returns the least of the memory of the machine, of the process's control group, and what `ulimit -v` and `ulimit -d`
+// leave it. It is looked up once.
 Bytes memory_of_machine();
 
-// For a plan and all that is worked out from it: half of that.
+// Returns the memory for a plan and all that is worked out from it: half of that.
 Bytes memory_for_plans();
 
 }  // namespace pw

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// The value that `rank` others come before.
+// Returns the value that `rank` others come before.
 template <class Value>
 Value value_of_rank(std::vector<Value> values, std::size_t rank) {
     assert(rank < values.size());
@@ -18,21 +18,21 @@ Value value_of_rank(std::vector<Value> values, std::size_t rank) {
     return *at;
 }
 
-// One of the values: of the two in the middle the smaller one.
+// Returns one of the values: of two in the middle, the smaller one.
 template <class Value>
 Value lower_median(std::vector<Value> values) {
     const std::size_t middle = (values.size() - 1) / 2;
     return value_of_rank(std::move(values), middle);
 }
 
-// One of the values: of the two in the middle the larger one.
+// Returns one of the values: of two in the middle, the larger one.
 template <class Value>
 Value upper_median(std::vector<Value> values) {
     const std::size_t middle = values.size() / 2;
     return value_of_rank(std::move(values), middle);
 }
 
-// Half way between the two in the middle.
+// Returns the value half way between the two in the middle.
 inline double mean_median(const std::vector<double>& values) {
     const double upper = upper_median(values);
     return values.size() % 2 == 1 ? upper : (lower_median(values) + upper) / 2;

@@ -13,7 +13,7 @@
 
 namespace pw {
 
-// Sebastiano Vigna's splitmix64. Numbers kMixedStep apart make its stream.
+// This is Sebastiano Vigna's splitmix64. Numbers kMixedStep apart make its stream.
 inline constexpr std::uint64_t kMixedStep = 0x9E3779B97F4A7C15u;
 PW_HOST_AND_DEVICE constexpr std::uint64_t mixed(std::uint64_t x) {
     x += kMixedStep;
@@ -30,14 +30,14 @@ constexpr std::uint64_t mixed(std::string_view text, std::uint64_t seed) {
     return seed;
 }
 
-// What dropout draws for the elements of one sample. The sample's number is a part of the key, so that masks
-// depend neither on the split nor on the size of the micro-batch. 32-bit steps: vectors of them are fast.
+// The key decides what dropout draws for the elements of one sample. The sample's number is a part of the key, so that
+// masks depend neither on the split nor on the size of the micro-batch. 32-bit steps: vectors of them are fast.
 struct DropoutKey {
     std::uint32_t low, high;
 };
 
-// Of sample `number` in the endless sequence. A micro-batch's LayerArgs::seed is that of its first sample; the
-// next one's is one more.
+// Returns the seed of sample `number` in the endless sequence. A micro-batch's LayerArgs::seed is that of its first
+// sample; the next one's is one more.
 constexpr std::uint64_t dropout_seed(std::string_view layer, std::int64_t training_seed, std::int64_t number) {
     return mixed(layer, static_cast<std::uint64_t>(training_seed)) + static_cast<std::uint64_t>(number);
 }
@@ -48,7 +48,8 @@ PW_HOST_AND_DEVICE constexpr DropoutKey dropout_key(std::uint64_t seed, std::int
     return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
 
-// Uniform over all 32-bit values; `element` is the place in the sample's plain layout (channels, rows, columns).
+// Returns bits uniform over all 32-bit values; `element` is the position in the sample's plain layout (channels, rows,
+// columns).
 PW_HOST_AND_DEVICE constexpr std::uint32_t dropout_bits(DropoutKey key, std::uint32_t element) {
     std::uint32_t x = element * 0x9E3779B1u + key.low;
     x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
@@ -57,7 +58,7 @@ PW_HOST_AND_DEVICE constexpr std::uint32_t dropout_bits(DropoutKey key, std::uin
     return x ^ (x >> 15);
 }
 
-// An element is dropped when its bits are below.
+// An element is dropped when its bits are below this threshold.
 PW_HOST_AND_DEVICE constexpr std::uint32_t dropout_threshold(double probability) {
     return static_cast<std::uint32_t>(probability * 4294967296.0);
 }

@@ -10,8 +10,8 @@
 
 namespace pw {
 
-// Throws Error (RunFailed) when the system has no thread for `whose`. Threads that run already are the caller's to stop
-// and join.
+// Starts a thread. Throws Error (RunFailed) when the system has no thread for `whose`. Threads that run already are the
+// caller's to stop and join.
 template <class Act>
 std::thread start_thread(const std::string& whose, Act act) {
     try {

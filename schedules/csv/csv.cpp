@@ -73,7 +73,7 @@ void note_gradient(const CsvCell& cell, Gradients& gradients) {
     gradients.any = true;
 }
 
-// A row's tasks, and in `read.cells` and `read.sums` where they stand.
+// Returns a row's tasks, and notes in `read.cells` and `read.sums` where they stand.
 std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDialect dialect, CsvPlan& read) {
     std::vector<Task> order;
     std::map<int, Gradients> gradients_of;  // by stage
@@ -100,7 +100,7 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDiale
     return order;
 }
 
-// For a plan whose every F(stage, micro-batch) is there.
+// Places the stages of a plan whose every F(stage, micro-batch) is there.
 void place_stages(Plan& plan) {
     plan.shape.placement.resize(static_cast<std::size_t>(plan.shape.stages));
     for (std::size_t device = 0; device < plan.order.size(); ++device)
@@ -156,7 +156,7 @@ void refuse_what_has_no_cell(const Task& task) {
         fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
 }
 
-// A row's cells. Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
+// Prints a row's cells. Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
 class RowPrinter {
 public:
     RowPrinter(const std::vector<Task>& order, bool transfers) : order_(order), transfers_(transfers) {

@@ -12,12 +12,14 @@
 
 namespace pw {
 
-// Whether compute_comms has a cell for such a task: U and R have none.
+// Returns whether PyTorch's format compute_comms has a cell for such a task: U, the update, and R, recomputation, have
+// none.
 constexpr bool has_csv_cell(Op op) { return op <= Op::BackwardWeight || op == Op::SumGradients || is_transfer(op); }
 
-// compute_only, or with `transfers` compute_comms: transfers, PyTorch's waits for them, and a REDUCE_GRAD per stage
-// where its gradients are complete, at its last S or else U. Tasks without a cell are left out. Throws Error (BadInput)
-// for what the format cannot say: transfers to a stage that is no neighbour, slices, devices without tasks.
+// Prints the format compute_only, or with `transfers` compute_comms: that has transfers, PyTorch's waits for them, and
+// a REDUCE_GRAD per stage where its gradients are complete, at its last S, the sum of gradients, or else U. Tasks
+// without a cell are left out. Throws Error (BadInput) for what the format cannot say: transfers to a stage that is no
+// neighbour, slices, devices without tasks.
 std::string print_csv(const Plan& plan, bool transfers);
 
 struct CellPlace {
@@ -29,23 +31,22 @@ std::string print(const CellPlace& place);  // "plan.csv:2, cell 7"
 
 struct CsvPlan {
     Plan plan;
-    std::map<Task, CellPlace> cells;  // of the tasks that the file has: not of added transfers and updates
-    std::map<std::pair<int, int>, CellPlace> sums;  // of REDUCE_GRAD, which every holder has: by device and stage
+    std::map<Task, CellPlace> cells;  // cells of the tasks that the file has, not of added transfers and updates
+    std::map<std::pair<int, int>, CellPlace> sums;  // cells of REDUCE_GRAD, which every holder has, by device and stage
     std::vector<std::string> notices;               // what was left out; each one line
 };
 
-// Both formats: transfers are taken from the file when it has any and added for `mode` otherwise;
+// Both functions read both formats: transfers are taken from the file when it has any and added for `mode` otherwise;
 // updates are added. Blank cells are idle slots. REDUCE_GRAD is S, or U of a stage on one device. UNSHARD and RESHARD
-// are left out, with a notice, and waits without: nothing here waits longer than its tasks say.
-// Older forms are recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W
-// of one micro-batch in a file without I. A file without any backward pass is a plan of forwards.
-// Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are
-// paired, and no row contradicts itself; whether rows wait for each other is check's to say
-// (schedules/passes.h).
+// are left out, with a notice, and waits without: nothing here waits longer than its tasks say. Older forms are
+// recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W of one micro-batch in a file
+// without I. A file without any backward pass is a plan of forwards. Throws Error (BadInput) naming file, row and cell.
+// The plan is then complete, its transfers are paired, and no row contradicts itself; whether rows wait for each other
+// is check's to say (schedules/passes.h).
 CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 
-// check() (schedules/passes.h) that names cells.
+// Runs check() (schedules/passes.h) so that its errors name cells.
 void prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

@@ -8,7 +8,7 @@
 namespace pw {
 
 enum class CsvDialect {
-    Current,    // 0I1 0W1, 0B1: both in one
+    Current,    // 0I1 0W1, or 0B1 for both in one
     InputIsB,   // PyTorch 2.5 and 2.6: 0B1 0W1, 0BW1
     StageLast,  // PyTorch 2.4: F1_s0 B1_s0
 };
@@ -18,7 +18,7 @@ struct CsvCell {
     CellPlace at;
     std::string_view text, type;
     int stage = 0;
-    int microbatch = -1;      // -1: a type that has none
+    int microbatch = -1;      // -1 for a type that has none
     bool with_next = false;   // first of an overlapped pair
     bool stage_last = false;  // written as in PyTorch 2.4
 };
@@ -28,23 +28,25 @@ struct CsvFile {
     CsvDialect dialect = CsvDialect::Current;
 };
 
-// Cells one by one, and that they are of one dialect.
+// Parses the cells one by one, and checks that they are of one dialect.
 CsvFile parse_cells(std::string_view text, const std::string& name);
 
-// UNSHARD and RESHARD: parameters are never sharded here.
+// Tells the cells UNSHARD and RESHARD: parameters are never sharded here.
 bool is_sharding(const CsvCell& cell);
-// WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD: nothing here waits for what has been sent or summed before it must.
+// Tells the cells WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD: nothing here waits for what has been sent or summed
+// before it must.
 bool is_wait(const CsvCell& cell);
-bool has_task(const CsvCell& cell);  // all but these
+bool has_task(const CsvCell& cell);  // true of all but these
 Op op_of(const CsvCell& cell, CsvDialect dialect);
 std::string csv_cell(const Task& task, CsvDialect dialect);
 
-// Every wait follows what it waits for; in a file with waits for sends each SEND has one, and so has each REDUCE_GRAD.
+// Checks that every wait follows what it waits for; in a file with waits for sends each SEND has one, and so has each
+// REDUCE_GRAD.
 void check_waits(const CsvFile& file);
-// Every task of every stage and micro-batch is there, in one form and in one row.
+// Checks that every task of every stage and micro-batch is there, in one form and in one row.
 void check_cells(const CsvPlan& read, CsvDialect dialect);
-// Transfers are paired and complete, and no row has a task before what it needs. For a checked plan
-// with its stages placed.
+// Checks that transfers are paired and complete, and that no row has a task before what it needs. It is for a checked
+// plan with its stages placed.
 void check_rows(const CsvPlan& read, CsvDialect dialect);
 
 [[noreturn]] void fail_in(const CellPlace& at, const std::string& fact, std::string_view help);

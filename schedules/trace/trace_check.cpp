@@ -151,7 +151,7 @@ private:
             reject("{} begins before its input is there: {}", print(event), print(*input));
     }
 
-    // Those inputs that are on the device itself, as the tasks' names say it.
+    // Checks those inputs that are on the device itself, as the tasks' names say it.
     void check_inputs(const TraceEvent& event) const {
         const Task& task = event.task;
         const auto after = [&](Op input) {
@@ -187,7 +187,7 @@ private:
         }
     }
 
-    // Not there before it was sent, and there before it is read.
+    // Checks that a tensor is not there before it was sent, and is there before it is read.
     void check_receive(const TraceEvent& event) const {
         const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
         const bool forward = op == Op::RecvForward;

@@ -7,15 +7,15 @@
 
 namespace pw {
 
-// Chrome/Perfetto JSON: one process per device, tasks, sends, receives and the optimizer on threads
-// of their own, flow arrows from SEND to RECV, memory as counter events.
+// Writes Chrome/Perfetto JSON: one process per device; tasks, sends, receives and the optimizer on threads of their
+// own, flow arrows from SEND to RECV, memory as counter events.
 void write_trace(const Trace& trace, const std::string& path);
-// Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and place.
+// Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and position.
 Trace read_trace(const std::string& path);
-// That it is the trace of a plan: every stage on a device, every compute task once in every step on a device that
-// holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
+// Checks that it is the trace of a plan: every stage on a device, every compute task once in every step on a device
+// that holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
 void check_trace(const Trace& trace, const std::string& path);
-// Whether a file is JSON with the events of a trace: configs are JSON, too.
+// Returns whether a file is JSON with the events of a trace: configs are JSON, too.
 bool is_trace(const std::string& path);
 
 }  // namespace pw

@@ -84,7 +84,7 @@ private:
         return in_flight * (to.outputs - from.outputs + to.weights - from.weights);
     }
 
-    // On one group, or device, of this level.
+    // Returns the cost on one group, or device, of this level.
     double alone(int level, int from, int to) const {
         if (level > 0)
             return below_[level - 1][index(from, to)];
@@ -104,8 +104,8 @@ private:
         return 2 * bytes / (options_.levels[level].bandwidth * stage.devices);
     }
 
-    // `first`: of the range that is partitioned, so that its transfers count with the next stage. `used`: devices of
-    // this stage and all before it.
+    // `first` tells the first stage of the range that is partitioned, whose transfers count with the next stage. `used`
+    // is the devices of this stage and all before it.
     double cost(int level, const Stage& stage, bool first, int used) const {
         if (aim_ == Aim::Memory)
             return std::max(need(level, stage, used), alone(level, stage.from, stage.to));
@@ -253,7 +253,7 @@ bool Planner::hopeless(int level, const std::vector<double>& best, double work) 
     return true;
 }
 
-// States between `from` and `to`; the others keep kNever.
+// Fills in the states between `from` and `to`; the others keep kNever.
 Row Planner::row_from(int level, int from, int to) {
     const int most = devices(level);
     Row row;
@@ -298,7 +298,7 @@ double Planner::solve(Aim aim) {
     return row_from(top, 0, end()).best[end()].back();
 }
 
-// In order, each with the devices used up to its end.
+// Returns the stages in order, each with the devices used up to its end.
 std::vector<std::pair<Stage, int>> Planner::stages_of(const Row& row, int level, int to) const {
     std::vector<std::pair<Stage, int>> stages;
     for (int used = devices(level); used > 0;) {

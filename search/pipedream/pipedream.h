@@ -22,7 +22,7 @@ namespace pw {
 struct PipedreamLayer {
     double seconds = 0;  // forward and backward
     Bytes output = 0, weights = 0;
-    bool data_source = false;  // costs nothing, crosses no cut: goes with its first reader
+    bool data_source = false;  // it costs nothing and crosses no cut: it goes with its first reader
 };
 
 struct PipedreamGraph {
@@ -30,7 +30,7 @@ struct PipedreamGraph {
     std::vector<PipedreamLayer> layers;
 };
 
-// Times and bytes at the size that the profile was measured at: `samples`, else scaled.
+// Makes the graph with times and bytes for `samples`, scaled where the profile was measured at another size.
 PipedreamGraph pipedream_graph(const Model& model, const Profile& profile, int samples);
 
 struct PipedreamOptions {
@@ -48,10 +48,10 @@ struct PipedreamOptions {
     bool count_own = false;
 };
 
-// All devices are used. Exact, among partitions that cut the graph anywhere, up to 60,000 ways to cut (4,000 with
-// several levels); beyond that only cuts of the forward order are tried, and the lower bound is that of equal shares.
-// Without a partition that fits into the memory, `shortage` is the tightest stage of the partition that needs the
-// least. Throws Error (Infeasible) when there are fewer layers than straight stages.
+// Finds the best partition; all devices are used. It is exact, among partitions that cut the graph anywhere, up to
+// 60,000 ways to cut (4,000 with several levels); beyond that only cuts of the forward order are tried, and the lower
+// bound is that of equal shares. Without a partition that fits into the memory, `shortage` is the tightest stage of the
+// partition that needs the least. Throws Error (Infeasible) when there are fewer layers than straight stages.
 Partition plan_pipedream(const PipedreamGraph& graph, const PipedreamOptions& options);
 
 }  // namespace pw

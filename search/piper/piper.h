@@ -15,11 +15,12 @@ namespace pw {
 
 struct PiperChoices {
     bool tensor_parallel = true, data_parallel = true;
-    bool recompute = true;  // layers may be
+    bool recompute = true;  // whether layers may be recomputed
 };
 
-// Exact, recomputation included, unless a limit stops it; then the lower bound is that of layers recomputed in part, or
-// less. Nothing fits: no stages, and the shortage of the split that needs the least memory per device.
+// Finds the best split. It is exact, recomputation included, unless a limit stops it; then the lower bound is that of
+// layers recomputed in part, or less. When nothing fits, the result has no stages, and the shortage of the split that
+// needs the least memory per device.
 Partition piper_partition(const PiperInstance& instance, const PiperChoices& choices = {},
                           const SearchLimits& limits = {});
 

@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// One way to run a layer on a tensor-parallel group of devices.
+// An option is one way to run a layer on a tensor-parallel group of devices.
 struct PiperOption {
     bool recompute = false;
     double time = 0;                    // per micro-batch, in one unit, any

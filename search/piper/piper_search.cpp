@@ -110,7 +110,7 @@ void PiperSearch::extend_from(int set) {
     }
 }
 
-// The states of `set` that no state with no more devices and replicas equals.
+// Collects the states of `set` that no state with no more devices and replicas equals.
 void PiperSearch::collect(int set) {
     reached_.clear();
     best_.assign(static_cast<std::size_t>(instance_.devices) + 1, kNever);
@@ -126,8 +126,8 @@ void PiperSearch::collect(int set) {
     }
 }
 
-// Every set above `first` whose difference to it may still be a stage, depth first. Without recursion: the way is as
-// long as a stage has layers.
+// Visits every set above `first` whose difference to it may still be a stage, depth first. It does so without
+// recursion: the way is as long as a stage has layers.
 void PiperSearch::extend(int first) {
     way_.assign(1, {first, {}});
     while (!way_.empty()) {

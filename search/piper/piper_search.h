@@ -24,28 +24,28 @@ public:
     // `sets` are the downsets of the reversed graph.
     PiperSearch(const PiperInstance& instance, bool data_parallel, const Downsets& sets, Deadline& deadline);
 
-    // The split that makes its worst stage least among those with all stages below `bound`. Empty: there is none, or
-    // the deadline passed.
+    // Returns the split that makes its worst stage least among those with all stages below `bound`. It returns nothing
+    // when there is none, or the deadline passed.
     std::optional<PiperSplit> below(double bound, PiperGoal goal);
-    // Of the last split.
+    // Returns what the worst stage of the last split takes.
     double most() const { return worst_; }
     std::int64_t stages_seen() const { return stages_seen_; }
-    // Whether the table of states is of a size that one can wait for.
+    // Returns whether the table of states is of a size that one can wait for.
     bool is_feasible_size() const;
 
     // No split is faster than this.
     double work_bound() const { return work_.back() / instance_.devices; }
 
 private:
-    struct Load {  // of a stage in one tensor degree, in the fastest way of each layer
+    struct Load {  // what a stage takes in one tensor degree, in the fastest way of each layer
         double time = 0, parameters = 0;
         double border = 0;                               // bytes over the border
-        double later = 0;                                // of them to later stages
-        double memory_each = 0, memory = 0;              // of the fastest ways
+        double later = 0;                                // those of them that go to later stages
+        double memory_each = 0, memory = 0;              // by the fastest ways
         double least_memory_each = 0, least_memory = 0;  // no way needs less
         std::array<double, 8> least_with{};              // likewise, with 1, 2 .. 8 micro-batches in flight
     };
-    struct Visit {  // of a set on the way from the first one
+    struct Visit {  // a set on the way from the first one
         int set;
         Load load;
         std::size_t next = 0;  // step to take
@@ -61,7 +61,7 @@ private:
     };
     struct State {
         double most;
-        std::int32_t from, degree, replicas;  // of the stage that leads here
+        std::int32_t from, degree, replicas;  // all three are of the stage that leads here
     };
 
     Layer least_of(const PiperLayer& layer, int degree);
@@ -86,14 +86,14 @@ private:
     const Downsets& sets_;
     Deadline& deadline_;
     int most_replicas_;
-    std::vector<int> replica_counts_;  // that a stage may have, ascending
+    std::vector<int> replica_counts_;  // numbers of replicas that a stage may have, ascending
     std::vector<int> degrees_;
     std::vector<std::vector<Layer>> layers_;  // by degree, as in degrees_, and layer
     std::vector<bool> same_border_;           // all ways of a layer move the same bytes, by degree
     std::vector<double> work_;                // device time that each set needs at least
     std::vector<State> states_;
-    std::vector<Reached> reached_;  // of first_, ascending in replicas: no other state is as good in all
-    std::vector<double> best_;      // of collect: with so many devices
+    std::vector<Reached> reached_;  // states of first_, ascending in replicas: no other state is as good in all
+    std::vector<double> best_;      // for collect: the best with so many devices
     std::vector<std::int32_t> seen_;
     std::vector<Visit> way_;
     std::int32_t stamp_ = 0;

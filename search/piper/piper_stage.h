@@ -19,11 +19,12 @@ enum class PiperGoal {
 // The layers of a stage with the ways to run them for one tensor degree and one number of replicas.
 class PiperStage {
 public:
-    // `own[layer]` tells its layers from others. Each has options of that degree.
+    // `own[layer]` tells the stage's layers from others. Each has options for that degree.
     PiperStage(const PiperInstance& instance, const std::vector<int>& layers, const std::vector<bool>& own, int degree,
                int replicas);
 
-    // What the goal makes least, with so many micro-batches in flight; infinite: it does not fit in the memory.
+    // Returns what the goal makes least, with so many micro-batches in flight; it is infinite when the stage does not
+    // fit in the memory.
     double least(PiperGoal goal, int in_flight, double memory) const;
 
     struct Choice {

@@ -10,7 +10,7 @@ namespace {
 // A set of layers that may still become the cheapest.
 struct Partial {
     double cost, bytes;
-    int last;  // place in the list of decisions; -1: none
+    int last;  // position in the list of decisions; -1 for none
 };
 
 struct Decision {

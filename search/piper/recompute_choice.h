@@ -7,7 +7,7 @@ namespace pw {
 
 struct Saving {
     double cost = 0;   // not negative
-    double bytes = 0;  // that it frees; positive
+    double bytes = 0;  // bytes that it frees; positive
     int layer = 0;
 };
 
@@ -16,18 +16,18 @@ public:
     explicit RecomputeChoice(std::vector<Saving> savings);
 
     double most_bytes() const { return bytes_.back(); }
-    // The least cost if layers could be recomputed in part: a lower bound. Needs `bytes` <= most_bytes().
+    // Returns the least cost if layers could be recomputed in part: a lower bound. It needs `bytes` <= most_bytes().
     double fractional(double bytes) const;
-    // Cheapest per byte first, until it is enough: an upper bound.
+    // Takes layers, cheapest per byte first, until they free enough: an upper bound.
     std::vector<int> greedy(double bytes) const;
-    // The layers of the cheapest set that frees `bytes` or more.
+    // Returns the layers of the cheapest set that frees `bytes` or more.
     std::vector<int> cheapest(double bytes) const;
 
 private:
     double fractional_from(std::size_t first, double bytes) const;
 
     std::vector<Saving> savings_;        // cheapest per byte first
-    std::vector<double> costs_, bytes_;  // of the first i
+    std::vector<double> costs_, bytes_;  // sums over the first i savings
 };
 
 }  // namespace pw

@@ -9,8 +9,9 @@
 
 namespace pw {
 
-// Exact unless a limit stops it; then the lower bound says how far the answer may be from the best. Devices that hold
-// nothing are left out. Nothing fits: no stages, and the shortage of the placement that needs the least memory.
+// Finds the best placement. It is exact unless a limit stops it; then the lower bound says how far the answer may be
+// from the best. Devices that hold nothing are left out. When nothing fits, the result has no stages, and the shortage
+// of the placement that needs the least memory.
 Partition max_load_partition(const PlacementInstance& instance, const SearchLimits& limits = {});
 
 }  // namespace pw

@@ -114,7 +114,7 @@ void MaxLoadSearch::extend_from(int set) {
         extend(set);
 }
 
-// The states of `set` that are worth extending: none reaches it as well with no more devices.
+// Collects the states of `set` that are worth extending: none reaches it as well with no more devices.
 void MaxLoadSearch::collect(int set) {
     reached_.clear();
     last_.clear();
@@ -166,8 +166,8 @@ void MaxLoadSearch::finish(int set) {
 
 bool MaxLoadSearch::fits(const Load& load) const { return load.cpu_only == 0 && load.size <= devices_.memory; }
 
-// Every downset above `first` whose difference to it may still be a stage, depth first. Without recursion: the way is
-// as long as a stage has groups.
+// Visits every downset above `first` whose difference to it may still be a stage, depth first. It does so without
+// recursion: the way is as long as a stage has groups.
 void MaxLoadSearch::extend(int first) {
     way_.assign(1, {first, {}, -1});
     while (!way_.empty()) {

@@ -23,31 +23,31 @@ struct PlacedGroups {
 };
 using PlacedStages = std::vector<PlacedGroups>;  // in the order of the data
 
-// The least B for which loads up to B could hold all work if groups could be cut and transfers were free.
+// Returns the least load B for which loads up to B could hold all work if groups could be cut and transfers were free.
 double average_load(const PlacementGroups& graph, const Devices& devices);
-// The load of one device that holds these groups.
+// Returns the load of one device that holds these groups.
 double load_of(const PlacementGroups& graph, const std::vector<int>& groups, bool on_cpu);
 
 class MaxLoadSearch {
 public:
     MaxLoadSearch(const PlacementGroups& graph, const Devices& devices, const Downsets& sets, Deadline& deadline);
 
-    // The placement of least maximum load among those with all loads below `bound`. Empty: there is none, or the
-    // deadline passed.
+    // Returns the placement of least maximum load among those with all loads below `bound`. It returns nothing when
+    // there is none, or the deadline passed.
     std::optional<PlacedStages> below(double bound);
     std::int64_t stages_seen() const { return stages_seen_; }
 
 private:
-    struct Load {  // of a stage, and what it can no longer get rid of
+    struct Load {  // what a stage takes and can no longer get rid of
         double accelerator = 0, cpu = 0, size = 0;
-        double cut = 0;     // of nets that cross the border
-        double behind = 0;  // of those that join the stage to earlier ones
+        double cut = 0;     // cost of nets that cross the border
+        double behind = 0;  // cost of those that join the stage to earlier ones
         int cpu_only = 0;   // groups
     };
-    struct Visit {  // of a downset on the way from the first one
+    struct Visit {  // a downset on the way from the first one
         int set;
         Load load;
-        int group;             // the last one added; -1: none
+        int group;             // the last one added; -1 for none
         std::size_t next = 0;  // step to take
     };
     struct Reached {  // a downset, by these devices
@@ -75,13 +75,13 @@ private:
     const Downsets& sets_;
     Deadline& deadline_;
     double bound_ = 0;
-    std::vector<double> work_;          // of accelerators, in each downset
-    std::vector<double> capacity_;      // of the devices that are left after (cpus, accelerators)
+    std::vector<double> work_;          // work of accelerators, in each downset
+    std::vector<double> capacity_;      // capacity of the devices that are left after (cpus, accelerators)
     std::vector<double> most_;          // load on the way to each state; infinite: not reached
     std::vector<std::int32_t> via_;     // the downset before, twice, plus one when a CPU filled the stage
-    std::vector<Reached> reached_;      // of first_, with two or more devices left
-    std::vector<Reached> last_;         // with one
-    double least_work_ = 0;             // in a downset that is worth reaching
+    std::vector<Reached> reached_;      // states of first_ with two or more devices left
+    std::vector<Reached> last_;         // states of first_ with one device left
+    double least_work_ = 0;             // least work in a downset that is worth reaching
     std::vector<int> before_, inside_;  // groups of each net before the stage and in it
     std::vector<Visit> way_;
     std::int32_t first_ = 0;          // the downset whose stages are looked at

@@ -10,13 +10,14 @@
 namespace pw {
 
 struct PlacementGroup {
-    std::vector<int> nodes;  // of the instance, ascending; backward nodes included
+    std::vector<int> nodes;  // nodes of the instance, ascending; backward nodes included
     double cpu_time = 0, accelerator_time = 0, size = 0;
     bool on_accelerator = true;
-    std::vector<int> nets;  // that it touches, ascending
+    std::vector<int> nets;  // nets that it touches, ascending
 };
 
-// The maker and the readers of some tensors. A device that holds some of them, but not all, pays the cost once.
+// A net joins the maker and the readers of some tensors. A device that holds some of them, but not all, pays the cost
+// once.
 struct PlacementNet {
     std::vector<int> groups;  // two or more, ascending
     double cost = 0;
@@ -28,8 +29,9 @@ struct PlacementGroups {
     Successors successors;  // forward dependencies, acyclic
 };
 
-// Groups share one device: a colour's nodes; the cycles that this makes, with backward nodes that have no forward mate
-// mirrored into the forward graph; and groups that cost nothing by themselves with the only group they talk to.
+// The nodes of a group share one device: groups join a colour's nodes; the cycles that this makes, with backward nodes
+// that have no forward mate mirrored into the forward graph; and groups that cost nothing by themselves with the only
+// group they talk to.
 PlacementGroups group(const PlacementInstance& instance);
 
 }  // namespace pw

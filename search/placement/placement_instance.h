@@ -10,11 +10,11 @@ namespace pw {
 struct PlacementNode {
     std::string name;
     double cpu_time = 0, accelerator_time = 0;  // in one unit, any
-    double transfer_time = 0;                   // of its output, between two devices
+    double transfer_time = 0;                   // time that its output takes between two devices
     double size = 0;                            // bytes
     int colour = -1;                            // nodes of one colour share a device; -1: free
     bool backward = false;
-    bool on_accelerator = true;  // may be; a CPU runs everything
+    bool on_accelerator = true;  // whether it may be on one; a CPU runs everything
 };
 
 struct PlacementEdge {

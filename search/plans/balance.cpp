@@ -16,7 +16,7 @@ public:
             fewest_.emplace_back(pieces.from(cut).size());
     }
 
-    // Whether the devices are enough to keep every stage within `time`.
+    // Returns whether the devices are enough to keep every stage within `time`.
     bool reaches(Ns time) {
         const int whole = pieces_.cuts() - 1;
         needs_.assign(static_cast<std::size_t>(stages_) + 1, std::vector<int>(fewest_.size(), devices_ + 1));
@@ -35,7 +35,7 @@ public:
     }
 
 private:
-    // Devices for one piece; one more than there are when that is not enough.
+    // Returns the devices for one piece: one more than there are when these are not enough.
     int fewest(Ns time, const Piece& piece) const {
         int low = 1, high = devices_ + 1;
         while (low < high) {
@@ -48,7 +48,7 @@ private:
         return low;
     }
 
-    // For this stage and all later ones from `cut` on.
+    // Returns the devices that this stage and all later ones need from `cut` on.
     int least_needs(int stage, int cut) const {
         int least = devices_ + 1;
         const std::vector<Piece>& pieces = pieces_.from(cut);

@@ -18,27 +18,28 @@ namespace pw {
 struct SearchProblem {
     const Config& config;
     const Model& model;
-    std::function<Profile(int samples)> profile_at;  // of micro-batches of this size
+    std::function<Profile(int samples)> profile_at;  // the profile for micro-batches of this size
     TransferMode mode;                               // as the plans will be executed
 };
 
-// The problem that `config` poses for its model: profiles as it names them, transfers as it runs them. Keeps references
-// to both.
+// Makes the problem that `config` poses for its model: it has profiles as the config names them, and transfers as the
+// config runs them. It keeps references to both.
 SearchProblem problem_of(const Config& config, const Model& model);
 
 class Judge {
 public:
-    // Keeps references to all arguments. Throws Error where the schedule is not defined for the choice.
+    // The judge keeps references to all arguments. Throws Error where the schedule is not defined for the choice.
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
     const Config& config() const { return config_; }
-    const Plan& plan() const { return chain_; }  // of stages that feed only the next one
+    const Plan& plan() const { return chain_; }  // the plan for stages that feed only the next one
 
-    // Of the simulated plan, as `simulate` reports it; nothing when the schedule refuses the edges of the split.
+    // These are of the simulated plan, as `simulate` reports it; they are nothing when the schedule refuses the edges
+    // of the split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
-    // Bytes that a run reserves on every device, and what the device lacks that lacks most; nothing: the plan fits.
-    // These two alone decide whether a plan that was simulated fits.
+    // These are the bytes that a run reserves on every device, and what the device lacks that lacks most: nothing when
+    // the plan fits. These two alone decide whether a plan that was simulated fits.
     std::vector<Bytes> reserved(const StageSplit& split);
     std::optional<Shortage> shortage(const std::vector<Bytes>& reserved) const;
 
@@ -58,7 +59,7 @@ private:
     TransferMode mode_;
     Plan chain_;
     std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
-    std::int64_t kept_tasks_ = 0;  // of the plans in it
+    std::int64_t kept_tasks_ = 0;  // tasks of the plans in candidates_
 };
 
 }  // namespace pw

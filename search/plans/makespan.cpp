@@ -21,7 +21,7 @@ namespace pw {
 
 namespace {
 
-// Of the same schedule, sizes and stages.
+// Choices are akin when they have the same schedule, sizes and stages.
 bool are_akin(const PlanChoice& a, const PlanChoice& b) {
     return a.schedule == b.schedule && a.micro_batch_size == b.micro_batch_size && a.stages == b.stages &&
            a.recomputed == b.recomputed;
@@ -54,10 +54,10 @@ public:
     }
 
 private:
-    // Fixed, so that what a batch knows of the others does not depend on the number of threads.
+    // The size of a batch is fixed, so that what a batch knows of the others does not depend on the number of threads.
     static constexpr std::size_t kBatch = 8;
 
-    // Not every way to run with this schedule, these sizes and stages is listed.
+    // A family is of a schedule, sizes and stages with which not every way to run is listed.
     struct Family {
         Choices::Partial partial;
         Ns bound = 0;  // of every way
@@ -87,7 +87,7 @@ private:
         no_memory_.push_back(false);
     }
 
-    // The best plan that fits so far; kNever: none.
+    // Returns the step time of the best plan that fits so far, or kNever when there is none.
     Ns best() const {
         Ns best = Trial::kNever;
         for (const auto& trial : trials_)
@@ -107,7 +107,7 @@ private:
         progress_(fmt::format("{} {}/{}: {}, {} plans simulated", doing, done, all, found, candidates));
     }
 
-    // False: there was not enough memory. What was found stays.
+    // Returns false when there was not enough memory. What was found stays.
     template <class Work>
     bool attempt(std::size_t index, Ns limit, Work work) {
         Trial& trial = *trials_[index];
@@ -180,7 +180,7 @@ private:
         in_batches("balancing", balanced(), propose_one);
     }
 
-    // One that is open, if there is one.
+    // Returns a member that is open, if there is one.
     const Trial* member_of(const Family& family) const {
         const Trial* member = nullptr;
         for (const auto& trial : trials_)
@@ -221,7 +221,7 @@ private:
         return added;
     }
 
-    // False: it is there.
+    // Returns false when the choice is there already.
     bool add_shared(PlanChoice choice, const std::vector<int>& replicas) {
         choice.replicas = replicas;
         choice.devices.resize(static_cast<std::size_t>(std::accumulate(replicas.begin(), replicas.end(), 0)));
@@ -232,7 +232,7 @@ private:
         return is_new;
     }
 
-    // Half of what may be simulated; the most promising choices first.
+    // Climbs with half of what may be simulated, the most promising choices first.
     void climb() {
         const auto promise = [](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); };
         const std::vector<std::size_t> order = ordered_by(promise);
@@ -244,8 +244,8 @@ private:
         });
     }
 
-    // The other half, in order of the bounds: what remains open with the least bound limits the gap. What some choices
-    // leave over, the others get in another round.
+    // Proves with the other half, in order of the bounds: what remains open with the least bound limits the gap. What
+    // some choices leave over, the others get in another round.
     void prove() {
         proven_.assign(trials_.size(), false);
         std::int64_t left = limits_.tasks / 2;
@@ -314,7 +314,7 @@ private:
         return result;
     }
 
-    // Never above the best plan.
+    // Returns the lower bound, which is never above the best plan.
     Ns lower_bound() const {
         Ns least = unknown_ > 0 || out_of_memory_ ? 0 : best();
         for (std::size_t index = 0; index < trials_.size(); ++index)

@@ -14,58 +14,58 @@ namespace pw {
 
 struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
-    // Tasks to simulate, three million per second or more; the same answer on every machine. Unlimited when
-    // `seconds` is given.
+    // These are the tasks to simulate, three million per second or more; they give the same answer on every machine.
+    // They are unlimited when `seconds` is given.
     std::int64_t tasks = 30'000'000;
     int threads = 1;          // never change the answer, unless `seconds` ends the search
-    std::size_t cuts = 1200;  // more than so many topological cuts: only those of the forward order
+    std::size_t cuts = 1200;  // where there are more topological cuts, only those of the forward order are tried
 };
 
-// The best that was found for one choice.
+// A found plan is the best for one choice.
 struct FoundPlan {
     PlanChoice choice;
     StageSplit split;
     Ns step_time = 0;
-    Ns lower_bound = 0;           // of every split under this choice
+    Ns lower_bound = 0;           // bound on every split under this choice
     bool may_fit = true;          // false: no split can
     std::vector<Bytes> reserved;  // per device, what a run takes before its first step
     bool fits = false;
     std::optional<Shortage> shortage = {};   // why it does not fit
-    std::optional<double> bubble_rate = {};  // of one that fits; not known when the time was up
+    std::optional<double> bubble_rate = {};  // known for a plan that fits; not known when the time was up
     Bytes most_reserved() const;             // on any device
 };
 
-// The config that runs a plan which was found: make_job takes it as it is.
+// Returns the config that runs a plan which was found: make_job takes it as it is.
 Config config_of(const SearchProblem& problem, const FoundPlan& plan);
 
-// (time - bound) / time: by how much a shorter time is not excluded.
+// Returns (time - bound) / time: by how much a shorter time is not excluded.
 double gap_of(Ns time, Ns lower_bound);
 
 enum class SearchStop { None, Time, Memory };
 
 struct SearchResult {
-    std::vector<FoundPlan> plans;  // of every choice that was tried: those that fit first, then by step time
-    Ns lower_bound = 0;            // of every choice and split; equals the best step time when that is proven optimal
-    std::optional<Shortage> shortage;    // no plan fits: the closest try; none when the schedules refuse every split
+    std::vector<FoundPlan> plans;  // a plan for every choice that was tried: those that fit first, then by step time
+    Ns lower_bound = 0;  // bound on every choice and split; equals the best step time when that is proven optimal
+    std::optional<Shortage> shortage;    // the closest try when no plan fits; absent: schedules refuse every split
     bool none_fits = false;              // that is proven, too
     std::int64_t candidates = 0;         // simulated plans
     int choices = 0;                     // but for those that their schedule refuses
-    int fitting = 0;                     // of `plans`
+    int fitting = 0;                     // how many of `plans` fit
     bool every_cut = true;               // all topological cuts were open, not only those of the forward order
     bool every_choice = true;            // and all orders of devices and ways to share them out
     SearchStop stop = SearchStop::None;  // what ended it before its effort was spent
     int left_out = 0;                    // choices for which there was not enough memory
     std::vector<std::string> notes;      // what was left out, for people
 
-    const FoundPlan* best() const;  // none: see shortage
-    double gap() const;             // of the best; 0 without one
+    const FoundPlan* best() const;  // null when there is none: see shortage
+    double gap() const;             // gap of the best plan; 0 without one
 };
 
 using SearchProgress = std::function<void(const std::string& state)>;
 
-// The same problem gives the same result on every machine, unless time or memory ends the search: then it holds what
-// was found. Memory has ended where an allocation fails. Throws Error (BadInput) where the config leaves nothing to
-// try.
+// Searches for the best plan. The same problem gives the same result on every machine, unless time or memory ends the
+// search: then it holds what was found. Memory has ended where an allocation fails. Throws Error (BadInput) where the
+// config leaves nothing to try.
 SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits = {},
                           const SearchProgress& progress = {});
 

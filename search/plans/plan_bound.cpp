@@ -19,7 +19,7 @@ std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
     return tasks;
 }
 
-// Most micro-batches between F and their backward at once.
+// Returns the most micro-batches that are between F and their backward at once.
 int in_flight_of(const std::vector<Task>& tasks) {
     int now = 0, most = 0;
     for (const Task& task : tasks) {
@@ -34,7 +34,7 @@ bool always(int) { return true; }
 
 bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
 
-// Tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
+// Returns the tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices) {
     double rounded = 0, speeds = 0;
     for (std::size_t device = 0; device < devices.size(); ++device) {
@@ -66,7 +66,7 @@ Ns PlanBound::Scale::operator()(Ns time) const {
     return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
-// Jumps at the micro-batches for which `jumps_at` says so.
+// Goes the way and jumps at the micro-batches for which `jumps_at` says so.
 template <class JumpsAt>
 PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) {
     Way way;
@@ -214,7 +214,7 @@ Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) con
     return whole_time(number, piece) - rounding_of(stages_[number], parts);
 }
 
-// Of the holder that serves most micro-batches, as if it were the fastest device with the most memory.
+// Bounds the time of the holder that serves most micro-batches, as if it were the fastest device with the most memory.
 Ns PlanBound::time_on(int replicas, const Piece& piece) const {
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;

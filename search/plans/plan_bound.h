@@ -8,8 +8,9 @@
 
 namespace pw {
 
-// Step time that no split undercuts when devices whose speeds add up to `speeds` share `work` per micro-batch.
-// `rounded`: tasks of a device whose times are rounded, since its speed is not 1: half a nanosecond each.
+// Returns a step time that no split undercuts when devices whose speeds add up to `speeds` share `work` per
+// micro-batch. `rounded` is the tasks of a device whose times are rounded, since its speed is not 1, by half a
+// nanosecond each.
 Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded);
 
 class PlanBound {
@@ -17,32 +18,32 @@ public:
     // `plan` gives the order of tasks, whatever its edges.
     PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices);
 
-    // Step time that no split undercuts in which `stage` is this piece.
+    // Returns a step time that no split undercuts in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
-    // What the stage takes of its device's time: up to its last backward, and in all.
+    // Return what the stage takes of its device's time: up to its last backward, and in all.
     Ns until_last_backward(int stage, const Piece& piece) const;
     Ns whole_time(int stage, const Piece& piece) const;
-    // The least that some stages from `stage` on together take of the time of devices as fast as its own, when this
-    // piece is cut into `parts`: up to their last backwards, and in all.
+    // Return the least that some stages from `stage` on together take of the time of devices as fast as its own, when
+    // this piece is cut into `parts`: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
     Ns whole_time_in_parts(int stage, const Piece& piece, int parts) const;
-    // Step time that no split undercuts in which some stage is this piece and lives on so many devices.
+    // Returns a step time that no split undercuts in which some stage is this piece and lives on so many devices.
     Ns time_on(int replicas, const Piece& piece) const;
-    // Bytes that its device needs for this stage alone.
+    // Returns the bytes that the device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;
     Bytes available(int stage) const { return stages_[stage].available; }
-    // Step time that no split of the whole model undercuts: all devices share its work.
+    // Returns a step time that no split of the whole model undercuts: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
-    Ns work_of(const Piece& model) const;  // of a micro-batch; 0: not bounded
-    // And however fast the devices beside the fastest: a micro-batch takes the longest path.
+    Ns work_of(const Piece& model) const;  // work of a micro-batch; 0 when it is not bounded
+    // Returns one that holds however fast the devices beside the fastest are: a micro-batch takes the longest path.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
     bool trains() const { return stages_.front().all.backwards > 0; }
-    Ns path(Ns time) const;  // of layers, on the fastest devices
+    Ns path(Ns time) const;  // the time of a path of layers on the fastest devices
 
 private:
-    // Tasks of the stage on one way through its device's list: in list order, or from F over the stages behind it to
-    // the backward of the same micro-batch.
+    // A way counts the tasks of the stage on one way through its device's list: in list order, or from F, forward, over
+    // the stages behind it to the backward of the same micro-batch.
     struct Way {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
         int jumps = 0;
@@ -51,8 +52,8 @@ private:
         int device = 0;
         double speed = 1;
         Bytes available = kUnlimited;
-        std::vector<Way> ways;  // to the last backward; the first is the list itself
-        Way all;                // to the update
+        std::vector<Way> ways;  // ways to the last backward; the first is the list itself
+        Way all;                // the way to the update
         bool updates = false, recomputes = false;
         int in_flight = 0, versions = 1;
     };
@@ -73,10 +74,10 @@ private:
     Ns dispatch_ = 0;
     double fastest_ = 1, all_speeds_ = 0;
     double rounded_ = 0;     // see time_of_shared_work
-    bool one_speed_ = true;  // of all devices: 1
-    Bytes most_memory_ = 0;  // of a device
+    bool one_speed_ = true;  // whether all devices have speed 1
+    Bytes most_memory_ = 0;  // most memory of a device
     std::vector<Stage> stages_;
-    std::vector<Way> between_updates_;  // of an asynchronous plan, on the last stage
+    std::vector<Way> between_updates_;  // ways of an asynchronous plan, on the last stage
 };
 
 }  // namespace pw

@@ -33,7 +33,7 @@ std::vector<std::string> schedules_of(const Config& config) {
     return names;
 }
 
-// Devices that this number of stages takes; 0: the schedule cannot place so many.
+// Returns the devices that this number of stages takes, or 0 when the schedule cannot place so many.
 int devices_for(const Schedule& schedule, int stages, int most) {
     int devices = stages;
     if (schedule.placement == Placement::V)
@@ -150,7 +150,7 @@ std::int64_t count_of_shares(int devices, int stages) {
     return std::min(count, kMostShares + 1);
 }
 
-// The number of stages first, which needs no replicas.
+// Returns all ways, the one without replicas first.
 std::vector<std::vector<int>> all_shares(int devices, int stages) {
     std::vector<std::vector<int>> all = {{}};
     std::vector<int> shares;
@@ -196,7 +196,7 @@ public:
     explicit ChoiceList(const Config& config)
         : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
 
-    // All choices with this schedule, micro-batch size and number of stages.
+    // Adds all choices with this schedule, micro-batch size and number of stages.
     void add(const Schedule& schedule, PlanChoice choice) {
         const int plain = devices_for(schedule, choice.stages, devices_);
         const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
@@ -221,7 +221,7 @@ public:
     Choices choices;
 
 private:
-    // False: not every order of unequal devices is there.
+    // Returns false when not every order of unequal devices is there.
     bool add_orders(PlanChoice choice, int devices, std::size_t most) {
         if (numbers_ > kMostNumbers)
             return false;

@@ -12,28 +12,28 @@ namespace pw {
 
 struct PlanChoice {
     std::string schedule;
-    std::vector<int> devices;  // of the config's, in the order of the stages
+    std::vector<int> devices;  // numbers of the config's devices, in the order of the stages
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;
-    int recomputed = 0;              // the first stages: they hold most micro-batches
-    std::vector<int> replicas = {};  // per stage; empty: one each
+    int recomputed = 0;              // so many of the first stages: they hold most micro-batches
+    std::vector<int> replicas = {};  // per stage; when empty, one each
     bool operator==(const PlanChoice&) const = default;
 };
 
-// The config with this choice in it; the split is still to be set.
+// Returns the config with this choice in it; the split is still to be set.
 Config config_of(const Config& config, const PlanChoice& choice);
-// The first layer of each later stage; nothing when a stage is no range of the forward order.
+// Returns the first layer of each later stage, or nothing when a stage is no range of the forward order.
 std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
-// A split as the config writes it: cuts where every stage is a range of the forward order, else lists.
+// Sets a split as the config writes it: as cuts where every stage is a range of the forward order, else lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
-// "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
+// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
 std::string print(const PlanChoice& choice);
 
-// All that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of unequal
-// devices, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try.
-// Where there are too many ways to give every stage its devices, some stand in: first orders of unequal devices; equal
-// shares of all devices, of half as many, a quarter, ...
+// The choices are all that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of
+// unequal devices, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try. Where
+// there are too many ways to give every stage its devices, some stand in: first orders of unequal devices; equal shares
+// of all devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {

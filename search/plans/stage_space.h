@@ -24,12 +24,12 @@ public:
     bool contains(int cut, int layer) const { return downsets_.contains(cut, layer); }
     bool precedes(int cut, int later) const;  // some layers lie between them, and none is lost
 
-    // Cuts that one layer more, or less, makes.
+    // These return the cuts that one layer more, or less, makes.
     const std::vector<int>& grown(int cut) const { return grown_[cut]; }
     const std::vector<int>& shrunk(int cut) const { return shrunk_[cut]; }
 
     std::vector<int> layers_between(int cut, int later) const;  // ascending
-    // `cuts`: from 0 to whole(), each before the next.
+    // Makes the split of `cuts`, which go from 0 to whole(), each before the next.
     StageSplit split_of(const std::vector<int>& cuts) const;
 
 private:
@@ -39,19 +39,19 @@ private:
     std::vector<std::vector<int>> grown_, shrunk_;
 };
 
-// What lies between two cuts, at one micro-batch size: every number is one that no schedule, device order or split of
-// the other layers can undercut. Times are of a device of speed 1 without dispatch.
+// A piece is what lies between two cuts, at one micro-batch size: every number is one that no schedule, device order or
+// split of the other layers can undercut. Times are for a device of speed 1, without dispatch.
 struct Piece {
     int from = 0, to = 0;  // cuts
     Ns forward = 0;
-    Ns backward = 0;  // of the pass that hands gradients on: B, or I where the backward is split
-    Ns weight = 0;    // W where it is split
+    Ns backward = 0;  // the pass that hands gradients on: B, or I, for inputs, where the backward is split
+    Ns weight = 0;    // time of W, backward for weights, where the backward is split
     Ns recompute = 0, update = 0, accumulate = 0;
     Ns head = 0;  // forward of the longest path of layers that it waits for
     Ns mid = 0;   // forward and backward of the longest path of layers behind it
     Ns tail = 0;  // backward of the longest path of layers before it
     Bytes weights = 0, statistics = 0;
-    Bytes activations = 0;  // of a micro-batch, from F to the backward
+    Bytes activations = 0;  // held for a micro-batch, from F, forward, to the backward
 };
 
 class Pieces {
@@ -63,10 +63,10 @@ public:
     int cuts() const { return static_cast<int>(pieces_.size()); }
     const std::vector<Piece>& from(int cut) const { return pieces_[cut]; }  // ascending `to`
     const Piece& model() const { return pieces_.front().back(); }
-    // Of all stages that begin at the cut or behind it.
+    // Return the least of all stages that begin at the cut or behind it.
     Ns least_head(int cut) const { return least_head_[cut]; }
     Ns least_tail(int cut) const { return least_tail_[cut]; }
-    // Of one micro-batch along the longest path of layers: forwards only, and to the loss and back.
+    // Return the time of one micro-batch along the longest path of layers: forwards only, and to the loss and back.
     Ns longest_forward() const { return longest_forward_; }
     Ns longest_round() const { return longest_round_; }
 

@@ -45,7 +45,7 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     expect();
 }
 
-// Of any plan of the choice with any number of devices: see time_of_shared_work().
+// Returns the rounded tasks of any plan of the choice with any number of devices: see time_of_shared_work().
 double Trial::rounded_tasks() const {
     const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
     if (std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; }))
@@ -53,7 +53,7 @@ double Trial::rounded_tasks() const {
     return 3.0 * found_.choice.micro_batches * found_.choice.stages;
 }
 
-// Equal stages on equal devices: work, then bubble, then sums of gradients.
+// Expects equal stages on equal devices: work, then bubble, then sums of gradients.
 void Trial::expect() {
     const PlanChoice& choice = found_.choice;
     const auto devices = static_cast<int>(choice.devices.size());
@@ -184,7 +184,7 @@ Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
     return table;
 }
 
-// Among the paths with the least bottleneck the one whose stages cost least, the first ones first.
+// Returns, of the paths with the least bottleneck, the one whose stages cost least, the first ones first.
 template <class Cost>
 Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
     Cuts cuts = {0};
@@ -277,7 +277,7 @@ bool Trial::try_cuts(const Cuts& cuts) {
     return true;
 }
 
-// By so many layers, forwards or backwards.
+// Moves a cut by so many layers, forwards or backwards.
 bool Trial::move_cut(std::size_t which, int steps) {
     Cuts cuts = cuts_;
     int& cut = cuts[which];
@@ -317,8 +317,8 @@ Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
     return load;
 }
 
-// Of devices with several stages: whether this one can take the piece, and all of them what lies behind it, below the
-// limit.
+// Tells, for devices with several stages, whether this one can take the piece, and all of them what lies behind it,
+// below the limit.
 bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) const {
     const Ns limit = found_.fits ? std::min(descent.limit, found_.step_time) : descent.limit;
     const int device = plan_bound_->device_of(stage);

@@ -17,16 +17,16 @@
 
 namespace pw {
 
-// A micro-batch size worked out.
+// A sized model is the model worked out for one micro-batch size.
 class SizedModel {
 public:
     SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
-    // Made when first asked for, by any thread. Throws TimeIsUp.
+    // Returns the pieces, which are made when first asked for, by any thread. Throws TimeIsUp.
     const Pieces& pieces(bool split_backward, Deadline& deadline) const;
 
     Profile profile;
     CostTable costs;
-    Ns forward = 0, backward = 0;  // of all layers at speed 1; no device is faster, whatever runs beside it
+    Ns forward = 0, backward = 0;  // times of all layers at speed 1; no device is faster, whatever runs beside it
     Bytes weights = 0;
 
 private:
@@ -38,14 +38,14 @@ private:
 
 class Trial {
 public:
-    // Knows of the choice what costs no more than a look: a bound, and what to expect.
+    // The trial knows at first what costs no more than a look at the choice: a bound, and what to expect.
     Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
 
     // Works out the bounds, once; refused() when the schedule is not defined for the choice. Throws TimeIsUp, as
     // what follows may.
     void open(Deadline& deadline);
     bool is_open() const { return open_; }
-    const std::string& refused() const { return refused_; }               // why; empty: it is not
+    const std::string& refused() const { return refused_; }               // why; empty when it is not refused
     const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
     void close() { judge_.reset(); }  // gives the simulators back until they are needed again
 
@@ -56,29 +56,30 @@ public:
     // Tries every split whose bound is below `limit`. True when none is left.
     bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
-    // Step time that no split of this choice undercuts; kNever when none fits.
+    // Returns a step time that no split of this choice undercuts; it is kNever when none fits.
     Ns bound() const { return found_.lower_bound; }
-    // About what even stages would take, or kNever when they could not fit: what to try first.
+    // Returns about what even stages would take, or kNever when they could not fit: what to try first.
     Ns expected() const { return expected_; }
-    // Step time that no sharing out of all devices among as many stages undercuts.
+    // Returns a step time that no sharing out of all devices among as many stages undercuts.
     Ns bound_of_any_shares(Deadline& deadline) const;
-    // All devices shared out among stages of equal work; none where stages do not fit.
+    // Returns all devices shared out among stages of equal work, or nothing where stages do not fit.
     std::vector<int> shares_by_work(Deadline& deadline) const;
-    // The same whatever the order and number of the devices, of which there are more, with speeds that add up to this.
+    // Returns the same bound whatever the order and number of the devices, of which there are more, with speeds that
+    // add up to this.
     Ns bound_of_any_devices(double speeds) const;
     const FoundPlan& found() const { return found_; }
     bool has_plan() const { return found_.split.stages() > 0; }
     bool fits() const { return found_.fits; }
     Ns step_time() const { return found_.step_time; }
     void finish();                                                                  // fills in what is only reported
-    std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // to simulate a plan, about
+    std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // how long simulating a plan takes
     std::int64_t candidates() const { return candidates_; }
     std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
 
     static constexpr Ns kNever = std::numeric_limits<Ns>::max() / 4;
 
 private:
-    using Cuts = std::vector<int>;               // from 0 to space.whole()
+    using Cuts = std::vector<int>;               // cuts from 0 to space.whole()
     using Table = std::vector<std::vector<Ns>>;  // [stage][cut]: least bottleneck of this and all later stages
     struct Value {
         Bytes shortage;
@@ -92,15 +93,15 @@ private:
     void expect();
     double rounded_tasks() const;
     Ns bound_of(int stage, const Piece& piece) const;
-    Ns work_of(int stage, const Piece& piece) const;  // on its device; kNever: the piece does not fit
+    Ns work_of(int stage, const Piece& piece) const;  // on its device; kNever when the piece does not fit
     TimeOn time_on() const;
     Bytes shortage_of(int stage, const Piece& piece) const;
 
-    // A split under way: cuts so far, and what they have given to every device.
+    // These hold a split under way: the cuts so far, and what they have given to every device.
     struct Load {
-        Ns head = -1, tail = 0;  // of its first stage; -1: it has none
+        Ns head = -1, tail = 0;  // those of its first stage; head is -1 where it has none
         Ns until_last_backward = 0, whole = 0;
-        // Two conditions: all of it, and the way from its last backward to the first layers.
+        // There are two conditions: all of it, and the way from its last backward to the first layers.
         Ns in_all() const { return std::max(head, Ns{0}) + whole; }
         Ns with_way_back() const { return std::max(head, Ns{0}) + until_last_backward + tail; }
     };
@@ -109,7 +110,8 @@ private:
         std::vector<Load> loads;
         Ns limit;
     };
-    struct Level {  // a stage of it: the pieces that it may be, by bound, and what its device had before the one taken
+    struct Level {  // a stage of a descent: the pieces that it may be, by bound, and what its device had before the one
+                    // taken
         std::vector<std::pair<Ns, const Piece*>> steps;
         std::size_t next = 0;
         std::optional<Load> before;
@@ -119,7 +121,7 @@ private:
 
     Judge& judge();
     void propose_what_fits(Deadline& deadline);
-    bool try_cuts(const Cuts& cuts);  // true: better than the best so far
+    bool try_cuts(const Cuts& cuts);  // returns true when they are better than the best so far
     bool move_cut(std::size_t which, int steps);
     bool is_too_slow(const Descent& descent, Ns bound) const;
     Level next_level(const Descent& descent, Ns so_far);
@@ -136,13 +138,13 @@ private:
     bool open_ = false;
     std::string refused_;
     std::optional<BeyondLimit> beyond_;
-    Ns work_ = 0;  // of a micro-batch, at least
+    Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
-    bool limited_ = false;     // some device's memory is
-    bool same_speed_ = false;  // all devices have
+    bool limited_ = false;     // some device's memory is limited
+    bool same_speed_ = false;  // all devices have the same speed
     Table bounds_;
     FoundPlan found_;
-    Cuts cuts_;  // of the plan found
+    Cuts cuts_;  // cuts of the plan found
     Value best_{std::numeric_limits<Bytes>::max(), kNever};
     std::int64_t candidates_ = 0, spent_ = 0;
 };

@@ -16,17 +16,17 @@ inline constexpr Choice<ConvolutionPass> kChoices<ConvolutionPass>[] = {
     {"backward_input", ConvolutionPass::BackwardInput},
     {"backward_weight", ConvolutionPass::BackwardWeight}};
 
-// What the multiplications may be done with: cuDNN's math types.
+// These are what the multiplications may be done with: cuDNN's math types.
 enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
 template <>
 inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {
     {"fma", ConvolutionMath::Fma}, {"default", ConvolutionMath::Default}, {"tensor_op", ConvolutionMath::TensorOp}};
 
-// A pass over a micro-batch on a device with so many multiprocessors.
+// A shape is a pass over a micro-batch on a device with so many multiprocessors.
 struct ConvolutionShape {
     ConvolutionPass pass = ConvolutionPass::Forward;
     int samples = 1;
-    int channels = 1, height = 1, width = 1;  // of a sample of the input
+    int channels = 1, height = 1, width = 1;  // extents of a sample of the input
     int outputs = 1, kernel = 1, stride = 1, padding = 0;
     int multiprocessors = 1;
     auto operator<=>(const ConvolutionShape&) const = default;

@@ -1,4 +1,4 @@
-// All parts of a cost together, as doubles, which do not overflow: what limits are checked against.
+// These add up all parts of a cost, as doubles, which do not overflow: what limits are checked against.
 #pragma once
 
 #include "workloads/costs/costs.h"

@@ -21,7 +21,7 @@ Measured longer_of(double flops, double touched, const DeviceRates& rates) {
     return {bounded(std::ceil(seconds * 1e9)), 0};
 }
 
-// Of all tensors that a layer reads, per sample.
+// Returns the elements of all tensors that a layer reads, per sample.
 std::int64_t input_elements(const Layer& layer) {
     std::int64_t elements = 0;
     for (int position = 0; position < std::max(1, facts_of(layer.kind).inputs); ++position)
@@ -63,14 +63,14 @@ private:
     const LayerProfile* largest_ = nullptr;
 };
 
-// Measured, else the sum of its parts.
+// Returns the measured time of the backward, else the sum of its parts.
 Ns backward_of(const LayerTimes& times) {
     if (times.backward.median > 0)
         return times.backward.median;
     return bounded_sum(times.backward_input.median, times.backward_weight.median);
 }
 
-// Measured, else a forward.
+// Returns the measured time of recomputation, else that of a forward.
 Ns recompute_of(const LayerTimes& times) {
     return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
 }

@@ -51,7 +51,7 @@ public:
         if (!skip(text))
             complain(fmt::format("'{}' is missing here", text), kNodeForm);
     }
-    // Up to the place where `text` begins.
+    // Reads up to the position where `text` begins.
     std::string_view up_to(std::string_view text) {
         const std::size_t end = text_.find(text, at_);
         if (end == text_.npos)
@@ -99,7 +99,7 @@ private:
 Ns read_milliseconds(Line& line) { return std::llround(line.amount(kLongestLayer / 1e6) * 1e6); }
 Bytes read_size(Line& line) { return std::llround(line.amount(static_cast<double>(kLargestLayer))); }
 
-// One size, or those of several tensors: [64.0; 32.0].
+// Reads one size, or those of several tensors: [64.0; 32.0].
 Bytes read_sizes(Line& line) {
     if (!line.skip("["))
         return read_size(line);

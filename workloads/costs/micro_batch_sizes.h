@@ -15,14 +15,15 @@ struct MicroBatchSizes {
     int per_mini_batch = 1;       // micro-batches
     std::int64_t mini_batch = 1;  // samples
 
-    // Its number in the endless sequence. Micro-batches count on from one mini-batch to the next.
+    // Returns the number of a micro-batch's first sample in the endless sequence. Micro-batches count on from one
+    // mini-batch to the next.
     std::int64_t first_sample(std::int64_t microbatch) const {
         return microbatch / per_mini_batch * mini_batch + microbatch % per_mini_batch * full;
     }
     int of(std::int64_t microbatch) const {
         return static_cast<int>(first_sample(microbatch + 1) - first_sample(microbatch));
     }
-    int last() const { return of(per_mini_batch - 1); }  // of a mini-batch
+    int last() const { return of(per_mini_batch - 1); }  // size of a mini-batch's last micro-batch
     bool is_even() const { return last() == full; }
     std::vector<int> different() const;  // sizes, ascending
 };
@@ -33,7 +34,7 @@ std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the 
 // buffers of the others.
 void add_last(Costs& costs, const Costs& last);
 
-// For one split, with a smaller last micro-batch where there is one.
+// Returns the costs of one split, with a smaller last micro-batch where there is one.
 Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes);
 
 }  // namespace pw

@@ -5,8 +5,8 @@
 
 namespace pw {
 
-// Fp32: no TF32 anywhere. Tf32: matrix products and convolutions in TF32. Bf16: tensors and the
-// weights that products read are bf16; sums, master weights, batch norm and gradients of weights fp32.
+// With Fp32, there is no TF32 anywhere. With Tf32, matrix products and convolutions are in TF32. With Bf16, tensors and
+// the weights that products read are bf16; sums, master weights, batch norm and gradients of weights are fp32.
 enum class Precision { Fp32, Tf32, Bf16 };
 template <>
 inline constexpr Choice<Precision> kChoices<Precision>[] = {

@@ -87,7 +87,7 @@ Bytes read_data_bytes(const Yaml& map) {
     return read_size(required(map, "bytes"));
 }
 
-// A list of maps, each with the key `samples`, of which every value stands once.
+// Reads a list of maps, each with the key `samples`, of which every value stands once.
 template <class Value>
 std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
     std::map<int, Value> values;

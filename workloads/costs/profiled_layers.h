@@ -17,7 +17,8 @@ struct PassTimes {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
 };
 
-void share_backward(PassTimes& times, Bytes weights);  // I and W of a B that is known as a whole
+// Finds I and W, backwards for inputs and for weights, from a B, backward, that is known as a whole.
+void share_backward(PassTimes& times, Bytes weights);
 ProfiledModel empty_profiled_model(const std::string& path);
 // Adds a layer that reads layers `inputs`; sizes are for `samples`.
 void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,

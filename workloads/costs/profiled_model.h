@@ -21,17 +21,13 @@ enum class ModelFile {
 };
 ModelFile model_file(const std::string& model);
 
-// `samples`: what the numbers are for where the file does not say. Throws Error (BadInput) with every mistake of
-// the file and its line.
-//
-// PipeDream: times in ms and bytes of one mini-batch. Data sources (`Input...`) stay as layers of no cost, since
-// their time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and stand in
-// topological order, the smallest number first.
-//
-// YAML: {samples, layers: [{name, inputs, forward, backward | backward_input, backward_weight, output, weights,
-// saved}]}. `inputs` defaults to the layer before; times are one value, or {samples: time}.
-//
-// A whole backward is halved between I and W where the layer has weights, else it is all I. Inputs stay until I.
+// Reads a model's file. `samples` is what the numbers are for where the file does not say. Throws Error (BadInput) with
+// every mistake of the file and its line.  PipeDream: times in ms and bytes of one mini-batch. Data sources
+// (`Input...`) stay as layers of no cost, since their time is that of loading; sinks (`__getitem__...`) go. Layers keep
+// their names (`node12`) and stand in topological order, the smallest number first.  YAML: {samples, layers: [{name,
+// inputs, forward, backward | backward_input, backward_weight, output, weights, saved}]}. `inputs` defaults to the
+// layer before; times are one value, or {samples: time}.  A whole backward is halved between I and W where the layer
+// has weights, else it is all I. Inputs stay until I.
 ProfiledModel read_profiled_model(const std::string& path, int samples);
 
 }  // namespace pw

@@ -13,41 +13,42 @@
 
 namespace pw {
 
-// What is done to an image between its file and the model. Random choices depend on the seed and the number
-// of the sample in the endless sequence alone, never on who reads it.
+// The changes are done to an image between its file and the model. Random choices depend on the seed and the number of
+// the sample in the endless sequence alone, never on who reads it.
 struct ImageChanges {
     int crop_padding = 0;                 // a random crop of the stored size out of the image with this border of zeros
     bool flip = false;                    // left to right, every other time
-    std::vector<double> mean, deviation;  // per channel, of values in [0, 1]; empty: the data set's own
+    std::vector<double> mean, deviation;  // per channel, of values in [0, 1]; when empty, the data set's own
     bool operator==(const ImageChanges&) const = default;
 };
 
-// Samples in memory as bytes (channels x height x width, planar), resized and normalised when read.
+// A data set has its samples in memory as bytes (channels x height x width, planar), resized and normalised when read.
 class Dataset {
 public:
-    // CIFAR-10 binary files: data_batch_1..5.bin in `folder`. Throws Error (BadInput) that names the
-    // file, its size and the size expected, or the record with a label above 9. A folder
-    // `cifar-10-batches-bin` inside `folder` is found too.
+    // Reads CIFAR-10's binary files: data_batch_1..5.bin in `folder`. Throws Error (BadInput) that names the file, its
+    // size and the size expected, or the record with a label above 9. A folder `cifar-10-batches-bin` inside `folder`
+    // is found too.
     static Dataset cifar10(const std::string& folder, int image_size, std::int64_t seed);
-    // MNIST's IDX files train-images-idx3-ubyte and train-labels-idx1-ubyte in `folder`, or in its MNIST/raw.
-    // Where `input` has three channels, each is the one plane. Throws Error (BadInput) that names the file and
-    // what its header or size should be, or the byte with a label above 9.
+    // Reads MNIST's IDX files train-images-idx3-ubyte and train-labels-idx1-ubyte in `folder`, or in its MNIST/raw.
+    // Where `input` has three channels, each is the one plane. Throws Error (BadInput) that names the file and what its
+    // header or size should be, or the byte with a label above 9.
     static Dataset mnist(const std::string& folder, Dims input, std::int64_t seed);
-    // Learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed
-    // smooth random pattern per class plus noise. 2048 samples.
+    // Makes learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed smooth random
+    // pattern per class plus noise. 2048 samples.
     static Dataset synthetic(Dims input, int classes, std::int64_t seed);
-    // A label per pixel: discs on a background, each filled with the pattern of its class, plus noise. The
-    // background is class 0. Images above 64 pixels are enlarged ones. 1024 samples.
+    // Makes images with a label per pixel: discs on a background, each filled with the pattern of its class, plus
+    // noise. The background is class 0. Images above 64 pixels are enlarged ones. 1024 samples.
     static Dataset segmentation(Dims input, int classes, std::int64_t seed);
 
-    // A stream of tokens cut into sequences of `length`, the label of each token being the next one; `tokens` are
-    // below the vocabulary and at least one more than `length`.
+    // Makes a data set from a stream of tokens cut into sequences of `length`, the label of each token being the next
+    // one; `tokens` are below the vocabulary and at least one more than `length`.
     static Dataset sequences(std::vector<std::int32_t> tokens, int length, int vocabulary, std::int64_t seed);
-    // A stream that can be learned: each token is followed by one of four others, by chances of 4, 2, 1 and 1 in 8.
+    // Makes a stream that can be learned: each token is followed by one of four others, by chances of 4, 2, 1 and 1 in
+    // 8.
     static Dataset synthetic_text(int length, int vocabulary, std::int64_t seed);
-    // The bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
+    // Reads the bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
     static Dataset text(const std::string& file, int length, int vocabulary, std::int64_t seed);
-    // From now on; values of `changes.mean` and of `deviation` are one per channel, or none.
+    // Sets the changes from now on; values of `changes.mean` and of `deviation` are one per channel, or none.
     void change(const ImageChanges& changes);
 
     Dims input() const { return input_; }
@@ -58,34 +59,37 @@ public:
     }
     int labels_per_sample() const { return static_cast<int>(labels_read_.elements()); }
 
-    // Where sample number `index` of the endless sequence of shuffled epochs is stored.
+    // Returns where sample number `index` of the endless sequence of shuffled epochs is stored.
     int place(std::int64_t index) const;
-    // With the crop and the flip that its number draws: the same whoever asks, another in every epoch.
+    // Returns a sample with the crop and the flip that its number draws: they are the same whoever asks, and others in
+    // every epoch.
     Sample sample(std::int64_t index) const;
-    // Plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per channel. Allocates
-    // nothing; any number of threads may call it.
+    // Reads the image of a sample as plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per
+    // channel. Allocates nothing; any number of threads may call it.
     void read_at(const Sample& sample, std::span<float> image) const;
-    // `labels_per_sample` of them, row by row: the nearest stored ones. Those of pixels are cropped and flipped
-    // with them, and 0 outside the image. Allocates nothing.
+    // Reads the labels of a sample, `labels_per_sample` of them, row by row: the nearest stored ones. Those of pixels
+    // are cropped and flipped with them, and 0 outside the image. Allocates nothing.
     void labels_at(const Sample& sample, std::span<int> labels) const;
     void read(std::int64_t index, std::span<float> image) const { read_at(sample(index), image); }
-    int label(std::int64_t index) const;  // of a sample with one label
+    int label(std::int64_t index) const;  // label of a sample that has one
 
-    // What read_at computes, for devices that do it themselves: value = interpolated pixel * scale + shift.
-    // Bilinear interpolation between two pixels of a row or column of the crop, which is as large as stored().
+    // What follows is what read_at computes, for devices that do it themselves: value = interpolated pixel * scale +
+    // shift. A tap is the bilinear interpolation between two pixels of a row or column of the crop, which is as large
+    // as stored().
     struct Tap {
         int low, high;
-        float weight;  // of `high`
+        float weight;  // weight of `high`
     };
     struct Normalisation {
         float scale, shift;
     };
     Dims stored() const { return stored_; }
     std::span<const std::uint8_t> pixels() const { return pixels_; }  // sample after sample, planar
-    std::span<const Tap> rows() const { return rows_; }               // of the image as delivered
+    std::span<const Tap> rows() const { return rows_; }               // taps of the image as delivered
     std::span<const Tap> columns() const { return columns_; }
     Normalisation normalisation(int channel) const;
-    // Of sequences, which have no pixels: number `place` starts at place x length. Empty for images.
+    // Returns the tokens of sequences, which have no pixels: number `place` starts at place x length. They are empty
+    // for images.
     std::span<const std::int32_t> tokens() const { return tokens_; }
 
 private:

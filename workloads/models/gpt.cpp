@@ -22,7 +22,7 @@ public:
         return add(std::move(layer), {kData});
     }
 
-    // Of the kinds that leave the width as it is.
+    // Adds a layer of a kind that leaves the width as it is.
     int same(const std::string& name, LayerKind kind, int input) {
         const int width = made_by(input).width;
         return add(rows(name, kind, width, width), {input});

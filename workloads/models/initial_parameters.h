@@ -5,8 +5,9 @@
 
 namespace pw {
 
-// In the order of parameters_of: what LayerKernel::load takes. A layer that shares a table starts from a copy of it.
-// Linear layers that feed residual sums start smaller, by the root of the number of sums, as in GPT-2.
+// Returns the values in the order of parameters_of, as LayerKernel::load takes them. A layer that shares a table starts
+// from a copy of it. Linear layers that feed residual sums start smaller, by the root of the number of sums, as in
+// GPT-2.
 std::vector<std::vector<float>> initial_parameters(const LayerGraph& graph, int layer, std::int64_t seed);
 
 }  // namespace pw

@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// Of the trained ones; a shared table counts, as the layer has a copy.
+// Returns the bytes of the trained parameters; a shared table counts, as the layer has a copy.
 Bytes parameter_bytes_of(const Layer& layer) {
     Bytes bytes = 0;
     for (const ParameterShape& parameter : facts_of(layer.kind).parameters(layer))

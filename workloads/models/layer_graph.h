@@ -15,12 +15,12 @@
 
 namespace pw {
 
-inline constexpr Bytes kFloatBytes = 4;  // of one element of a tensor
+inline constexpr Bytes kFloatBytes = 4;  // bytes of one element of a tensor
 
-// What batch norm and layer norm add to a variance before they take its root.
+// This is what batch norm and layer norm add to a variance before they take its root.
 inline constexpr double kNormEpsilon = 1e-5;
 
-// Shape of a tensor per sample.
+// Dims are the shape of a tensor per sample.
 struct Dims {
     int channels = 0;
     int height = 1;
@@ -33,7 +33,7 @@ std::string print(const Dims& dims);  // "3x224x224"
 struct Layer {
     std::string name;  // torchvision's for built-in models: "layer3.0.downsample.0"
     LayerKind kind;
-    Dims input;                               // of the first input, per sample
+    Dims input;                               // shape of the first input, per sample
     Dims output;                              // per sample; the loss has {1, 1, 1}
     int kernel = 1, stride = 1, padding = 0;  // square; convolution and max pool
     bool relu = false;                        // batch norm and add: ReLU on the output
@@ -42,12 +42,12 @@ struct Layer {
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
-    // Derived from the fields above by `finish_layer`; fp32, plain layout; all but the parameters
-    // per sample. A backend's own sizes replace the bytes (LayerBytes).
+    // The rest is derived from the fields above by `finish_layer`: fp32, plain layout, and all but the parameters per
+    // sample. A backend's own sizes replace the bytes (LayerBytes).
     Bytes parameter_bytes = 0;    // trainable
-    Bytes saved_until_input = 0;  // read again by I: inputs and masks
-    Bytes kept_until_weight = 0;  // read again by W
-    // 2 per multiply-accumulate of convolutions and linear layers; the others are bound by memory.
+    Bytes saved_until_input = 0;  // read again by I, backward for inputs: inputs and masks
+    Bytes kept_until_weight = 0;  // read again by W, backward for weights
+    // FLOPs are 2 per multiply-accumulate of convolutions and linear layers; the others are bound by memory.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
 };
 
@@ -57,7 +57,7 @@ struct LayerInput {
 
 using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput>;
 
-// What a loss tells apart: an image has its classes along the channels and a label per pixel, a sequence
+// The shape says what a loss tells apart: an image has its classes along the channels and a label per pixel, a sequence
 // (one channel) has them along its rows and a label per row. Distances are in elements of a plain sample.
 struct LossShape {
     std::int64_t classes, positions;
@@ -72,7 +72,7 @@ void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 // of that shape.
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
 
-// The shape of input `position`: that of `Layer::input`, but of a concat's second.
+// Returns the shape of input `position`: it is that of `Layer::input`, but of a concat's second.
 Dims input_dims(const Layer& layer, int position);
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
 std::vector<int> readers_of_layer(const LayerGraph& graph, int layer);  // ascending, each once
@@ -80,11 +80,11 @@ int find_layer(const LayerGraph& graph, std::string_view name);         // -1 wh
 
 struct Model {
     std::string name;
-    Dims input;  // of a sample
+    Dims input;  // shape of a sample
     int classes = 0;
     LayerGraph layers;
 };
 
-int labels_per_sample(const Model& model);  // what its loss takes
+int labels_per_sample(const Model& model);  // as many as its loss takes
 
 }  // namespace pw

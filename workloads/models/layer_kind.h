@@ -15,8 +15,8 @@ enum class LayerKind {
     Convolution,  // no bias
     BatchNorm,    // training: statistics of the micro-batch, evaluation: running averages; optional fused ReLU
     Relu,
-    Add,     // of two tensors of equal shape; optional fused ReLU
-    Concat,  // of two tensors of equal height and width, along the channels
+    Add,     // adds two tensors of equal shape; optional fused ReLU
+    Concat,  // joins two tensors of equal height and width, along the channels
     MaxPool,
     AveragePool,       // global: to 1x1
     Upsample,          // nearest neighbour, `stride` times as high and wide
@@ -24,9 +24,9 @@ enum class LayerKind {
     Dropout,           // zeroes values with `probability`, scales the others; evaluation: does nothing
     Embedding,         // data: a token number per row; makes that row of its table
     PositionBias,      // adds a learned vector to every row, by its position
-    LayerNorm,         // of every row; with scale and shift
+    LayerNorm,         // normalises every row; with scale and shift
     Gelu,              // exact, by the error function
-    RowLinear,         // of every row; `bias` or not; may share another layer's table (tied_to)
+    RowLinear,         // linear layer on every row; `bias` or not; may share another layer's table (tied_to)
     Attention,         // causal self-attention of `heads` heads: rows of queries, keys, values -> rows
     CrossEntropy,      // softmax cross-entropy, the loss: the mean over the positions of a sample
     MeanSquaredError,  // against one-hot labels, the loss: the mean over a sample's values
@@ -34,14 +34,14 @@ enum class LayerKind {
     Last = Profiled,   // the table of facts ends with it
 };
 
-// Module and Function: how PyTorch's models write such a layer; only modules have names there.
+// Module and Function say how PyTorch's models write such a layer; only modules have names there.
 enum class LayerRole { Module, Function, Loss };
 
-// Which later pass reads a layer's input tensors again. A layer with a pass for weight gradients is one of
+// This says which later pass reads a layer's input tensors again. A layer with a pass for weight gradients is one of
 // ByWeightGradient; other layers with parameters make their gradients along with those of their inputs.
 enum class Reread { Never, ByInputGradient, ByWeightGradient };
 
-// Of which values F keeps mean and deviation for the backward pass.
+// This says of which values F, forward, keeps mean and deviation for the backward pass.
 enum class Statistics { None, PerChannel, PerRow };
 
 struct LayerFacts {
@@ -51,12 +51,12 @@ struct LayerFacts {
     int inputs;  // tensors that it reads; 0: any number
     Reread reread;
     Statistics statistics;
-    // As if it shared none of them (Layer::tied_to): of a layer that does, those of its copy.
+    // The parameters are as if it shared none of them (Layer::tied_to): a layer that does has those of its copy.
     std::vector<ParameterShape> (*parameters)(const Layer& layer);
-    double (*multiply_accumulates)(const Layer& layer);  // of F, per sample
-    int input_gradient_products;                         // multiply-accumulates of I for each of F
-    // Plain layout, per sample: what F writes for I beside tensors and statistics: masks and the places of maxima
-    // (a byte per element), the probabilities of attention and of the loss.
+    double (*multiply_accumulates)(const Layer& layer);  // of the forward F, per sample
+    int input_gradient_products;  // multiply-accumulates of I, backward for inputs, for each of F
+    // Returns what F writes for I beside tensors and statistics, in plain layout and per sample: masks and the
+    // positions of maxima (a byte per element), the probabilities of attention and of the loss.
     Bytes (*mask_bytes)(const Layer& layer);
 };
 
@@ -66,6 +66,6 @@ std::string_view name_of(LayerKind kind);
 bool is_loss(LayerKind kind);
 bool rereads_input_for_input_gradient(LayerKind kind);
 bool rereads_input_for_weight_gradient(LayerKind kind);
-bool has_weight_pass(LayerKind kind);  // whether W does anything
+bool has_weight_pass(LayerKind kind);  // whether W, backward for weights, does anything
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Layers added one after the other: what the built-in models are written with.
+// Layers are added one after the other: this is what the built-in models are written with.
 #pragma once
 
 #include "workloads/error.h"
@@ -17,7 +17,7 @@ class Builder {
 public:
     explicit Builder(Model& model) : model_(model), graph_(model.layers) {}
 
-    // Padded by half the kernel.
+    // Convolutions are padded by half the kernel.
     int convolution(const std::string& name, int input, int channels, int kernel, int stride) {
         const Dims in = made_by(input);
         const int padding = kernel / 2;
@@ -47,7 +47,7 @@ public:
         return add({.name = name, .kind = LayerKind::Add, .input = in, .output = in, .relu = true}, {first, second});
     }
 
-    // Padded as convolutions are where windows overlap.
+    // Pools are padded as convolutions are where windows overlap.
     int max_pool(const std::string& name, int input, int kernel, int stride) {
         const Dims in = made_by(input);
         const int padding = kernel > stride ? kernel / 2 : 0;
@@ -103,7 +103,7 @@ public:
 
     Dims made_by(int layer) const { return layer == kData ? model_.input : graph_[layer].output; }
 
-    // Of any kind.
+    // Adds a layer of any kind.
     int add(Layer layer, std::vector<int> inputs) {
         std::erase(inputs, kData);
         return add_layer(graph_, std::move(layer), inputs);

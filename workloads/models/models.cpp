@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// Each where its layers are.
+// Each row is defined where its layers are.
 extern const BuiltInModel kResNet50, kMlp, kUNet, kGpt;
 
 namespace {

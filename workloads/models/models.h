@@ -11,49 +11,49 @@
 
 namespace pw {
 
-// Of images per side, where nothing else is said.
+// Images have so many pixels per side where nothing else is said.
 inline constexpr int kUsualImageSize = 224;
 
-// What the workload block of a config says of the shape of a model.
+// The options are what the workload block of a config says of the shape of a model.
 struct ModelOptions {
     int image_size = kUsualImageSize;  // per side
     int classes = 10;
     std::vector<int> hidden{512, 512};   // widths of the linear layers before the last
-    int base_channels = 16, levels = 3;  // of the first level; times the image is halved
+    int base_channels = 16, levels = 3;  // channels of the first level; times the image is halved
     int sequence_length = 64, vocabulary = 256, embedding = 128, blocks = 4, heads = 4;
     double dropout = 0;  // share of the values that are dropped; 0: there are no such layers
 };
 
-// A key of the workload block that only some models take.
+// This is a key of the workload block that only some models take.
 struct ModelKey {
     std::string_view name;
     std::variant<int ModelOptions::*, double ModelOptions::*, std::vector<int> ModelOptions::*> value;
-    double least, most;  // accepted, both included; of a list: every value in it
+    double least, most;  // values accepted, both included; in a list, every value must be
 };
 
-// In the order in which they are printed.
+// Returns the keys in the order in which they are printed.
 std::span<const ModelKey> model_keys();
 
-// What a model learns to tell, and hence reads: images with one label each, images with a label per pixel, or
-// sequences of tokens, each labelled with the next one.
+// Labels are what a model learns to tell, and hence reads: images with one label each, images with a label per pixel,
+// or sequences of tokens, each labelled with the next one.
 enum class Labels { PerImage, PerPixel, PerToken };
 
 struct BuiltInModel {
     std::string_view name;
-    std::string_view keys;  // of model_keys(), separated by blanks
+    std::string_view keys;  // names of model_keys(), separated by blanks
     int image_size;         // default; 0: that of the data set, whatever it is
     Labels labels;
-    // Null: the model has times of stages and no layers. `channels`: of the data set's images, for models that take
-    // any. Throws Error (BadInput) for options that do not fit each other.
+    // Builds the model; it is null when the model has times of stages and no layers. `channels` is that of the data
+    // set's images, for models that take any number. Throws Error (BadInput) for options that do not fit each other.
     Model (*build)(const ModelOptions& options, int channels, LayerKind loss);
 };
 
-// All rows, in the order in which they are listed.
+// Returns all rows, in the order in which they are listed.
 std::span<const BuiltInModel* const> built_in_models();
-// Null: none has this name.
+// Returns the row of this name, or null when none has it.
 const BuiltInModel* find_model(std::string_view name);
 
-bool takes_key(const BuiltInModel& model, std::string_view key);  // of model_keys()
+bool takes_key(const BuiltInModel& model, std::string_view key);  // one of model_keys()
 bool reads_images(const BuiltInModel& model);
 
 }  // namespace pw

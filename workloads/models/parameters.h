@@ -9,11 +9,11 @@
 
 namespace pw {
 
-// What the values of a parameter are before the first update.
+// The start says what the values of a parameter are before the first update.
 struct Start {
     enum class Spread { Constant, Normal, Uniform };
     Spread spread = Spread::Constant;
-    double size = 0;  // the value; the deviation from 0; the bound on both sides of 0
+    double size = 0;  // by spread: the value; the deviation from 0; the bound on both sides of 0
 };
 
 struct ParameterShape {
@@ -24,21 +24,21 @@ struct ParameterShape {
     std::int64_t elements() const;
 };
 
-// In the order weight, bias, running_mean, running_var, as far as the layer has them (LayerFacts::parameters); none
-// of a layer that shares another's table.
+// Returns the parameters in the order weight, bias, running_mean, running_var, as far as the layer has them
+// (LayerFacts::parameters); there are none for a layer that shares another's table.
 std::vector<ParameterShape> parameters_of(const Layer& layer);
 
-// Initial values by ParameterShape::start, random ones from the name and the seed alone.
+// Returns initial values by ParameterShape::start, random ones from the name and the seed alone.
 std::vector<float> initial_values(const ParameterShape& parameter, std::int64_t seed);
 
-// Tensors in plain layout, ordered by name: what the hash and the dumps are made of.
+// These are tensors in plain layout, ordered by name: what the hash and the dumps are made of.
 struct NamedTensor {
     std::string name;
     std::vector<int> shape;
     std::vector<float> values;
 };
 
-// 16 hexadecimal digits of xxHash64 over names, shapes and values, in order of layer names.
+// Returns 16 hexadecimal digits of xxHash64 over names, shapes and values, in order of layer names.
 std::string hash_of(std::vector<NamedTensor> tensors);
 
 }  // namespace pw

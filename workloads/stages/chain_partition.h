@@ -11,8 +11,8 @@ namespace pw {
 
 struct Chain {
     std::vector<Ns> time;           // per layer
-    std::vector<Ns> cut = {};       // [i]: what a cut before layer i adds to both parts it bounds; empty: nothing
-    std::vector<Bytes> bytes = {};  // per layer; empty: none
+    std::vector<Ns> cut = {};       // [i]: what a cut before layer i adds to both parts it bounds; when empty, nothing
+    std::vector<Bytes> bytes = {};  // per layer; when empty, none
 };
 
 struct ChainDevice {
@@ -20,21 +20,21 @@ struct ChainDevice {
     Bytes memory = std::numeric_limits<Bytes>::max();
 };
 
-// Filling the parts in order, the first one that cannot hold what it must.
+// The shortage is that of the first part that cannot hold what it must when the parts are filled in order.
 struct ChainShortage {
     int part = 0;
     Bytes needs = 0, has = 0;
 };
 
 struct ChainPartition {
-    std::vector<int> starts;  // first layer of each part; empty: no partition fits into the memory
+    std::vector<int> starts;  // first layer of each part; empty when no partition fits into the memory
     Ns bottleneck = 0;
     std::optional<ChainShortage> shortage = {};
 };
 
-// Exact. No part is empty; among the best partitions the one whose cuts come first. Throws Error (BadInput) when
-// there are more parts than layers. Without cuts and with equal devices the time is far below linear in the layers,
-// after one pass over them; in general it is quadratic at worst.
+// Finds a best partition, exactly. No part is empty; among the best partitions it is the one whose cuts come first.
+// Throws Error (BadInput) when there are more parts than layers. Without cuts and with equal devices the time is far
+// below linear in the layers, after one pass over them; in general it is quadratic at worst.
 ChainPartition partition_chain(const Chain& chain, int parts);
 ChainPartition partition_chain(const Chain& chain, const std::vector<ChainDevice>& devices);
 

@@ -7,14 +7,14 @@
 
 namespace pw {
 
-// Offsets of a boundary's tensors in its two landing buffers.
+// These are the offsets of a boundary's tensors in its two landing buffers.
 struct EdgeOffsets {
     std::vector<Bytes> forward;                // [tensor]
     std::vector<std::vector<Bytes>> backward;  // [tensor][reader], or [tensor][0] when summed
     Bytes forward_bytes = 0, backward_bytes = 0;
 };
 
-// `bytes` by layer.
+// Returns the offsets; `bytes` is by layer.
 EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes);
 
 }  // namespace pw

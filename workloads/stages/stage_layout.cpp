@@ -240,7 +240,8 @@ private:
         return std::move(state.pass);
     }
 
-    // The last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it; -1: none.
+    // Returns the last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it,
+    // or -1 for none.
     int changed_by(int layer, int add) const {
         const std::vector<Contribution> parts = contributions_of(layer);
         int last = kind(layer) == LayerKind::Add ? layer : -1;
@@ -249,8 +250,8 @@ private:
         return last;
     }
 
-    // By input of an add that joins: whether its gradient has the home of the add's. Both have where none is changed
-    // before the other has been read.
+    // Tells, by input of an add that joins, whether its gradient has the home of the add's. Both have where none is
+    // changed before the other has been read.
     std::array<bool, 2> shared_homes(bool split, int add) const {
         const std::vector<int> inputs = inputs_of_layer(graph_, add);
         if (kind(add) != LayerKind::Add || !bytes_[add].joins || inputs[0] == inputs[1] ||

@@ -8,8 +8,9 @@
 
 namespace pw {
 
-// Sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple
-// of 64, so that offsets stay aligned.
+// These are the sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple of 64,
+// so that offsets stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for
+// weights.
 struct LayerBytes {
     Bytes weights = 0;            // trainable parameters
     Bytes statistics = 0;         // running averages: neither trained nor versioned
@@ -17,8 +18,8 @@ struct LayerBytes {
     Bytes saved_until_input = 0;  // own state written by F (and R), read by I: masks, statistics
     Bytes kept_until_weight = 0;  // own state written by F (and R), read by W
     Bytes scratch = 0;            // largest need of any pass
-    // Add: its I changes its output gradient into that of its inputs in place. Batch norm, and the add that alone
-    // reads it, both: they are run as one, see PassLayout::joined.
+    // For an add, its I changes its output gradient into that of its inputs in place. When a batch norm and the add
+    // that alone reads it both join, they are run as one, see PassLayout::joined.
     bool joins = false;
     bool operator==(const LayerBytes&) const = default;
 };
@@ -41,20 +42,21 @@ struct Slot {
     bool operator==(const Slot&) const = default;
 };
 
-// to += from, elementwise, `bytes` long.
+// A sum does to += from, elementwise, `bytes` long.
 struct Sum {
     Slot from, to;
     Bytes bytes;
 };
 
-// One backward pass of a stage. Vectors are indexed by layer number of the whole graph; entries of
-// layers outside the stage are unused. The pass walks the stage's layers in reverse order: for each
-// it does the sums of `before`, runs the layer, does the sums of `after`.
+// This is one backward pass of a stage. Vectors are indexed by layer number of the whole graph; entries of layers
+// outside the stage are unused. The pass walks the stage's layers in reverse order: for each it does the sums of
+// `before`, runs the layer, does the sums of `after`.
 struct PassLayout {
-    std::vector<Slot> output_gradient;              // of the tensor that the layer made, summed
+    std::vector<Slot> output_gradient;              // gradient of the tensor that the layer made, summed
     std::vector<std::vector<Slot>> input_gradient;  // [layer][position]: where the layer writes
-    std::vector<std::vector<Sum>> before, after;    // of a layer: the sums of fan-outs
-    // [add]: the batch norm below it whose I does the add's too, with the last sum of the add's `before`; -1: none.
+    std::vector<std::vector<Sum>> before, after;    // by layer: the sums of fan-outs
+    // joined[add] is the batch norm below it whose I does the add's too, with the last sum of the add's `before`, or -1
+    // where there is none.
     std::vector<int> joined;
     Bytes workspace = 0;  // bytes, scratch included
     Bytes scratch = 0;    // offset of the scratch in the workspace
@@ -82,7 +84,7 @@ struct StageLayout {
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
 };
 
-// Bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
+// These are the bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
 struct EdgeBytes {
     int from, to;
     Bytes forward = 0, backward = 0;
@@ -94,18 +96,18 @@ struct EdgeBytes {
 std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& split,
                                   const std::vector<LayerBytes>& bytes);
 
-// `data_bytes`: one micro-batch of input data in the backend's layout.
+// Lays out a stage. `data_bytes` is that of one micro-batch of input data in the backend's layout.
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes);
 
-// Sum of a stage's sizes as the plan's buffers need them.
+// These are the sums of a stage's sizes as the plan's buffers need them.
 struct StageBytes {
     Bytes weights = 0;     // one version of the trainable parameters; gradients and momentum are as big
     Bytes statistics = 0;  // running averages
     Bytes data = 0;        // from F to W
     Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
     Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
-    // By pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
+    // The workspaces are by pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
     Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
     Bytes recompute_workspace = 0;
 };

@@ -33,7 +33,7 @@ std::string top_level_names(const LayerGraph& graph) {
     return text;
 }
 
-// Of the layers' names and their prefixes.
+// Returns the nearest of the layers' names and their prefixes.
 std::string nearest_name(const LayerGraph& graph, std::string_view word) {
     std::set<std::string_view> known;
     for (int layer = 0; layer < layers_in(graph); ++layer) {

@@ -8,27 +8,28 @@
 
 namespace pw {
 
-// layers[stage]: ascending layer numbers. Every layer is in exactly one stage, no stage is empty,
-// and edges never run from a later stage to an earlier one.
+// layers[stage] holds ascending layer numbers. Every layer is in exactly one stage, no stage is empty, and edges never
+// run from a later stage to an earlier one.
 struct StageSplit {
     std::vector<std::vector<int>> layers;
     std::vector<int> stage_of;  // layer -> stage
     int stages() const { return static_cast<int>(layers.size()); }
 };
 
-// Throws Error (BadInput) naming the layer and the rule that is broken.
+// Makes the split of these lists of layers. Throws Error (BadInput) naming the layer and the rule that is broken.
 StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector<std::string>>& names);
-// `cuts`: first layer of each later stage, in forward order; a prefix ("layer3") means its first layer.
+// Makes the split at `cuts`: the first layer of each later stage, in forward order; a prefix ("layer3") means its first
+// layer.
 StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cuts);
 StageSplit split_even(const LayerGraph& graph, int stages);  // equal layer counts, +-1
-// Exact smallest bottleneck of the layers in forward order, time[layer] per micro-batch.
-// Among optimal splits the one whose cuts come first.
+// Makes the split with exactly the smallest bottleneck of the layers in forward order, time[layer] per micro-batch.
+// Among optimal splits it is the one whose cuts come first.
 StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time);
 
 // A tensor that crosses from one stage to another.
 struct BoundaryTensor {
-    int layer;                 // that makes it
-    std::vector<int> readers;  // in the receiving stage, ascending
+    int layer;                 // the layer that makes it
+    std::vector<int> readers;  // its readers in the receiving stage, ascending
     // The readers' gradients travel as one sum when no later reader sits in another stage, else
     // one by one: a fan-out's gradients are summed in reverse layer order, across stages too.
     bool gradients_summed;
@@ -39,7 +40,7 @@ struct Boundary {
     std::vector<BoundaryTensor> tensors;  // ascending layer
 };
 
-// All pairs of stages between which tensors flow, ordered by (from, to).
+// Returns all pairs of stages between which tensors flow, ordered by (from, to).
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split);
 
 }  // namespace pw

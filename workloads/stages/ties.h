@@ -14,14 +14,14 @@ struct Tie {
 
 std::vector<Tie> ties_of(const LayerGraph& graph);  // ascending reader
 
-// Two stages that share parameters, with their plain bytes.
+// A tie joins two stages that share parameters, which have so many plain bytes.
 struct StageTie {
     int from, to;  // from < to
     Bytes bytes;
     auto operator<=>(const StageTie&) const = default;
 };
 
-// Ordered by (from, to). Ties inside a stage are none.
+// Returns the ties of stages ordered by (from, to). Ties inside a stage are none.
 std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split);
 
 }  // namespace pw

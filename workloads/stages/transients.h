@@ -7,14 +7,14 @@
 
 namespace pw {
 
-// A tensor of the workspace: needed from step `first` to step `last` of a pass.
+// A transient is a tensor of the workspace, needed from step `first` to step `last` of a pass.
 struct Transient {
     Bytes bytes;
     int first, last;
     Slot* slot;
 };
 
-// First fit in order of birth: sets the slots' offsets and returns the size.
+// Packs them by first fit in order of birth: sets the slots' offsets and returns the size.
 Bytes pack_transients(std::vector<Transient> transients);
 
 }  // namespace pw

@@ -22,7 +22,7 @@ struct Choice {
 template <class E>
 inline constexpr Choice<E> kChoices[1] = {{"", E{}}};
 
-// The name of a value that has a row; empty for others.
+// Returns the name of a value that has a row; it is empty for others.
 template <class E>
 constexpr std::string_view name_of(E value) requires(std::is_enum_v<E> && !kChoices<E>[0].name.empty()) {
     for (const Choice<E>& choice : kChoices<E>)
@@ -31,7 +31,7 @@ constexpr std::string_view name_of(E value) requires(std::is_enum_v<E> && !kChoi
     return {};
 }
 
-// In the order of the table.
+// Returns the names in the order of the table.
 template <class E>
 std::vector<std::string_view> names_of() {
     std::vector<std::string_view> names;
@@ -40,7 +40,7 @@ std::vector<std::string_view> names_of() {
     return names;
 }
 
-// None: no value has that name.
+// Returns the value of that name, or nothing when none has it.
 template <class E>
 constexpr std::optional<E> parse_choice(std::string_view name) {
     for (const Choice<E>& choice : kChoices<E>)

@@ -36,7 +36,7 @@ private:
     int number_;
 };
 
-// Opened by whoever started the program: it may be a pipe, and no other file may take its place.
+// Such a file was opened by whoever started the program: it may be a pipe, and no other file may take its place.
 bool is_open_already(const std::string& path) {
     for (const char* folder : {"/dev/std", "/dev/fd/", "/proc/self/fd/"})
         if (path.starts_with(folder))
@@ -56,7 +56,7 @@ const char* kind_of(mode_t mode) {
     fail("'{}' is larger than {}, more than is read\n  help: {}", path, exact_bytes(static_cast<Bytes>(most)), help);
 }
 
-// Without waiting for the other end of a pipe.
+// Opens a file without waiting for the other end of a pipe.
 int open_to_read(const std::string& path, std::string_view help, std::uintmax_t most, bool regular) {
     const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat state {};

@@ -13,19 +13,19 @@
 
 namespace pw {
 
-inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;   // of a config, a plan, a profile, an instance
-inline constexpr std::uintmax_t kMostTrace = std::uintmax_t{4} << 30;   // of a trace: some eight million tasks
-inline constexpr std::uintmax_t kMostTokens = std::uintmax_t{1} << 30;  // of a data set of text
+inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;   // bytes of a config, plan, profile or instance
+inline constexpr std::uintmax_t kMostTrace = std::uintmax_t{4} << 30;   // bytes of a trace: some eight million tasks
+inline constexpr std::uintmax_t kMostTokens = std::uintmax_t{1} << 30;  // bytes of a data set of text
 
-// The text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. Throws Error
+// Returns the text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. Throws Error
 // (BadInput) with the path, what it is instead or why it cannot be read, and `help`.
 std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most = kMostText);
 
-// A regular file of at most so many bytes, to be read piece by piece. Throws as read_text does.
+// Opens a regular file of at most so many bytes, to be read piece by piece. Throws as read_text does.
 std::ifstream open_file(const std::string& path, std::string_view help,
                         std::uintmax_t most = std::numeric_limits<std::uintmax_t>::max());
 
-// A file that is written beside its name and takes it at the end, on the disk. What is no regular file (/dev/null, a
+// A new file is written beside its name and takes it at the end, on the disk. What is no regular file (/dev/null, a
 // pipe) is written as it is. Everything throws Error (RunFailed) naming the path.
 class NewFile {
 public:
@@ -42,15 +42,15 @@ private:
     [[noreturn]] void fail_to_write() const;
 
     std::string path_, target_;  // as given, and behind its links
-    std::string draft_;          // empty: the target itself
+    std::string draft_;          // empty when it is the target itself
     std::string buffer_;
     int descriptor_ = -1;
 };
 
 void write_file(const std::string& path, std::string_view text);
 
-// Files of a folder that appear all together: a new folder is written beside its name and takes it at the end; into
-// one that is there they are moved once all are written. Its other files stay.
+// A new folder's files appear all together: a new folder is written beside its name and takes it at the end; into one
+// that is there they are moved once all are written. Its other files stay.
 class NewFolder {
 public:
     explicit NewFolder(std::string path);
@@ -68,11 +68,11 @@ private:
     bool fresh_;
 };
 
-// Whether the last change of a folder was cut off while its files were moved: they may be of two runs.
+// Returns whether the last change of a folder was cut off while its files were moved: they may be of two runs.
 bool is_half_moved(const std::string& folder);
 
-// Before long work: that a file or a folder of that name can be written. Throws Error (RunFailed) that says why not.
-// An empty path is none and fine.
+// These check, before long work, that a file or a folder of that name can be written. Throws Error (RunFailed) that
+// says why not. An empty path is none and fine.
 void check_target_file(const std::string& path);
 void check_target_folder(const std::string& path);
 

@@ -18,7 +18,7 @@ namespace pw {
 
 inline constexpr int kMostJsonDepth = 64;
 
-// For messages: a number or a text as it is, of all else the type.
+// Returns what messages show of a value: a number or a text as it is, of all else the type.
 template <class Json>
 std::string shown(const Json& value) {
     return value.is_structured() ? std::string(value.type_name()) : shortened(value.dump(), 80);
@@ -41,11 +41,11 @@ Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_vie
     }
 }
 
-// The whole of it.
+// Parses a text and keeps the whole of it.
 template <class Json = nlohmann::json>
 Json parse_json(const std::string& text, std::string_view what) {
     using Event = typename Json::parse_event_t;
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    std::vector<std::set<std::string>> keys;  // keys of the objects that are open
     return parse_json<Json>(text, what, [&](int, Event event, Json& value) {
         if (event == Event::object_start)
             keys.emplace_back();

@@ -7,20 +7,20 @@
 
 namespace pw {
 
-// Whether a byte is one of a UTF-8 sequence, but not its first.
+// Returns whether a byte is one of a UTF-8 sequence, but not its first.
 inline bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Length of the UTF-8 sequence at `at`; 0 when it is none.
+// Returns the length of the UTF-8 sequence at `at`, or 0 when there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
-// What a terminal would act on is written out, as \x1b: control characters but line breaks and tabs, and bytes that
-// are no UTF-8.
+// Returns the text with all that a terminal would act on written out, as \x1b: control characters but line breaks and
+// tabs, and bytes that are no UTF-8.
 std::string escaped_controls(std::string_view text);
 
-// At most so many bytes of it, and how many there are.
+// Returns at most so many bytes of the text, and says how many there are.
 std::string shortened(std::string_view text, std::size_t most);
 
-// Every line of it shortened.
+// Returns the text with every line shortened.
 std::string shortened_lines(std::string_view text, std::size_t most);
 
 }  // namespace pw

@@ -28,7 +28,7 @@ std::string_view line_of(std::string_view text, int line) {
     return found.ends_with('\r') ? found.substr(0, found.size() - 1) : found;
 }
 
-// One byte or more per character; what a terminal would act on becomes a question mark.
+// Returns one byte or more per character; what a terminal would act on becomes a question mark.
 std::string printable(std::string_view text) {
     std::string result(text);
     for (char& c : result)

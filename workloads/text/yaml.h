@@ -18,12 +18,12 @@
 namespace pw {
 
 struct Place {
-    int line = 0;    // from 1; 0: not from the file (a --set or a default)
+    int line = 0;    // from 1; 0 when not from the file (a --set or a default)
     int column = 0;  // from 1, in bytes
-    int set = 0;     // from 1: the n-th --set, and `column` counts in its text; 0: none
+    int set = 0;     // from 1: the n-th --set, and `column` counts in its text; 0 for none
 };
 
-// One file's text and the mistakes found in it so far. Shared by all readers on it.
+// A source is one file's text and the mistakes found in it so far. Shared by all readers on it.
 class Source {
 public:
     Source(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
@@ -55,7 +55,7 @@ private:
     std::vector<Mistake> mistakes_;
 };
 
-// One value of a document, aliases expanded. Scalars are text: what they mean, the reader says.
+// A node is one value of a document, with aliases expanded. Scalars are text: what they mean, the reader says.
 struct YamlNode {
     enum class Kind { Null, Text, List, Map } kind = Kind::Null;
     struct Key {
@@ -64,15 +64,15 @@ struct YamlNode {
     };
     Place place;
     std::string text;
-    std::vector<Key> keys;        // of a map, in the order of the file
-    std::vector<YamlNode> items;  // of a list; of a map: one per key
+    std::vector<Key> keys;        // keys of a map, in the order of the file
+    std::vector<YamlNode> items;  // items of a list, or the values of a map, one per key
 };
 
 // A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
 // fallback, so that one pass finds all mistakes.
 class Yaml {
 public:
-    // `set`: "key.path=value" overrides, applied before anything is read.
+    // Both read a document. `set` is "key.path=value" overrides, which are applied before anything is read.
     static Yaml parse(std::shared_ptr<Source> source, const std::vector<std::string>& set = {});
     static Yaml load(const std::string& path, const std::vector<std::string>& set = {});
 
@@ -81,10 +81,10 @@ public:
     bool is_map() const { return node_ && node_->kind == YamlNode::Kind::Map; }
     bool is_text() const { return node_ && node_->kind == YamlNode::Kind::Text; }
 
-    // The value under `key`; absent when missing.
+    // Returns the value under `key`; it is absent when missing.
     Yaml operator[](std::string_view key) const;
-    std::vector<Yaml> items() const;                            // of a list; a mistake otherwise
-    std::vector<std::pair<std::string, Yaml>> entries() const;  // of a map
+    std::vector<Yaml> items() const;                            // items of a list; a mistake otherwise
+    std::vector<std::pair<std::string, Yaml>> entries() const;  // keys and values of a map
     // Notes a mistake for every key that is not allowed, naming the nearest allowed one.
     void allow(const std::vector<std::string_view>& known) const;
 
@@ -96,9 +96,9 @@ public:
     Bytes bytes(Bytes fallback) const;
     double bandwidth(double fallback) const;
     double flops(double fallback) const;
-    // One of `choices`; a mistake lists them.
+    // Reads one of `choices`; a mistake lists them.
     std::string choice(std::string_view fallback, const std::vector<std::string_view>& choices) const;
-    // A value of a closed choice, by the names in its table; none when absent or mistaken.
+    // Reads a value of a closed choice, by the names in its table; it is nothing when absent or mistaken.
     template <class E>
     std::optional<E> choice() const {
         return parse_choice<E>(choice("", names_of<E>()));
@@ -124,18 +124,18 @@ private:
                std::string_view example) const;
 
     std::shared_ptr<Source> source_;
-    std::shared_ptr<const YamlNode> node_;  // none: absent
+    std::shared_ptr<const YamlNode> node_;  // null when the value is absent
     std::string path_;
     Place parent_;  // where to point when the value is absent
 };
 
 inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
 
-// A time of at least `least` and at most kLongestTime; a mistake otherwise.
+// Reads a time of at least `least` and at most kLongestTime; a mistake otherwise.
 Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
 
-// The candidate with the smallest edit distance (two letters in each other's place are one edit), when it is close
-// enough to be a typing mistake.
+// Returns the candidate with the smallest edit distance (two letters in each other's place are one edit), when it is
+// close enough to be a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace pw

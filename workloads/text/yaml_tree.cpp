@@ -39,8 +39,8 @@ struct Origin {
     }
 };
 
-// Builds the tree from the parser's events: yaml-cpp's own nodes would hide repeated keys' places,
-// turn aliases into shared, possibly cyclic nodes, and forget what a scalar looked like.
+// Builds the tree from the parser's events: yaml-cpp's own nodes would hide repeated keys' positions, turn aliases into
+// shared, possibly cyclic nodes, and forget what a scalar looked like.
 class TreeBuilder final : public YAML::EventHandler {
 public:
     TreeBuilder(Source& source, const std::string& text, Origin origin)

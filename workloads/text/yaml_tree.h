@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// The document in the source's text. Notes repeated keys and the like in `source`, and throws all
-// mistakes at once when the text is no YAML at all.
+// Returns the document in the source's text. It notes repeated keys and the like in `source`, and throws all mistakes
+// at once when the text is no YAML at all.
 YamlNode parse_tree(Source& source);
 
 // Applies "key.path=value" to the tree, in order; later ones win.
