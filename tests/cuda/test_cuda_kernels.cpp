@@ -22,15 +22,15 @@ Bytes to_bytes(std::size_t values) { return static_cast<Bytes>(values * sizeof(f
 
 float rounded_to_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
 
-struct Case {
+struct Variant {
     std::string name;
     Precision precision;
     bool shares;  // of a GPU
 };
 
-void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+void PrintTo(const Variant& tested, std::ostream* out) { *out << tested.name; }
 
-class CudaKernelsTest : public testing::TestWithParam<Case> {
+class CudaKernelsTest : public testing::TestWithParam<Variant> {
 protected:
     void SetUp() override {
         if (cuda_status() != "ready")
@@ -359,9 +359,11 @@ TEST_P(CudaKernelsTest, DevicesKnowTheirShare) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaKernelsTest,
-                         testing::Values(Case{"Fp32", Precision::Fp32, false}, Case{"Fp32Share", Precision::Fp32, true},
-                                         Case{"Tf32", Precision::Tf32, false}, Case{"Bf16", Precision::Bf16, false},
-                                         Case{"Bf16Share", Precision::Bf16, true}),
+                         testing::Values(Variant{"Fp32", Precision::Fp32, false},
+                                         Variant{"Fp32Share", Precision::Fp32, true},
+                                         Variant{"Tf32", Precision::Tf32, false},
+                                         Variant{"Bf16", Precision::Bf16, false},
+                                         Variant{"Bf16Share", Precision::Bf16, true}),
                          [](const auto& tested) { return tested.param.name; });
 
 class CudaSeats : public testing::Test {

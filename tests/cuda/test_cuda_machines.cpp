@@ -127,17 +127,17 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
 
 // On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
 TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
-    constexpr const char* kUNet = R"(
+    constexpr const char* kSharedUNet = R"(
 workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
 pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
 training: {steps: 3, seed: 3}
 run: {backend: cuda, sms: [16, 16]}
 )";
     const std::vector<std::string> set = {"cluster.devices=2"};
-    const RunResult whole = Execution(kUNet, set).oracle();
+    const RunResult whole = Execution(kSharedUNet, set).oracle();
     host_cuda::set_cudnn_contexts(true);
     for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=true", "run.deterministic=false"})
-        expect_equal(Execution(kUNet, with(set, {way})).run(), whole, way);
+        expect_equal(Execution(kSharedUNet, with(set, {way})).run(), whole, way);
     const CudaKernels alone({}, Precision::Fp32, true);
     LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
     rig.forward();

@@ -20,67 +20,70 @@ using cuda::CudaKernels;
 
 constexpr unsigned kSeed = 5;
 
-struct Case {
+struct ModelLayer {
     std::string name;
     Layer layer;
     int samples;
 };
 
-void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
+void PrintTo(const ModelLayer& tested, std::ostream* out) { *out << tested.name; }
 
-Case image(const std::string& name, LayerKind kind, Dims input, int outputs, int stride, int samples) {
+ModelLayer image(const std::string& name, LayerKind kind, Dims input, int outputs, int stride, int samples) {
     return {
         fmt::format("{}{}x{}x{}to{}s{}b{}", name, input.channels, input.height, input.width, outputs, stride, samples),
         make_layer(kind, input, outputs, 1, stride), samples};
 }
 
-Case concat(Dims input, int outputs) { return image("Concat", LayerKind::Concat, input, outputs, 1, 3); }
-Case upsample(Dims input, int stride) {
+ModelLayer concat(Dims input, int outputs) { return image("Concat", LayerKind::Concat, input, outputs, 1, 3); }
+ModelLayer upsample(Dims input, int stride) {
     return image("Upsample", LayerKind::Upsample, input, input.channels, stride, 2);
 }
-Case dropout(Dims input, double probability, int samples) {
-    Case tested = image("Dropout", LayerKind::Dropout, input, input.channels, 1, samples);
+ModelLayer dropout(Dims input, double probability, int samples) {
+    ModelLayer tested = image("Dropout", LayerKind::Dropout, input, input.channels, 1, samples);
     tested.layer.probability = probability;
     return tested;
 }
-Case cross_entropy(Dims input, int samples) {
+ModelLayer cross_entropy(Dims input, int samples) {
     return image("CrossEntropy", LayerKind::CrossEntropy, input, 1, 1, samples);
 }
-Case squares(Dims input, int samples) {
+ModelLayer squares(Dims input, int samples) {
     return image("MeanSquaredError", LayerKind::MeanSquaredError, input, 1, 1, samples);
 }
 
-Case rows(const std::string& name, LayerKind kind, int length, int from, int to, int samples) {
+ModelLayer rows(const std::string& name, LayerKind kind, int length, int from, int to, int samples) {
     return {fmt::format("{}{}x{}to{}b{}", name, length, from, to, samples),
             {.name = "tested", .kind = kind, .input = {1, length, from}, .output = {1, length, to}},
             samples};
 }
 
-Case norm(int length, int width, int samples) {
+ModelLayer norm(int length, int width, int samples) {
     return rows("LayerNorm", LayerKind::LayerNorm, length, width, width, samples);
 }
-Case gelu(int length, int width, int samples) { return rows("Gelu", LayerKind::Gelu, length, width, width, samples); }
-Case positions(int length, int width, int samples) {
+ModelLayer gelu(int length, int width, int samples) {
+    return rows("Gelu", LayerKind::Gelu, length, width, width, samples);
+}
+ModelLayer positions(int length, int width, int samples) {
     return rows("PositionBias", LayerKind::PositionBias, length, width, width, samples);
 }
-Case embedding(int length, int vocabulary, int width, int samples) {
-    Case tested = rows(fmt::format("Embedding{}of", vocabulary), LayerKind::Embedding, length, 1, width, samples);
+ModelLayer embedding(int length, int vocabulary, int width, int samples) {
+    ModelLayer tested = rows(fmt::format("Embedding{}of", vocabulary), LayerKind::Embedding, length, 1, width, samples);
     tested.layer.vocabulary = vocabulary;
     return tested;
 }
-Case row_linear(int length, int from, int to, int samples, bool bias = true) {
-    Case tested = rows(bias ? "RowLinear" : "RowLinearPlain", LayerKind::RowLinear, length, from, to, samples);
+ModelLayer row_linear(int length, int from, int to, int samples, bool bias = true) {
+    ModelLayer tested = rows(bias ? "RowLinear" : "RowLinearPlain", LayerKind::RowLinear, length, from, to, samples);
     tested.layer.bias = bias;
     return tested;
 }
-Case attention(int length, int width, int heads, int samples) {
-    Case tested = rows(fmt::format("Attention{}of", heads), LayerKind::Attention, length, 3 * width, width, samples);
+ModelLayer attention(int length, int width, int heads, int samples) {
+    ModelLayer tested =
+        rows(fmt::format("Attention{}of", heads), LayerKind::Attention, length, 3 * width, width, samples);
     tested.layer.heads = heads;
     return tested;
 }
 
 // Widths of packs and none; rows in one share and in many; parts of a row; vocabularies beyond what bf16 counts to.
-std::vector<Case> all_cases() {
+std::vector<ModelLayer> model_layers() {
     return {concat({3, 5, 4}, 8),
             concat({16, 3, 5}, 40),
             concat({8, 4, 4}, 20),
@@ -118,7 +121,7 @@ std::vector<Case> all_cases() {
 
 bool is_product(LayerKind kind) { return kind == LayerKind::RowLinear || kind == LayerKind::Attention; }
 
-class CudaModels : public testing::TestWithParam<std::tuple<Case, Precision>> {
+class CudaModels : public testing::TestWithParam<std::tuple<ModelLayer, Precision>> {
 protected:
     void SetUp() override {
         if (cuda_status() != "ready")
@@ -127,7 +130,7 @@ protected:
     static void TearDownTestSuite() { opened().close(); }
 
     static Precision precision() { return std::get<Precision>(GetParam()); }
-    static const Case& tested_case() { return std::get<Case>(GetParam()); }
+    static const ModelLayer& tested_case() { return std::get<ModelLayer>(GetParam()); }
 
     static const CudaKernels& kernels() { return opened().of(precision()); }
 
@@ -234,10 +237,11 @@ TEST_P(CudaModels, HoldZerosBesideTheParameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaModels,
-                         testing::Combine(testing::ValuesIn(all_cases()),
+                         testing::Combine(testing::ValuesIn(model_layers()),
                                           testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16)),
-                         [](const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
-                             return std::get<Case>(tested.param).name + case_title(std::get<Precision>(tested.param));
+                         [](const testing::TestParamInfo<std::tuple<ModelLayer, Precision>>& tested) {
+                             return std::get<ModelLayer>(tested.param).name +
+                                    case_title(std::get<Precision>(tested.param));
                          });
 
 class CudaBackend : public testing::TestWithParam<Precision> {
@@ -253,7 +257,7 @@ class CudaTokens : public CudaBackend {};
 // Their gradients are summed block by block.
 TEST_P(CudaTokens, ShareATableThatLiesAlikeInBothBlocks) {
     const CudaKernels kernels({}, GetParam(), true);
-    const Case table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
+    const ModelLayer table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
     LayerRig owner(kernels, table.layer, table.samples), reader(kernels, product.layer, product.samples);
     ASSERT_EQ(owner.sizes.weights, reader.sizes.weights);
     const std::vector<float> values = random_for(GetParam(), 37 * 5, 3);
@@ -274,7 +278,7 @@ TEST_P(CudaTokens, ArriveExactly) {
     constexpr int kLength = 12, kSamples = 3;
     const CudaKernels kernels({}, GetParam(), true);
     const Dataset data = Dataset::synthetic_text(kLength, 1000, 3);
-    const Case reader = embedding(kLength, 1000, 8, kSamples);
+    const ModelLayer reader = embedding(kLength, 1000, 8, kSamples);
     const LayerRig rig(kernels, reader.layer, kSamples, true);
     const auto notes = kernels.shared(kSamples * sizeof(Sample));
     const std::span<Sample> samples(reinterpret_cast<Sample*>(notes->data()), kSamples);
@@ -292,7 +296,7 @@ TEST_P(CudaTokens, ArriveExactly) {
 // Rows are sorted, not searched: the batch of a GPT has tens of thousands, some tokens in very many of them.
 TEST_P(CudaTokens, GiveTheirGradientsInLargeBatches) {
     const CudaKernels kernels({}, GetParam(), true);
-    const Case many = embedding(1 << 14, 300, 3, 3);
+    const ModelLayer many = embedding(1 << 14, 300, 3, 3);
     LayerRig tested(kernels, many.layer, many.samples, true),
         expected(reference_kernels(), many.layer, many.samples, true);
     std::vector<float> tokens = random_values(tested.input_elements(0), 9, 17);
@@ -314,7 +318,7 @@ class CudaCaptures : public CudaBackend {};
 // As the same calls would do that are made anew in a later step.
 TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
     const CudaKernels kernels({}, GetParam(), true);
-    const Case tested = dropout({4, 5, 6}, 0.5, 3);
+    const ModelLayer tested = dropout({4, 5, 6}, 0.5, 3);
     LayerRig captured(kernels, tested.layer, tested.samples), expected(reference_kernels(), tested.layer, 3);
     for (LayerRig* each : {&captured, &expected})
         fill(*each, GetParam(), kSeed);

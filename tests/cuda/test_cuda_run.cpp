@@ -16,7 +16,7 @@ namespace pw {
 namespace {
 
 // Batch norm, and skips: what ResNet-50 has, in a tenth of the time.
-constexpr const char* kUNet = R"(
+constexpr const char* kSmallUNet = R"(
 workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
 pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
@@ -82,19 +82,20 @@ TEST_P(Precisions, ASmallerLastMicroBatch) {
         expect_equal(execution.run(), execution.oracle(), schedule);
     }
     const std::vector<std::string> skips = set({"pipeline.micro_batch_size=2", "pipeline.mini_batch=3"});
-    expect_equal(Execution(kUNet, skips).run(), Execution(kUNet, with(skips, {"cluster.devices=1"})).run(), "unet");
+    expect_equal(Execution(kSmallUNet, skips).run(), Execution(kSmallUNet, with(skips, {"cluster.devices=1"})).run(),
+                 "unet");
 }
 
 // U takes in what F left, and evaluation reads it; one graph does the same every step.
 TEST_P(Precisions, RunningAveragesOfBatchNorm) {
     const std::vector<std::string> deferred = set({"training.batch_norm=deferred"});
     const TemporaryFolder folder;
-    const Execution trained(kUNet, deferred);
+    const Execution trained(kSmallUNet, deferred);
     const RunResult run = trained.run({.dump = "", .save = folder.path().string(), .progress = {}});
     expect_equal(run, trained.oracle(), "gpipe");
-    expect_equal(Execution(kUNet, with(deferred, {"run.graph=true"})).run(), run, "a graph");
-    const Execution evaluation(kUNet, with(deferred, {"pipeline.schedule=forward-only", "training.steps=1",
-                                                      "training.initial=" + folder.path().string()}));
+    expect_equal(Execution(kSmallUNet, with(deferred, {"run.graph=true"})).run(), run, "a graph");
+    const Execution evaluation(kSmallUNet, with(deferred, {"pipeline.schedule=forward-only", "training.steps=1",
+                                                           "training.initial=" + folder.path().string()}));
     const RunResult evaluated = evaluation.run();
     expect_equal(evaluated, evaluation.oracle(), "evaluation");
     EXPECT_EQ(evaluated.weights_hash, run.weights_hash);

@@ -27,16 +27,22 @@ public:
                 places_.push_back({device, position});
             }
         }
+        for (int stage = 0; stage < plan.shape.stages; ++stage)
+            holders_.push_back(plan.shape.devices_of(stage));
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
-            if (is_transfer(task(id).op))
-                lanes_[lane_of(id)].push_back(id);
+            if (is_transfer(task(id).op)) {
+                std::vector<int>& lane = lanes_[lane_name(id)];
+                lane.push_back(id);
+                places_[id].lane = &lane;
+                places_[id].other_end = id_of(other_end(task(id)));
+            }
     }
 
     // Follows every interleaving; returns false when one of them gets stuck.
     bool always_ends() {
-        State begin{std::vector<int>(plan_.order.size(), 0), std::vector<bool>(places_.size(), false)};
+        const State begin(plan_.order.size() + places_.size(), 0);
         std::vector<State> open{begin};
-        std::unordered_set<std::string> seen{key(begin)};
+        std::unordered_set<State> seen{begin};
         bool ends = true;
         while (!open.empty()) {
             const State state = std::move(open.back());
@@ -47,7 +53,7 @@ public:
                 note_stuck(state);
             }
             for (const State& other : next)
-                if (seen.insert(key(other)).second)
+                if (seen.insert(other).second)
                     open.push_back(other);
         }
         return ends;
@@ -55,23 +61,25 @@ public:
     const std::set<Task>& stuck() const { return stuck_; }
 
 private:
-    struct State {
-        std::vector<int> reached;    // [device]: tasks before it are done or posted
-        std::vector<bool> complete;  // [transfer]: a SEND has left, a RECV has its message
-    };
+    // First, for every device, how many of its tasks are done or posted; then, for every task, whether it is a transfer
+    // that is complete: a SEND has left, a RECV has its message.
+    using State = std::string;
+    bool is_complete(const State& state, int id) const { return state[plan_.order.size() + id] != 0; }
+
     struct Place {
         int device, position;
+        const std::vector<int>* lane = nullptr;  // of a transfer: those of its lane, in order
+        int other_end = 0;                       // of a transfer
     };
 
     int length(int device) const { return static_cast<int>(plan_.order[device].size()); }
     const Task& task(int id) const { return plan_.order[places_[id].device][places_[id].position]; }
     int id_of(const Task& task) const { return id_.at(task); }
     int holder(int stage, int microbatch) const {
-        const std::vector<int> holders = plan_.shape.devices_of(stage);
-        return holders[static_cast<std::size_t>(microbatch) % holders.size()];
+        return holders_[stage][static_cast<std::size_t>(microbatch) % holders_[stage].size()];
     }
 
-    std::string lane_of(int id) const {
+    std::string lane_name(int id) const {
         const Task& transfer = task(id);
         const bool gradient = transfer.op == Op::SendBackward || transfer.op == Op::RecvBackward;
         const int device = places_[id].device;
@@ -83,56 +91,45 @@ private:
         return fmt::format("{} {} {} {}", device, other, gradient, is_send(transfer.op));
     }
 
-    static std::string key(const State& state) {
-        std::string text;
-        for (const int reached : state.reached)
-            text += static_cast<char>(reached);
-        for (const bool complete : state.complete)
-            text += complete ? '1' : '0';
-        return text;
-    }
-
-    bool has_reached(const State& state, int id) const {
-        return state.reached[places_[id].device] > places_[id].position;
-    }
+    bool has_reached(const State& state, int id) const { return state[places_[id].device] > places_[id].position; }
     bool is_posted(const State& state, int id) const {
         return has_reached(state, id) || (is_recv(task(id).op) && mode_.early_receive());
     }
     bool heads_lane(const State& state, int id) const {
-        for (const int other : lanes_.at(lane_of(id))) {
+        for (const int other : *places_[id].lane) {
             if (other == id)
                 return true;
-            if (!state.complete[other])
+            if (!is_complete(state, other))
                 return false;
         }
         return true;
     }
     bool is_active(const State& state, int recv) const {
-        return state.complete[recv] || (heads_lane(state, recv) && is_posted(state, recv));
+        return is_complete(state, recv) || (heads_lane(state, recv) && is_posted(state, recv));
     }
 
     bool may_leave(const State& state, int send) const {
         if (!has_reached(state, send) || !heads_lane(state, send))
             return false;
         if (mode_.protocol == TransferMode::Protocol::Rendezvous)
-            return is_active(state, id_of(other_end(task(send))));
+            return is_active(state, places_[send].other_end);
         if (mode_.protocol == TransferMode::Protocol::Eager)
             return true;
-        for (const int other : lanes_.at(lane_of(send))) {
+        for (const int other : *places_[send].lane) {
             if (other == send)
                 break;
-            if (is_send(task(other).op) && !is_active(state, id_of(other_end(task(other)))))
+            if (is_send(task(other).op) && !is_active(state, places_[other].other_end))
                 return false;  // its message still lies in the slot
         }
         return true;
     }
 
     bool may_complete(const State& state, int transfer) const {
-        if (state.complete[transfer])
+        if (is_complete(state, transfer))
             return false;
         if (is_send(task(transfer).op))
             return may_leave(state, transfer);
-        return is_active(state, transfer) && state.complete[id_of(other_end(task(transfer)))];
+        return is_active(state, transfer) && is_complete(state, places_[transfer].other_end);
     }
 
     // Tells whether a tensor of `stage` that `by` makes is there.
@@ -140,7 +137,7 @@ private:
         if (holder(stage, task(reader).microbatch) == device)
             return has_reached(state, by_stage(by, stage, reader));
         const Task& of = task(reader);
-        return state.complete[id_of({received_by, of.stage, of.microbatch, 0, stage})];
+        return is_complete(state, id_of({received_by, of.stage, of.microbatch, 0, stage}));
     }
     int by_stage(Op op, int stage, int reader) const {
         const auto found = id_.find({op, stage, task(reader).microbatch});
@@ -174,7 +171,7 @@ private:
                 for (int position = places_[id].position - 1; position >= 0; --position) {
                     const Task& earlier = plan_.order[device][position];
                     if (earlier.op == at.op && earlier.stage == at.stage && earlier.peer == at.peer)
-                        return state.complete[id_of(earlier)];
+                        return is_complete(state, id_of(earlier));
                 }
                 return true;
             }
@@ -188,14 +185,14 @@ private:
     std::vector<State> successors(const State& state) const {
         std::vector<State> next;
         for (int device = 0; device < plan_.shape.devices; ++device)
-            if (const int at = state.reached[device]; at < length(device) && may_run(state, id_at(device, at))) {
+            if (const int at = state[device]; at < length(device) && may_run(state, id_at(device, at))) {
                 next.push_back(state);
-                ++next.back().reached[device];
+                ++next.back()[device];
             }
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
             if (is_transfer(task(id).op) && may_complete(state, id)) {
                 next.push_back(state);
-                next.back().complete[id] = true;
+                next.back()[plan_.order.size() + id] = 1;
             }
         return next;
     }
@@ -203,20 +200,21 @@ private:
 
     bool is_final(const State& state) const {
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
-            if (!has_reached(state, id) || (is_transfer(task(id).op) && !state.complete[id]))
+            if (!has_reached(state, id) || (is_transfer(task(id).op) && !is_complete(state, id)))
                 return false;
         return true;
     }
     void note_stuck(const State& state) {
         for (int id = 0; id < static_cast<int>(places_.size()); ++id)
-            if (!has_reached(state, id) || (is_transfer(task(id).op) && !state.complete[id]))
+            if (!has_reached(state, id) || (is_transfer(task(id).op) && !is_complete(state, id)))
                 stuck_.insert(task(id));
     }
 
     const Plan& plan_;
     const TransferMode mode_;
-    std::map<Task, int> id_;  // of U and S that of some holder
-    std::vector<int> first_;  // id, by device
+    std::map<Task, int> id_;                 // of U and S that of some holder
+    std::vector<int> first_;                 // id, by device
+    std::vector<std::vector<int>> holders_;  // [stage]
     std::vector<Place> places_;
     std::map<std::string, std::vector<int>> lanes_;
     std::set<Task> stuck_;
