@@ -11,6 +11,7 @@
 #include "tests/support/cli_rig.h"
 #include "tests/support/random_configs.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/profiled_model.h"
@@ -29,18 +30,8 @@
 namespace pw {
 namespace {
 
-#ifdef PIPEWRIGHT_SANITIZED
-constexpr bool kSanitized = true;  // which map more address space than any limit leaves
-#else
-constexpr bool kSanitized = false;
-#endif
 constexpr rlim_t kMemory = rlim_t{4} << 30;
 constexpr int kTooLong = 120;  // seconds of a processor for one config
-
-int count_of(int usual) {
-    const bool soaks = std::getenv("PIPEWRIGHT_SOAK") != nullptr;
-    return soaks ? 10 * usual : kSanitized ? usual / 5 : usual;
-}
 
 std::uint64_t first_seed() {
     const char* seed = std::getenv("PIPEWRIGHT_SEED");
@@ -56,7 +47,7 @@ void report_too_long(int) {
 
 void limit_this_process() {
     const rlimit limit{kMemory, kMemory};
-    if (!kSanitized) {
+    if (!kSanitized) {  // sanitizers map more address space than any limit leaves
         ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     }
     signal(SIGPROF, report_too_long);
@@ -168,7 +159,7 @@ bool is_taken(Act act) {
 TEST(Properties, OfAnyConfigThatIsPredicted) {
     limit_this_process();
     const TemporaryFolder folder;
-    const int count = count_of(10'000);
+    const int count = rounds(10'000);
     int predictions = 0, searches = 0;
     for (int number = 0; number < count && !testing::Test::HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 1'000'000 + static_cast<std::uint64_t>(number);
@@ -262,7 +253,7 @@ RandomConfig config_of(std::uint64_t seed, int command) {
 }
 
 TEST_F(BinaryProperties, OfAnyConfigAndCommand) {
-    const int count = count_of(100);
+    const int count = rounds(100);
     for (int number = 0; number < count && !HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 2'000'000 + static_cast<std::uint64_t>(number);
         const bool runs = number % 5 == 4;

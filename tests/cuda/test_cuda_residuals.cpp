@@ -2,6 +2,7 @@
 // reference kernels; memory is what is predicted. Small networks with every way to reach an add.
 #include "exec/cuda/backend.h"
 #include "tests/support/predicted_memory.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/models/model_builder.h"
 
 #include <algorithm>
@@ -89,7 +90,7 @@ protected:
 
 // Every other cut in fp32 and the others in bf16; PIPEWRIGHT_SOAK=1 tries all in both.
 TEST_P(CudaResiduals, EveryCutGivesTheSameBits) {
-    const bool tries_all = std::getenv("PIPEWRIGHT_SOAK") != nullptr;
+    const bool tries_all = soaks();
     const RunResult whole = execution({}).run();
     const Model cut = model();
     const auto layers = static_cast<int>(boost::num_vertices(cut.layers));

@@ -66,7 +66,7 @@ TEST(NotFinite, AnOverflowIsFoundWhereItHappens) {
 }
 
 TEST(NotFinite, ALaterStepIsNamed) {
-    const Execution execution(kMlp, {"training.learning_rate=1e6", "training.steps=30", "cluster.devices=2"});
+    const Execution execution(kMlp, {"training.learning_rate=1e6", "training.steps=12", "cluster.devices=2"});
     const std::string said = refusal([&] { execution.run(); }, ExitCode::RunFailed);
     expect_says(said, {"is not finite", "layer"});
     EXPECT_FALSE(contains(said, "step 1:")) << said;
@@ -88,9 +88,9 @@ TEST(NotFinite, GradientsAreLookedAtToo) {
 
 TEST(NotFinite, ItIsAllowedWhereAskedFor) {
     const RunResult run =
-        Execution(kMlp, {"training.learning_rate=1e6", "training.steps=30", "run.allow_nan=true", "cluster.devices=2"})
+        Execution(kMlp, {"training.learning_rate=1e6", "training.steps=12", "run.allow_nan=true", "cluster.devices=2"})
             .run();
-    ASSERT_EQ(run.losses.size(), 30u);
+    ASSERT_EQ(run.losses.size(), 12u);
     EXPECT_TRUE(std::isfinite(run.losses.front()));
     EXPECT_FALSE(std::isfinite(run.losses.back()));
     EXPECT_FALSE(std::isfinite(run.gradient_norms.back()));

@@ -70,12 +70,12 @@ TEST(StepLog, ARunWithoutItsWholeTraceHasOneStep) {
     RunOptions options;
     options.whole_trace = false;
     for (const char* backend : {"reference", "emulated"}) {
-        const std::vector<std::string> set{"cluster.devices=2", "training.steps=20",
+        const std::vector<std::string> set{"cluster.devices=2", "training.steps=6",
                                            std::string("run.backend=") + backend};
         const RunResult bounded = Execution(kMlp, set).run(options), whole = Execution(kMlp, set).run();
         expect_equal(bounded, whole, backend);
-        EXPECT_EQ(bounded.losses.size(), 20u);
-        EXPECT_EQ(20 * bounded.trace.events.size(), whole.trace.events.size());
+        EXPECT_EQ(bounded.losses.size(), 6u);
+        EXPECT_EQ(6 * bounded.trace.events.size(), whole.trace.events.size());
         EXPECT_EQ(bounded.peak, whole.peak);
         const Metrics metrics = metrics_of(bounded.trace);
         EXPECT_GT(metrics.step, 0);

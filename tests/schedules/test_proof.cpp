@@ -5,6 +5,7 @@
 #include "tests/support/interleavings.h"
 #include "tests/support/mutations.h"
 #include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ TEST(Proof, AgreesWithEveryInterleavingOnAThousandMutatedPlans) {
     const std::vector<Plan> plans = originals();
     Mutator mutator(7);
     int malformed = 0, bad_somewhere = 0, legal = 0;
-    for (int k = 0; k < 1000; ++k) {
+    for (int k = 0; k < rounds(1000); ++k) {
         const Plan& original = plans[static_cast<std::size_t>(k) % plans.size()];
         const Mutation mutation = mutator.mutate(original);
         if (!is_well_formed(mutation.plan, original)) {
@@ -113,9 +114,9 @@ TEST(Proof, AgreesWithEveryInterleavingOnAThousandMutatedPlans) {
     RecordProperty("malformed", malformed);
     RecordProperty("deadlocking", bad_somewhere);
     RecordProperty("legal", legal);
-    EXPECT_GT(malformed, 200);
-    EXPECT_GT(bad_somewhere, 100);
-    EXPECT_GT(legal, 50);
+    EXPECT_GT(malformed, rounds(200));
+    EXPECT_GT(bad_somewhere, rounds(100));
+    EXPECT_GT(legal, rounds(50));
 }
 
 // The protocols are ordered: what is safe under rendezvous is safe with one slot, and that with many.

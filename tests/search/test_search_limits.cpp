@@ -2,6 +2,7 @@
 #include "schedules/schedule.h"
 #include "search/plans/makespan.h"
 #include "tests/support/dice.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +72,7 @@ TEST(SearchLimits, BoundsNoMoreThanRoundedTimes) {
 // Times of a few nanoseconds, so that rounding weighs.
 TEST(SearchLimits, BoundIsNeverAboveAPlanWhateverTheSpeeds) {
     Random random(12);
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < rounds(200); ++round) {
         EqualLayers chain(pick(random, 2, 4), 2);
         for (LayerProfile& layer : chain.profile.layers) {
             LayerTimes& times = layer.times[1];

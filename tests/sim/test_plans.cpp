@@ -6,6 +6,7 @@
 #include "sim/simulate.h"
 #include "tests/support/longest_path.h"
 #include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -18,26 +19,23 @@ namespace {
 
 using Protocol = TransferMode::Protocol;
 
-bool soak() { return std::getenv("PIPEWRIGHT_SOAK") != nullptr; }
+using Counts = std::vector<int>;
 
-#ifdef PIPEWRIGHT_SANITIZED
-const std::vector<int> kDevices{1, 2, 3, 5, 8}, kMicroBatches{1, 2, 4, 7, 16};
-#else
-const std::vector<int> kDevices{1, 2, 3, 4, 5, 8, 13, 16}, kMicroBatches{1, 2, 3, 4, 7, 8, 16, 24, 37, 64};
-#endif
+const Counts kDevices = kSanitized ? Counts{1, 2, 3, 5, 8} : Counts{1, 2, 3, 4, 5, 8, 13, 16};
+const Counts kMicroBatches = kSanitized ? Counts{1, 2, 4, 7, 16} : Counts{1, 2, 3, 4, 7, 8, 16, 24, 37, 64};
 
 std::vector<int> microbatches() {
     std::vector<int> all(64);
     for (int m = 1; m <= 64; ++m)
         all[static_cast<std::size_t>(m - 1)] = m;
-    return soak() ? all : kMicroBatches;
+    return soaks() ? all : kMicroBatches;
 }
 
 std::vector<int> devices() {
     std::vector<int> all(16);
     for (int p = 1; p <= 16; ++p)
         all[static_cast<std::size_t>(p - 1)] = p;
-    return soak() ? all : kDevices;
+    return soaks() ? all : kDevices;
 }
 
 std::vector<int> chunks_of(const Schedule& schedule) {
@@ -133,7 +131,7 @@ TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
             return;
         const std::size_t passes = GetParam() == "forward-only" ? 1 : splits_backward(*plan) ? 3 : 2;
         EXPECT_EQ(compute_tasks(*plan), passes * static_cast<std::size_t>(p) * v * m);
-        if (!soak() && p * v * m > 1024)
+        if (!soaks() && p * v * m > 1024)
             return;
         const Trace trace = simulate(*plan, uneven(p * v));
         const Metrics metrics = metrics_of(trace);
@@ -148,7 +146,7 @@ TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
 
 TEST_P(Plans, NeverDeadlockInAnyModeAndProtocol) {
     for_shapes([&](int p, int v, int m) {
-        if (!soak() && (p * v * m > 1200 || (p > 8 && m % 2 == 1)))
+        if (!soaks() && (p * v * m > 1200 || (p > 8 && m % 2 == 1)))
             return;
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
             for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {

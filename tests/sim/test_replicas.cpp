@@ -12,6 +12,7 @@
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
@@ -23,6 +24,8 @@ namespace pw {
 namespace {
 
 using Protocol = TransferMode::Protocol;
+
+constexpr int kMostStages = kSanitized ? 3 : 4;
 
 // Flushed ones; of the others: test_versions.cpp.
 std::vector<const Schedule*> schedules_of_replicas() {
@@ -92,8 +95,8 @@ TEST(Replicas, OfTheSlowStageTakeItsTimeApart) {
 // which the longer warm-up of eager-1f1b makes up for where no stage is wider than the one before it.
 TEST(Replicas, EndMicroBatchesAtTheRateOfTheSlowestStage) {
     std::mt19937 random(5);
-    const int m = 120;
-    for (const Replicas& replicas : all_replicas(4)) {
+    const int m = kSanitized ? 30 : 120;
+    for (const Replicas& replicas : all_replicas(kMostStages)) {
         Costs costs = uniform(static_cast<int>(replicas.size()), 0, 0, 0);
         double slowest = 0, once = 0;
         for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
@@ -219,7 +222,7 @@ void expect_free_in_every_mode(const Schedule& schedule, const Replicas& replica
 
 TEST(Replicas, NeverDeadlockInAnyMode) {
     for (const Schedule* schedule : schedules_of_replicas())
-        for (const Replicas& replicas : all_replicas(4))
+        for (const Replicas& replicas : all_replicas(kMostStages))
             for (const int m : replicas.size() == 4 ? Replicas{5, 12} : Replicas{1, 2, 3, 4, 7, 12}) {
                 expect_free_in_every_mode(*schedule, replicas, m);
                 if (HasFatalFailure())
@@ -229,7 +232,7 @@ TEST(Replicas, NeverDeadlockInAnyMode) {
 
 TEST(Replicas, NeverWaitInTheLanesOfTheDefaultMode) {
     for (const Schedule* schedule : schedules_of_replicas())
-        for (const Replicas& replicas : all_replicas(4))
+        for (const Replicas& replicas : all_replicas(kMostStages))
             for (const int m : {1, 5, 12}) {
                 const Plan plan = plan_of(schedule->name, replicas, m);
                 Costs costs = summed(plan.shape.stages, 9, 4);

@@ -10,6 +10,7 @@
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
@@ -236,7 +237,7 @@ TEST(AsynchronousReplicas, DoubleBufferLagsOneMiniBatch) {
 
 // The plans are proven as they are made.
 TEST(AsynchronousReplicas, NeverDeadlockInAnyMode) {
-    for (const Replicas& replicas : all_replicas(4))
+    for (const Replicas& replicas : all_replicas(kSanitized ? 3 : 4))
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
             for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                 PlanOptions options;

@@ -1,16 +1,15 @@
 // Runs a test on the stand-in, with streams that take their time.
 #include "tests/cuda/host_cuda/host_cuda.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
-
-#include <cstdlib>
 
 // The stand-in computes tf32 as fp32 but in products, whose tests try both; PIPEWRIGHT_SOAK=1 tries the whole grid.
 constexpr const char* kAllButTf32 = "-Cuda/*tf32:Shapes/*Tf32*:Precisions/CudaTokens*Tf32:Precisions/CudaCaptures*Tf32";
 
 int main(int count, char** values) {
     testing::InitGoogleTest(&count, values);
-    if (GTEST_FLAG_GET(filter) == "*" && std::getenv("PIPEWRIGHT_SOAK") == nullptr)
+    if (GTEST_FLAG_GET(filter) == "*" && !pw::soaks())
         GTEST_FLAG_SET(filter, kAllButTf32);
     host_cuda::slow_streams(7);
     return RUN_ALL_TESTS();

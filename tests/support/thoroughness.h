@@ -1,0 +1,20 @@
+// How much a test tries: a part of what there is, under sanitizers, which slow it down, a smaller one; with
+// PIPEWRIGHT_SOAK=1 all of it.
+#pragma once
+
+#include <cstdlib>
+
+namespace pw {
+
+#ifdef PIPEWRIGHT_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+inline bool soaks() { return std::getenv("PIPEWRIGHT_SOAK") != nullptr; }
+
+// Rounds of a test with random input that usually tries `usual`.
+inline int rounds(int usual) { return soaks() ? 10 * usual : kSanitized ? usual / 5 : usual; }
+
+}  // namespace pw
