@@ -21,8 +21,8 @@ using Protocol = TransferMode::Protocol;
 
 using Counts = std::vector<int>;
 
-const Counts kDevices = kSanitized ? Counts{1, 3, 8} : Counts{1, 2, 3, 4, 5, 8, 13, 16};
-const Counts kMicroBatches = kSanitized ? Counts{1, 4, 16} : Counts{1, 2, 3, 4, 7, 8, 16, 24, 37, 64};
+const Counts kDevices = kSanitized ? Counts{1, 3, 8} : Counts{1, 2, 3, 4, 5, 8, 16};
+const Counts kMicroBatches = kSanitized ? Counts{1, 4, 16} : Counts{1, 2, 3, 4, 7, 16, 37, 64};
 
 std::vector<int> microbatches() {
     std::vector<int> all(64);
