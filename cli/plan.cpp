@@ -6,6 +6,7 @@
 #include "job/config.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "schedules/versions.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"

@@ -9,6 +9,7 @@
 #include "exec/execute.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "search/predict.h"
 #include "workloads/error.h"
 

@@ -1,5 +1,6 @@
 // The sequential oracle of a plan: one device, one task at a time.
 #include "exec/execute.h"
+#include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 
 #include <algorithm>

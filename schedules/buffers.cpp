@@ -1,43 +1,99 @@
 #include "schedules/buffers.h"
 
 #include "schedules/limits.h"
+#include "schedules/plan_graph.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <map>
+#include <optional>
 
 namespace pw {
 
 namespace {
 
-// Returns, by node, the latest compute task on every device that must be done before the node is, itself included, or
-// -1 for none. A RECV in the list keeps nobody but its reader waiting.
-std::vector<std::vector<int>> clocks_of(const PlanGraph& graph, int devices) {
-    std::vector<std::vector<int>> clock(static_cast<std::size_t>(graph.size()),
-                                        std::vector<int>(static_cast<std::size_t>(devices), -1));
-    std::vector<int> last_compute(static_cast<std::size_t>(devices), -1);
-    const std::vector<int> order = graph.topological_order(true);
-    assert(static_cast<int>(order.size()) == graph.size());  // a plan that check() has passed runs through
-    for (int node : order) {
-        std::vector<int>& own = clock[node];
-        const auto join = [&](const std::vector<int>& other) {
-            for (std::size_t device = 0; device < own.size(); ++device)
-                own[device] = std::max(own[device], other[device]);
-        };
-        for (int input : graph.inputs(node))
-            join(clock[input]);
-        if (is_transfer(graph.task(node).op))
-            continue;
-        const int device = graph.device_of(node);
-        if (last_compute[device] >= 0)
-            join(clock[last_compute[device]]);
-        own[device] = graph.position_of(node);
-        last_compute[device] = node;
+// For every SEND the position of the latest compute task of its receiver that must be done before what it sends is
+// made, or -1 for none. A RECV in the list keeps nobody but its reader waiting.
+class ReceiverClocks {
+public:
+    ReceiverClocks(const PlanGraph& graph, int devices)
+        : graph_(graph),
+          now_(static_cast<std::size_t>(devices), Clock(static_cast<std::size_t>(devices), -1)),
+          slot_(static_cast<std::size_t>(graph.size()), -1),
+          at_send_(slot_) {
+        const Rows readers = graph.readers();
+        const std::vector<int> order = graph.topological_order(true);
+        assert(static_cast<int>(order.size()) == graph.size());  // a plan that check() has passed runs through
+        for (const int node : order) {
+            if (is_transfer(graph.task(node).op))
+                pass_on(node, readers[node]);
+            else
+                run(node, readers[node]);
+        }
     }
-    return clock;
-}
+
+    int at(int send) const { return at_send_[send]; }
+
+private:
+    using Clock = std::vector<int>;  // by device: the position of its latest compute task that is done
+
+    void run(int node, std::span<const int> readers) {
+        const int device = graph_.device_of(node);
+        Clock& clock = now_[device];
+        for (const int input : graph_.inputs(node))
+            if (graph_.device_of(input) != device || is_transfer(graph_.task(input).op)) {
+                const Clock& other = kept_[slot_[input]].clock;
+                for (std::size_t k = 0; k < clock.size(); ++k)
+                    clock[k] = std::max(clock[k], other[k]);
+                release(slot_[input]);
+            }
+        clock[device] = graph_.position_of(node);
+        const auto elsewhere = std::count_if(readers.begin(), readers.end(), [&](int reader) {
+            return is_transfer(graph_.task(reader).op) || graph_.device_of(reader) != device;
+        });
+        if (elsewhere > 0)
+            keep(node, clock, static_cast<int>(elsewhere));
+    }
+
+    // What a SEND has from its maker goes to its RECV, and from there to who reads it.
+    void pass_on(int transfer, std::span<const int> readers) {
+        const int maker = graph_.inputs(transfer).front(), slot = slot_[maker];
+        slot_[transfer] = slot;
+        if (is_send(graph_.task(transfer).op) && !readers.empty())
+            at_send_[transfer] = kept_[slot].clock[graph_.device_of(readers.front())];
+        kept_[slot].readers += static_cast<int>(readers.size());
+        release(slot);
+    }
+
+    void keep(int node, const Clock& clock, int readers) {
+        if (free_.empty()) {
+            free_.push_back(static_cast<int>(kept_.size()));
+            kept_.emplace_back();
+        }
+        slot_[node] = free_.back();
+        free_.pop_back();
+        kept_[slot_[node]].clock = clock;
+        kept_[slot_[node]].readers = readers;
+    }
+    void release(int slot) {
+        if (--kept_[slot].readers == 0)
+            free_.push_back(slot);
+    }
+
+    struct Kept {
+        Clock clock;
+        int readers = 0;  // who have not read it yet
+    };
+    const PlanGraph& graph_;
+    std::vector<Clock> now_;    // of what each device has done so far
+    std::vector<Kept> kept_;    // of what other devices wait for
+    std::vector<int> free_;     // of these
+    std::vector<int> slot_;     // by node: which of them; -1 when no other device reads it
+    std::vector<int> at_send_;  // by node
+};
 
 // Returns what a task needs of the device's one workspace.
 Bytes workspace_of(const StageBytes& bytes, Op op) {
@@ -63,9 +119,12 @@ public:
               const std::vector<int>& parts)
         : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early), parts_(parts) {
         if (early) {
-            refuse_large_table(sizeof(int) * static_cast<double>(graph_.size()) * plan.shape.devices, plan.shape);
-            clock_ = clocks_of(graph_, plan.shape.devices);
+            refuse_large_table(sizeof(int) * std::pow(plan.shape.devices, 2), plan.shape);
+            clocks_.emplace(graph_, plan.shape.devices);
         }
+        if (std::none_of(costs.bytes.begin(), costs.bytes.end(),
+                         [](const StageBytes& bytes) { return bytes.statistics > 0; }))
+            return;
         for (int node = 0; node < graph_.size(); ++node)
             if (const Task& task = graph_.task(node); task.op == Op::Update)
                 update_at_[{graph_.device_of(node), task.stage, plan.shape.mini_batch_of(task.microbatch)}] =
@@ -178,9 +237,9 @@ private:
         const int device = graph_.device_of(reader);
         int first = graph_.position_of(maker);
         if (graph_.device_of(maker) != device) {
-            const Op op = forward ? Op::RecvForward : Op::RecvBackward;
-            const int recv = graph_.find({op, receiver_stage, mb, 0, sender_stage});
-            first = early_ ? clock_[maker][device] + 1 : graph_.position_of(recv);
+            const Op op = forward ? Op::SendForward : Op::SendBackward;
+            const Task send{op, sender_stage, mb, 0, receiver_stage};
+            first = early_ ? clocks_->at(graph_.find(send)) + 1 : graph_.position_of(graph_.find(other_end(send)));
         }
         const auto [input, weight] = backward_positions(receiver_stage, mb, reader);
         int last = graph_.position_of(reader);
@@ -198,28 +257,32 @@ private:
     // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
     // direction is posted, which waits until this one has left.
     void add_sent_copies() {
-        std::map<std::pair<int, bool>, std::size_t> previous;  // (edge, forward) -> buffer
+        std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);  // among the edges of costs
+        for (int number = static_cast<int>(costs_.edges.size()) - 1; number >= 0; --number)
+            if (const int edge = graph_.index().edge(costs_.edges[number].from, costs_.edges[number].to); edge >= 0)
+                number_of[edge] = number;
+        std::vector<std::array<std::ptrdiff_t, 2>> previous(costs_.edges.size(), {-1, -1});  // buffer, by direction
         for (int node = 0; node < graph_.size(); ++node) {
             const Task& task = graph_.task(node);
             if (!is_send(task.op))
                 continue;
             const bool forward = task.op == Op::SendForward;
-            const int from = forward ? task.stage : task.peer, to = forward ? task.peer : task.stage;
-            const auto edge = std::find_if(costs_.edges.begin(), costs_.edges.end(), [&](const EdgeBytes& bytes) {
-                return bytes.from == from && bytes.to == to;
-            });
-            if (edge == costs_.edges.end() || (forward ? edge->forward : edge->backward) == 0)
+            const int edge = graph_.index().edge(edge_of(task).from, edge_of(task).to);
+            const int number = edge < 0 ? -1 : number_of[edge];
+            if (number < 0)
+                continue;
+            const EdgeBytes& carried = costs_.edges[number];
+            const Bytes bytes = forward ? carried.forward : carried.backward;
+            if (bytes == 0)
                 continue;
             const int device = graph_.device_of(node), position = graph_.position_of(node);
             const int made = graph_.position_of(graph_.inputs(node).front());
-            const int number = static_cast<int>(edge - costs_.edges.begin());
-            if (const auto earlier = previous.find({number, forward});
-                earlier != previous.end() && buffers_[earlier->second].device == device)
-                buffers_[earlier->second].last = position;
-            previous[{number, forward}] = buffers_.size();
-            add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication,
-                 forward ? edge->forward : edge->backward, device, task.stage, task.microbatch, number, -1, made,
-                 end_of(device)});
+            std::ptrdiff_t& earlier = previous[number][forward ? 0 : 1];
+            if (earlier >= 0 && buffers_[earlier].device == device)
+                buffers_[earlier].last = position;
+            earlier = std::ssize(buffers_);
+            add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication, bytes, device,
+                 task.stage, task.microbatch, number, -1, made, end_of(device)});
         }
     }
 
@@ -229,7 +292,7 @@ private:
     PlanGraph graph_;
     bool early_;
     const std::vector<int>& parts_;
-    std::vector<std::vector<int>> clock_;
+    std::optional<ReceiverClocks> clocks_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     std::vector<Buffer> buffers_;
 };
@@ -250,30 +313,37 @@ std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const Versi
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
 
-Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs) {
-    const bool smaller = !costs.last_edges.empty() && shape.ends_mini_batch(task.microbatch);
-    const std::vector<EdgeBytes>& edges = smaller ? costs.last_edges : costs.edges;
-    const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
-    for (const EdgeBytes& edge : edges)
-        if (is_transfer(task.op) && Edge{edge.from, edge.to} == edge_of(task))
-            return forward ? edge.forward : edge.backward;
-    return 0;
+Rows by_device(const std::vector<Buffer>& buffers, int devices) {
+    std::vector<int> count(static_cast<std::size_t>(devices), 0);
+    for (const Buffer& buffer : buffers)
+        ++count[buffer.device];
+    Rows rows(count);
+    for (int k = static_cast<int>(buffers.size()) - 1; k >= 0; --k)
+        rows.item(buffers[k].device, --count[buffers[k].device]) = k;
+    return rows;
+}
+
+std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
+                                 std::span<const int> own) {
+    // one without tasks holds its weights at position 0
+    std::vector<MemoryUse> use(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
+    for (const int k : own) {
+        const Buffer& buffer = buffers[k];
+        use[buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
+        use[buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
+    }
+    for (std::size_t position = 1; position < use.size(); ++position)
+        for (int kind = 0; kind < kMemoryKinds; ++kind)
+            use[position][kind] += use[position - 1][kind];
+    use.pop_back();
+    return use;
 }
 
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
+    const Rows own = by_device(buffers, plan.shape.devices);
     std::vector<std::vector<MemoryUse>> use;
-    for (const std::vector<Task>& order : plan.order)  // one without tasks holds its weights at position 0
-        use.emplace_back(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
-    for (const Buffer& buffer : buffers) {
-        use[buffer.device][buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
-        use[buffer.device][buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
-    }
-    for (std::vector<MemoryUse>& positions : use) {
-        for (std::size_t position = 1; position < positions.size(); ++position)
-            for (int kind = 0; kind < kMemoryKinds; ++kind)
-                positions[position][kind] += positions[position - 1][kind];
-        positions.pop_back();
-    }
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        use.push_back(memory_of(plan.order[device], buffers, own[device]));
     return use;
 }
 

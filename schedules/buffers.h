@@ -4,10 +4,12 @@
 
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
+#include "schedules/rows.h"
 #include "schedules/trace.h"
 #include "schedules/versions.h"
 #include "workloads/costs/costs.h"
 
+#include <span>
 #include <vector>
 
 namespace pw {
@@ -56,13 +58,15 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 // is made.
 bool keeps_copies(const Costs& costs, bool early);
 
-// Returns the bytes that a transfer moves, fewer for a smaller last micro-batch; they are 0 for other tasks and for
-// edges that carry nothing.
-Bytes bytes_moved(const Task& task, const Shape& shape, const Costs& costs);
-
 // Returns, per device and position of its list, the live bytes by kind while that task runs. A device without tasks has
 // one position.
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
+
+// Returns which of the buffers lie on each device, ascending.
+Rows by_device(const std::vector<Buffer>& buffers, int devices);
+// Returns memory_of() for one device, whose list is `order` and whose buffers are `own`.
+std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
+                                 std::span<const int> own);
 
 // Returns the largest total over the positions of a device, by kind.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);

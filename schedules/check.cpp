@@ -1,4 +1,5 @@
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 #include "workloads/error.h"
 
@@ -91,7 +92,8 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
         if (!is_transfer(task.op))
             continue;
         const bool downstream = edge_of(task).from == task.stage;
-        const std::vector<int> peers = downstream ? plan.shape.after(task.stage) : plan.shape.before(task.stage);
+        const std::span<const int> peers =
+            downstream ? graph.index().after(task.stage) : graph.index().before(task.stage);
         const auto where = [&] {
             return fmt::format("plan '{}': {}: {}", plan.schedule,
                                place(graph.device_of(node), graph.position_of(node)), print(task));

@@ -1,6 +1,6 @@
 #include "schedules/durations.h"
 
-#include "schedules/buffers.h"
+#include "schedules/plan_graph.h"
 #include "workloads/bounded.h"
 
 #include <set>
@@ -97,8 +97,40 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
     }
 }
 
-Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs) {
-    return bounded(static_cast<double>(bytes_moved(transfer, shape, costs)) / costs.link.bandwidth * 1e9);
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
+    const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
+        const auto load = [&](Bytes bytes) {
+            return Load{bytes, bounded(static_cast<double>(bytes) / costs.link.bandwidth * 1e9)};
+        };
+        Loads loads;
+        for (std::vector<Load>& kind : loads)
+            kind.resize(static_cast<std::size_t>(index.edges()));
+        for (const EdgeBytes& edge : edges)
+            if (const int number = index.edge(edge.from, edge.to); number >= 0) {
+                loads[0][number] = load(edge.forward);
+                loads[1][number] = load(edge.backward);
+            }
+        return loads;
+    };
+    full_ = loads_of(costs.edges);
+    if (!costs.last_edges.empty())
+        last_ = loads_of(costs.last_edges);
 }
+
+const Traffic::Load& Traffic::load_of(const Task& task) const {
+    if (!is_transfer(task.op))
+        return nothing_;
+    const Edge edge = edge_of(task);
+    const int number = index_.edge(edge.from, edge.to);
+    if (number < 0)
+        return nothing_;
+    const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
+    const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
+    return (smaller ? last_ : full_)[gradient ? 1 : 0][number];
+}
+
+Bytes Traffic::bytes(const Task& task) const { return load_of(task).bytes; }
+
+Ns Traffic::occupation(const Task& task) const { return load_of(task).time; }
 
 }  // namespace pw

@@ -2,10 +2,13 @@
 // device sleeps.
 #pragma once
 
+#include "schedules/plan_graph.h"
+#include "schedules/shape_index.h"
 #include "schedules/versions.h"
 #include "workloads/costs/costs.h"
 #include "workloads/stages/ties.h"
 
+#include <array>
 #include <vector>
 
 namespace pw {
@@ -24,7 +27,28 @@ std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, cons
 // `costs.sums`, and then, all over, the devices that share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
 
-// Returns the time for which a transfer occupies its link: bytes / bandwidth.
-Ns occupation_of(const Task& transfer, const Shape& shape, const Costs& costs);
+// What transfers move, and for how long they occupy their links: bytes / bandwidth.
+class Traffic {
+public:
+    Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
+
+    // Returns fewer bytes for a smaller last micro-batch, 0 for tasks that move nothing and for edges that carry
+    // nothing.
+    Bytes bytes(const Task& task) const;
+    Ns occupation(const Task& task) const;
+
+private:
+    struct Load {
+        Bytes bytes = 0;
+        Ns time = 0;
+    };
+    using Loads = std::array<std::vector<Load>, 2>;  // [0: activations, 1: gradients][edge]
+    const Load& load_of(const Task& task) const;
+
+    const Shape& shape_;
+    const ShapeIndex& index_;
+    Loads full_, last_;  // of a mini-batch's last micro-batch, empty where that is no smaller
+    Load nothing_;
+};
 
 }  // namespace pw

@@ -1,10 +1,11 @@
 #include "schedules/lanes.h"
 
 #include <fmt/format.h>
+#include "schedules/plan_graph.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <array>
+#include <unordered_map>
 #include <utility>
 
 namespace pw {
@@ -21,15 +22,20 @@ namespace {
 
 bool carries_gradient(Op op) { return op == Op::SendBackward || op == Op::RecvBackward; }
 
-// (device, other device, end, kind): equal for transfers that share a lane.
-std::tuple<int, int, int, bool> lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
-    const int device = graph.device_of(node);
+// Device, other device, end and kind in one number: equal for transfers that share a lane.
+std::uint64_t lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
+    const auto device = static_cast<std::uint64_t>(graph.device_of(node));
     const Op op = graph.task(node).op;
-    if (communicator == Communicator::One)
-        return {device, -1, 0, false};
-    if (communicator == Communicator::Direction)
-        return {device, -1, 0, carries_gradient(op)};
-    return {device, graph.device_of(partner), is_send(op) ? 1 : 2, carries_gradient(op)};
+    const unsigned kind = carries_gradient(op) ? 1 : 0, end = is_send(op) ? 1 : 0;
+    switch (communicator) {
+        case Communicator::One:
+            return device << 32;
+        case Communicator::Direction:
+            return device << 32 | kind;
+        case Communicator::Edge:
+            break;
+    }
+    return device << 33 | static_cast<std::uint64_t>(graph.device_of(partner)) << 2 | end << 1 | kind;
 }
 
 }  // namespace
@@ -44,8 +50,11 @@ Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(m
             partner_[node] = graph.inputs(node).front();
             partner_[partner_[node]] = node;
         }
-    std::map<std::tuple<int, int, int, bool>, int> lane_numbers;
-    std::map<std::tuple<int, int, int, Op>, int> last_on_edge;  // (device, stage, peer, op)
+    std::unordered_map<std::uint64_t, int> lane_numbers;
+    // The last SEND so far, [edge] for activations and for gradients; of another device, it is none.
+    std::array<std::vector<int>, 2> last_on_edge;
+    for (std::vector<int>& last : last_on_edge)
+        last.assign(static_cast<std::size_t>(graph.index().edges()), -1);
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         if (!is_transfer(task.op) || partner_[node] < 0)
@@ -58,10 +67,12 @@ Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(m
         lanes_[found->second].nodes.push_back(node);
         if (!is_send(task.op))
             continue;
-        const auto [last, first] =
-            last_on_edge.try_emplace({graph.device_of(node), task.stage, task.peer, task.op}, node);
-        if (!first)
-            earlier_on_edge_[node] = std::exchange(last->second, node);
+        const int edge = graph.index().edge(edge_of(task).from, edge_of(task).to);
+        if (edge < 0)
+            continue;  // no plan that check() passes has it
+        const int earlier = std::exchange(last_on_edge[carries_gradient(task.op) ? 1 : 0][edge], node);
+        if (earlier >= 0 && graph.device_of(earlier) == graph.device_of(node))
+            earlier_on_edge_[node] = earlier;
     }
     reset();
 }
@@ -221,12 +232,18 @@ bool Walk::settle() {
     while (!lanes_.starting.empty()) {
         const int send = lanes_.starting.back();
         lanes_.starting.pop_back();
+        ended.push_back(send);
         lanes_.leave(send);
         lanes_.arrive(lanes_.partner(send));
+        take_received();
         moved = true;
     }
-    lanes_.received.clear();
     return moved;
+}
+
+void Walk::take_received() {
+    ended.insert(ended.end(), lanes_.received.begin(), lanes_.received.end());
+    lanes_.received.clear();
 }
 
 bool Walk::is_done(int node) const {
@@ -243,8 +260,9 @@ bool Walk::advance(int device) {
         if (!lanes_.may_post(node))
             return false;
         lanes_.post(node);
+        take_received();
     } else {
-        const std::vector<int>& inputs = graph_.inputs(node);
+        const std::span<const int> inputs = graph_.inputs(node);
         std::size_t& input = inputs_done_[device];
         while (input < inputs.size() && is_done(inputs[input]))
             ++input;
@@ -252,6 +270,7 @@ bool Walk::advance(int device) {
             return false;
         input = 0;
         done_[node] = true;
+        ended.push_back(node);
     }
     reached[device].push_back(node);
     ++next_[device];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "schedules/plan.h"
+#include "schedules/plan_graph.h"
 #include "workloads/text/choice.h"
 
 #include <cstdint>
@@ -115,12 +116,15 @@ public:
 
     // Returns, after go_on() without finished(), nodes of which each waits for the next, the last for the first.
     std::vector<int> circle() const;
-    // reached[device] holds the nodes in the order in which the list reached them.
+    // reached[device] holds the nodes in the order in which the list reached them, `ended` all nodes in an order in
+    // which they may end.
     std::vector<std::vector<int>> reached;
+    std::vector<int> ended;
 
 private:
     bool advance(int device);
     bool settle();
+    void take_received();
     bool is_done(int node) const;
     int waits_for(int node) const;
 

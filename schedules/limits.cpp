@@ -2,6 +2,7 @@
 
 #include "schedules/buffers.h"
 #include "schedules/durations.h"
+#include "schedules/plan_graph.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/machine_memory.h"
 
@@ -135,7 +136,7 @@ void refuse_large(const Shape& shape) {
 
 void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
                  const Shape& shape, const Costs& costs) {
-    constexpr int kOps = static_cast<int>(Op::RecvBackward) + 1;
+    const Traffic traffic(shape, graph.index(), costs);
     std::array<Share, kOps> shares{};
     Share latency;
     double total = 0;
@@ -143,7 +144,7 @@ void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const
         const Op op = graph.task(node).op;
         Ns time = busy.empty() ? durations[node] : std::max(durations[node], busy[node]);
         if (is_send(op)) {
-            time = occupation_of(graph.task(node), shape, costs);
+            time = traffic.occupation(graph.task(node));
             latency.add(costs.link.latency, node);
             total += static_cast<double>(costs.link.latency);
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "schedules/plan.h"
+#include "schedules/plan_graph.h"
 #include "workloads/costs/costs.h"
 
 #include <cstdint>

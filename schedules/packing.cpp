@@ -14,7 +14,7 @@ namespace pw {
 
 namespace {
 
-using Order = std::vector<std::size_t>;  // of the buffers of a device
+using Order = std::vector<int>;  // of the buffers of a device
 
 // Beyond so many pairs of buffers of one device, over all devices, only the order of birth is tried: the time of the
 // others grows with the pairs.
@@ -25,7 +25,7 @@ bool live_together(const Buffer& a, const Buffer& b) { return a.first <= b.last 
 // Returns the bytes that live together at most: no arena is smaller.
 Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
     std::map<int, Bytes> change;  // by position
-    for (const std::size_t k : order) {
+    for (const int k : order) {
         change[buffers[k].first] += buffers[k].bytes;
         change[buffers[k].last + 1] -= buffers[k].bytes;
     }
@@ -92,13 +92,13 @@ private:
 // Gives buffers offsets as an allocator would: in the order of birth, what has died is free. Returns the size of the
 // arena.
 Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
-    using Death = std::pair<int, std::size_t>;  // position, buffer
+    using Death = std::pair<int, int>;  // position, buffer
     std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
     FreeSpace space;
     Bytes arena = 0;
-    for (const std::size_t k : order) {
+    for (const int k : order) {
         for (; !deaths.empty() && deaths.top().first < buffers[k].first; deaths.pop()) {
-            const std::size_t dead = deaths.top().second;
+            const int dead = deaths.top().second;
             space.give_back(offset[dead], buffers[dead].bytes);
         }
         offset[k] = space.take(buffers[k].bytes);
@@ -113,10 +113,10 @@ Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std
 Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
     Order placed;  // by offset
     Bytes arena = 0;
-    for (const std::size_t k : order) {
+    for (const int k : order) {
         const Buffer& buffer = buffers[k];
         Bytes top = 0, best = -1, smallest = 0;
-        for (const std::size_t other : placed) {
+        for (const int other : placed) {
             if (!live_together(buffers[other], buffer))
                 continue;
             const Bytes gap = offset[other] - top;
@@ -129,7 +129,7 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<
         offset[k] = best < 0 ? top : best;
         arena = std::max(arena, offset[k] + buffer.bytes);
         placed.insert(std::upper_bound(placed.begin(), placed.end(), offset[k],
-                                       [&](Bytes at, std::size_t other) { return at < offset[other]; }),
+                                       [&](Bytes at, int other) { return at < offset[other]; }),
                       k);
     }
     return arena;
@@ -145,8 +145,8 @@ PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(bu
 
 // No order is the best for all plans: the one that leaves the smallest arena counts.
 Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough, std::vector<Bytes>& offset) {
-    const auto birth = [&](std::size_t k) { return std::tuple(buffers[k].first, -buffers[k].last, k); };
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return birth(a) < birth(b); });
+    const auto birth = [&](int k) { return std::tuple(buffers[k].first, -buffers[k].last, k); };
+    std::sort(order.begin(), order.end(), [&](int a, int b) { return birth(a) < birth(b); });
     Bytes arena = place_by_birth(buffers, order, offset);
     const Bytes least = thorough ? most_alive(buffers, order) : arena;
     if (arena == least)
@@ -155,11 +155,10 @@ Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough
     for (const auto& key : {by_size, by_area, by_life}) {
         if (arena == least)
             break;
-        std::stable_sort(order.begin(), order.end(),
-                         [&](std::size_t a, std::size_t b) { return key(buffers[a]) < key(buffers[b]); });
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(buffers[a]) < key(buffers[b]); });
         if (const Bytes size = place(buffers, order, other); size < arena) {
             arena = size;
-            for (const std::size_t k : order)
+            for (const int k : order)
                 offset[k] = other[k];
         }
     }
@@ -170,14 +169,13 @@ Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough
 
 Packing pack(const std::vector<Buffer>& buffers, int devices) {
     Packing packing{std::vector<Bytes>(buffers.size(), 0), std::vector<Bytes>(static_cast<std::size_t>(devices), 0)};
-    std::vector<Order> of_device(static_cast<std::size_t>(devices));
-    for (std::size_t k = 0; k < buffers.size(); ++k)
-        of_device[buffers[k].device].push_back(k);
+    const Rows own = by_device(buffers, devices);
     double pairs = 0;
-    for (const Order& order : of_device)
-        pairs += static_cast<double>(order.size()) * static_cast<double>(order.size());
     for (int device = 0; device < devices; ++device)
-        packing.arena[device] = pack_device(buffers, std::move(of_device[device]), pairs <= kMostPairs, packing.offset);
+        pairs += static_cast<double>(own[device].size()) * static_cast<double>(own[device].size());
+    for (int device = 0; device < devices; ++device)
+        packing.arena[device] =
+            pack_device(buffers, {own[device].begin(), own[device].end()}, pairs <= kMostPairs, packing.offset);
     return packing;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/lanes.h"
+#include "schedules/plan_graph.h"
 
 #include <functional>
 #include <string>

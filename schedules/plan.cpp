@@ -1,10 +1,12 @@
 #include "schedules/plan.h"
 
+#include "schedules/plan_graph.h"
 #include "workloads/error.h"
 
 #include <xxhash.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace pw {
 
@@ -14,8 +16,11 @@ std::vector<int> Shape::devices_of(int stage) const {
 
 std::vector<int> Shape::stages_of(int device) const {
     std::vector<int> found;
-    for (int stage = 0; stage < stages; ++stage) {
-        const std::vector<int> holders = devices_of(stage);
+    if (placement.empty())
+        for (int stage = device; stage < stages; stage += devices)
+            found.push_back(stage);
+    for (int stage = 0; stage < static_cast<int>(placement.size()); ++stage) {
+        const std::vector<int>& holders = placement[stage];
         if (std::find(holders.begin(), holders.end(), device) != holders.end())
             found.push_back(stage);
     }
@@ -43,6 +48,8 @@ std::vector<int> Shape::microbatches_of(int device) const {
 }
 
 int Shape::devices_before(int stage) const {
+    if (placement.empty())
+        return stage;
     int count = 0;
     for (int earlier = 0; earlier < stage; ++earlier)
         count += static_cast<int>(devices_of(earlier).size());
@@ -102,14 +109,23 @@ bool splits_backward(const Plan& plan) {
     });
 }
 
+namespace {
+
+std::string line_of(const Plan& plan, std::size_t device) {
+    std::string text = fmt::format("{}:", device);
+    for (const Task& task : plan.order[device]) {
+        text += ' ';
+        append(text, task);
+    }
+    return text += '\n';
+}
+
+}  // namespace
+
 std::string print(const Plan& plan) {
     std::string text;
-    for (std::size_t device = 0; device < plan.order.size(); ++device) {
-        text += fmt::format("{}:", device);
-        for (const Task& task : plan.order[device])
-            text += ' ' + print(task);
-        text += '\n';
-    }
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        text += line_of(plan, device);
     return text;
 }
 
@@ -126,8 +142,14 @@ std::string hash_of(const Plan& plan) {
     for (const Edge& tie : plan.shape.ties)
         text += fmt::format("{}={} ", tie.from, tie.to);
     text += plan.shape.global_norm ? "norm\n" : "";
-    text += print(plan);
-    return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+    const std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t*)> hash(XXH64_createState(), XXH64_freeState);
+    XXH64_reset(hash.get(), 0);
+    XXH64_update(hash.get(), text.data(), text.size());
+    for (std::size_t device = 0; device < plan.order.size(); ++device) {
+        const std::string line = line_of(plan, device);
+        XXH64_update(hash.get(), line.data(), line.size());
+    }
+    return fmt::format("{:016x}", XXH64_digest(hash.get()));
 }
 
 std::vector<Task> inputs_of(const Task& task, const Plan& plan) {

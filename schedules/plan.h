@@ -90,51 +90,7 @@ struct Plan {
     std::vector<std::vector<int>> gradient_parts = {};
 };
 
-// A plan as a graph: its nodes are positions in the devices' lists, numbered device by device.
-class PlanGraph {
-public:
-    // Throws Error (BadInput) naming device, position and task when a list holds a task that the
-    // shape does not have, or twice, or one whose input no device runs.
-    explicit PlanGraph(const Plan& plan);
-
-    int size() const { return static_cast<int>(tasks_.size()); }
-    int node(int device, int position) const { return first_[device] + position; }
-    int device_of(int node) const { return device_[node]; }
-    int position_of(int node) const { return node - first_[device_[node]]; }
-    const Task& task(int node) const { return tasks_[node]; }
-
-    // Returns the nodes that must finish before `node` may start: this is the dependency rule, and nothing else knows
-    // it. With transfers in the plan an input made on another device is this device's RECV.
-    const std::vector<int>& inputs(int node) const { return inputs_[node]; }
-
-    // Returns the node of an F, B, I (backward for inputs), W (backward for weights) or R (recomputation), or of a
-    // transfer; -1 when the plan has none. I and W find B.
-    int find(const Task& task) const;
-    int holder(int stage, int microbatch) const;  // device that lists F(stage, microbatch), or -1
-    bool has_transfers() const { return has_transfers_; }
-
-    // Returns the nodes so that inputs and list predecessors come first; they are fewer than size() when a cycle makes
-    // that impossible. With `early`, only tasks that compute wait for their list, since a RECV that is posted early
-    // keeps nobody but its reader waiting, wherever it stands.
-    std::vector<int> topological_order(bool early = false) const;
-
-private:
-    std::size_t slot(const Task& task) const;
-    void add_nodes(const Plan& plan);
-    void connect(const Plan& plan);
-    void connect_gradients(const Plan& plan);
-    void connect_meetings(const Plan& plan);
-    std::vector<Task> inputs_by_rule(const Plan& plan, const Task& task, int device) const;
-
-    int stages_ = 0, microbatches_ = 0;
-    bool has_transfers_ = false;
-    std::vector<Task> tasks_;
-    std::vector<int> device_, first_;
-    std::vector<int> node_of_;  // by slot; -1: absent
-    std::vector<std::vector<int>> inputs_;
-};
-
-// Returns the inputs of one task of a plan; many calls are better served by one PlanGraph.
+// Returns the inputs of one task of a plan; many calls are better served by one PlanGraph (schedules/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
 // Returns whether the plan runs I and W. Schedules then run no B; lists from files may hold both.

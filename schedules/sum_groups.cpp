@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <utility>
+#include "schedules/plan_graph.h"
 
 namespace pw {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schedules/plan.h"
+#include "schedules/plan_graph.h"
 
 #include <vector>
 

@@ -17,12 +17,27 @@ std::optional<Op> op_from(std::string_view letters) {
     return std::nullopt;
 }
 
+void append(std::string& text, const Task& task) {
+    const auto append_number = [&](int number) {
+        const fmt::format_int digits(number);
+        text.append(digits.data(), digits.size());
+    };
+    append_number(task.stage);
+    text += letters_of(task.op);
+    append_number(task.microbatch);
+    if (task.slice > 0) {
+        text += '.';
+        append_number(task.slice);
+    }
+    if (is_transfer(task.op)) {
+        text += is_send(task.op) ? '>' : '<';
+        append_number(task.peer);
+    }
+}
+
 std::string print(const Task& task) {
-    std::string text = fmt::format("{}{}{}", task.stage, letters_of(task.op), task.microbatch);
-    if (task.slice > 0)
-        text += fmt::format(".{}", task.slice);
-    if (is_transfer(task.op))
-        text += fmt::format("{}{}", is_send(task.op) ? '>' : '<', task.peer);
+    std::string text;
+    append(text, task);
     return text;
 }
 

@@ -27,6 +27,8 @@ enum class Op : std::uint8_t {
     RecvBackward,
 };
 
+inline constexpr int kOps = static_cast<int>(Op::RecvBackward) + 1;
+
 struct Task {
     Op op;
     int stage;  // a device may hold several
@@ -45,6 +47,7 @@ std::optional<Op> op_from(std::string_view letters);
 
 // "3F7": stage 3, forward, micro-batch 7. Transfers name the other end: "3SEND_F7>4", "4RECV_F7<3".
 std::string print(const Task& task);
+void append(std::string& text, const Task& task);  // the same
 
 // Returns the transfer at the other end of a SEND or RECV.
 Task other_end(const Task& transfer);

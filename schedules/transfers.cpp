@@ -1,11 +1,13 @@
 #include "schedules/lanes.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace pw {
@@ -156,7 +158,14 @@ namespace {
 struct LaneKey {
     int from, to;  // devices
     bool backward;
-    auto operator<=>(const LaneKey&) const = default;
+    bool operator==(const LaneKey&) const = default;
+};
+
+struct LaneHash {
+    std::size_t operator()(const LaneKey& lane) const {
+        return static_cast<std::size_t>(lane.from) << 33 | static_cast<std::size_t>(lane.to) << 1 |
+               static_cast<std::size_t>(lane.backward);
+    }
 };
 
 // The transfers that follow a task, and those that must have arrived before it.
@@ -164,28 +173,30 @@ class TransferRule {
 public:
     explicit TransferRule(const Plan& plan) : plan_(plan), graph_(plan) {}
 
-    std::vector<Task> sends_after(const Task& task, int device) const {
-        std::vector<Task> sends;
+    const PlanGraph& graph() const { return graph_; }
+
+    template <class Visit>
+    void visit_sends_after(const Task& task, int device, Visit visit) const {
         const bool forward = task.op == Op::Forward;
-        if (!forward && task.op != Op::Backward && task.op != Op::BackwardInput)
-            return sends;
-        for (int peer : forward ? plan_.shape.after(task.stage) : plan_.shape.before(task.stage))
+        if (!forward && !makes_input_gradient(task.op))
+            return;
+        const ShapeIndex& index = graph_.index();
+        for (const int peer : forward ? index.after(task.stage) : index.before(task.stage))
             if (const int other = graph_.holder(peer, task.microbatch); other >= 0 && other != device)
-                sends.push_back(
-                    {forward ? Op::SendForward : Op::SendBackward, task.stage, task.microbatch, task.slice, peer});
-        return sends;
+                visit(
+                    Task{forward ? Op::SendForward : Op::SendBackward, task.stage, task.microbatch, task.slice, peer});
     }
 
-    std::vector<Task> receives_before(const Task& task, int device) const {
-        std::vector<Task> receives;
+    template <class Visit>
+    void visit_receives_before(const Task& task, int device, Visit visit) const {
         const bool forward = task.op == Op::Forward;
-        if (!forward && task.op != Op::Backward && task.op != Op::BackwardInput)
-            return receives;
-        for (int peer : forward ? plan_.shape.before(task.stage) : plan_.shape.after(task.stage))
+        if (!forward && !makes_input_gradient(task.op))
+            return;
+        const ShapeIndex& index = graph_.index();
+        for (const int peer : forward ? index.before(task.stage) : index.after(task.stage))
             if (const int other = graph_.holder(peer, task.microbatch); other >= 0 && other != device)
-                receives.push_back(
-                    {forward ? Op::RecvForward : Op::RecvBackward, task.stage, task.microbatch, task.slice, peer});
-        return receives;
+                visit(
+                    Task{forward ? Op::RecvForward : Op::RecvBackward, task.stage, task.microbatch, task.slice, peer});
     }
 
     LaneKey lane_of_send(const Task& send, int device) const {
@@ -204,32 +215,38 @@ private:
 // receiver that wants a later one first posts the earlier ones before it.
 void receive_before_use(Plan& plan) {
     const TransferRule rule(plan);
-    std::map<LaneKey, std::deque<Task>> coming;  // receives of a lane, in the sender's order
+    std::unordered_map<LaneKey, std::deque<Task>, LaneHash> coming;  // receives of a lane, in the sender's order
     std::vector<std::vector<Task>> with_sends(plan.order.size());
-    for (int device = 0; device < plan.shape.devices; ++device)
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        std::vector<Task>& sending = with_sends[device];
+        sending.reserve(2 * plan.order[device].size());
         for (const Task& task : plan.order[device]) {
-            with_sends[device].push_back(task);
-            for (const Task& send : rule.sends_after(task, device)) {
+            sending.push_back(task);
+            rule.visit_sends_after(task, device, [&](const Task& send) {
                 coming[rule.lane_of_send(send, device)].push_back(other_end(send));
-                with_sends[device].push_back(send);
-            }
+                sending.push_back(send);
+            });
         }
+    }
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task> order;
+        order.reserve(3 * plan.order[device].size());
         for (const Task& task : with_sends[device]) {
-            for (const Task& recv : rule.receives_before(task, device)) {
+            rule.visit_receives_before(task, device, [&](const Task& recv) {
                 std::deque<Task>& lane = coming[rule.lane_of_recv(recv, device)];
                 if (std::find(lane.begin(), lane.end(), recv) == lane.end())
-                    continue;  // posted already, before an earlier task
+                    return;  // posted already, before an earlier task
                 while (lane.front() != recv) {
                     order.push_back(lane.front());
                     lane.pop_front();
                 }
                 order.push_back(recv);
                 lane.pop_front();
-            }
+            });
             order.push_back(task);
         }
+        with_sends[device] = {};
+        order.shrink_to_fit();
         plan.order[device] = std::move(order);
     }
 }
@@ -240,12 +257,12 @@ void receive_before_use(Plan& plan) {
 // ready: the compute tasks themselves wait in a circle.
 bool receive_as_sent(Plan& plan) {
     const TransferRule rule(plan);
-    const PlanGraph graph(plan);
+    const PlanGraph& graph = rule.graph();
     std::vector<std::vector<Task>> order(plan.order.size());
     std::vector<bool> placed(static_cast<std::size_t>(graph.size()), false);
     std::vector<std::size_t> next(plan.order.size(), 0);
     const auto is_ready = [&](int node) {  // a placed maker elsewhere has put its RECV here
-        const std::vector<int>& inputs = graph.inputs(node);
+        const std::span<const int> inputs = graph.inputs(node);
         return std::all_of(inputs.begin(), inputs.end(), [&](int input) { return placed[input]; });
     };
     for (std::size_t left = placed.size(); left > 0;) {
@@ -260,10 +277,10 @@ bool receive_as_sent(Plan& plan) {
             placed[node] = true;
             --left;
             order[device].push_back(task);
-            for (const Task& send : rule.sends_after(task, device)) {
+            rule.visit_sends_after(task, device, [&](const Task& send) {
                 order[device].push_back(send);
                 order[rule.lane_of_send(send, device).to].push_back(other_end(send));
-            }
+            });
         }
         if (left == before)
             return false;

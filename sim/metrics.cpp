@@ -83,16 +83,20 @@ using Pair = std::pair<int, int>;  // stage, micro-batch
 // that nothing frees (no backward pass) ends with its F.
 template <class Frees>
 int peak_of_pairs(const Events& events, Frees frees) {
-    std::set<Pair> freed;
+    std::vector<Pair> freed;
     for (const TraceEvent* event : events)
         if (frees(event->task.op))
-            freed.insert({event->task.stage, event->task.microbatch});
+            freed.emplace_back(event->task.stage, event->task.microbatch);
+    std::sort(freed.begin(), freed.end());
+    const auto is_freed = [&](const Task& task) {
+        return std::binary_search(freed.begin(), freed.end(), Pair{task.stage, task.microbatch});
+    };
     std::vector<std::pair<Ns, int>> changes;
     for (const TraceEvent* event : events) {
         const bool forward = event->task.op == Op::Forward;
         if (forward)
             changes.emplace_back(event->start, 1);
-        if (frees(event->task.op) || (forward && !freed.contains({event->task.stage, event->task.microbatch})))
+        if (frees(event->task.op) || (forward && !is_freed(event->task)))
             changes.emplace_back(event->end, -1);
     }
     // Stable: at one time, list order decides what ends before what begins.
@@ -107,9 +111,8 @@ int peak_of_pairs(const Events& events, Frees frees) {
 
 using Interval = std::pair<Ns, Ns>;
 
-// Returns the length of the union of `intervals` inside [from, to).
-Ns covered(std::vector<Interval> intervals, Ns from, Ns to) {
-    std::sort(intervals.begin(), intervals.end());
+// Returns the length of the union of `intervals`, which are sorted, inside [from, to).
+Ns covered(const std::vector<Interval>& intervals, Ns from, Ns to) {
     Ns sum = 0, done = from;
     for (const auto& [start, end] : intervals) {
         const Ns begin = std::max(start, done), finish = std::min(end, to);
@@ -125,20 +128,29 @@ Op receive_for(Op op) { return op == Op::Forward ? Op::RecvForward : Op::RecvBac
 
 // Returns the idle time right before F, B and I while a tensor of that very task is on its way.
 Ns exposed_communication(const Events& events, Ns start_of_step) {
-    std::map<std::tuple<Op, int, int, int>, std::vector<Interval>> arrivals;
+    using Tensor = std::tuple<int, int, int>;  // stage, micro-batch, slice
+    using Arrival = std::pair<Tensor, Interval>;
+    std::map<Op, std::vector<Arrival>> arrivals;
     for (const TraceEvent* event : events)
-        if (is_recv(event->task.op))
-            arrivals[{event->task.op, event->task.stage, event->task.microbatch, event->task.slice}].emplace_back(
-                event->start, event->end);
+        if (const Task& task = event->task; is_recv(task.op))
+            arrivals[task.op].push_back({{task.stage, task.microbatch, task.slice}, {event->start, event->end}});
+    for (auto& [op, all] : arrivals)
+        std::sort(all.begin(), all.end());
+    std::vector<Interval> own;
     Ns exposed = 0, idle_since = start_of_step;
     for (const TraceEvent* event : events) {
         if (is_transfer(event->task.op))
             continue;
         const Task& task = event->task;
         if (task.op == Op::Forward || makes_input_gradient(task.op)) {
-            const auto found = arrivals.find({receive_for(task.op), task.stage, task.microbatch, task.slice});
-            if (found != arrivals.end())
-                exposed += covered(found->second, idle_since, event->start);
+            const std::vector<Arrival>& all = arrivals[receive_for(task.op)];
+            const Tensor tensor{task.stage, task.microbatch, task.slice};
+            const auto before = [](const Arrival& arrival, const Tensor& wanted) { return arrival.first < wanted; };
+            own.clear();
+            for (auto at = std::lower_bound(all.begin(), all.end(), tensor, before);
+                 at != all.end() && at->first == tensor; ++at)
+                own.push_back(at->second);
+            exposed += covered(own, idle_since, event->start);
         }
         idle_since = std::max(idle_since, event->end);
     }
@@ -278,10 +290,11 @@ Metrics metrics_of(const Trace& trace) {
     metrics.step_time = trace.asynchronous
                             ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, metrics.makespan)
                             : metrics.makespan;
+    const Ns start = start_of(events);
     double busy = 0;
     for (const Events& own : of_device) {
         metrics.span = std::max(metrics.span, extent_of(own, is_compute));
-        metrics.devices.push_back(device_metrics(own, start_of(events), metrics.makespan));
+        metrics.devices.push_back(device_metrics(own, start, metrics.makespan));
         busy += static_cast<double>(metrics.devices.back().busy);
     }
     add_peak_memory(metrics.devices, trace, metrics.step);

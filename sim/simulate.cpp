@@ -2,13 +2,16 @@
 
 #include "schedules/durations.h"
 #include "schedules/limits.h"
+#include "schedules/plan_graph.h"
 #include "schedules/versions.h"
 #include "sim/metrics.h"
+#include "sim/recurrence.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <utility>
 
@@ -45,16 +48,29 @@ public:
         : plan_(plan),
           graph_(plan),
           versions_(versions_of(plan)),
-          lanes_(graph_, mode),
-          early_receive_(mode.early_receive()),
-          readers_(static_cast<std::size_t>(graph_.size())) {
-        for (int node = 0; node < graph_.size(); ++node)
-            for (int input : graph_.inputs(node))
-                readers_[input].push_back(node);
-    }
+          mode_(mode),
+          recurrence_(plan, graph_, mode) {}
 
     void run(const Costs& costs) {
-        begin(costs);
+        take(costs);
+        if (busy_duration_.empty() && recurrence_.runs_through())
+            recurrence_.evaluate(duration_, costs.link.latency, start_, end_);
+        else
+            run_events();
+    }
+
+    void run_by_events(const Costs& costs) {
+        take(costs);
+        run_events();
+    }
+
+    // These are of the costs last run.
+    Trace trace() const;
+    Ns step_time() const;
+
+private:
+    void run_events() {
+        begin();
         for (int device = 0; device < plan_.shape.devices; ++device)
             ready_.push_back(device);
         settle(0);
@@ -67,16 +83,22 @@ public:
         explain_deadlock();
     }
 
-    // These are of the costs last run.
-    Trace trace() const;
-    Ns step_time() const;
-
-private:
-    void begin(const Costs& costs) {
+    void take(const Costs& costs) {
         costs_ = &costs;
         duration_ = durations_of(plan_, graph_, costs, versions_);
         busy_duration_ = busy_durations_of(plan_, graph_, costs, versions_);
+        traffic_.emplace(plan_.shape, graph_.index(), costs);
         refuse_long(graph_, duration_, busy_duration_, plan_.shape, costs);
+        for (int node = 0; node < graph_.size(); ++node)
+            if (is_send(graph_.task(node).op))
+                duration_[node] = traffic_->occupation(graph_.task(node));
+    }
+
+    void begin() {
+        if (!lanes_) {
+            lanes_.emplace(graph_, mode_);
+            readers_ = graph_.readers();
+        }
         place_on_hosts();
         progress_.assign(plan_.order.size(), {});
         waits_.clear();
@@ -88,7 +110,7 @@ private:
         seq_ = 0;
         queue_ = {};
         ready_.clear();
-        lanes_.reset();
+        lanes_->reset();
     }
 
     void place_on_hosts() {
@@ -117,11 +139,11 @@ private:
             }
             case What::LinkFree:
                 finish(node, event.time);
-                lanes_.leave(node);
+                lanes_->leave(node);
                 ready_.push_back(graph_.device_of(node));  // its list may wait for that
                 break;
             case What::Arrives:
-                lanes_.arrive(node);
+                lanes_->arrive(node);
                 break;
         }
     }
@@ -130,11 +152,11 @@ private:
     // devices go on that may. A loop: any number of tasks may follow from each other.
     void settle(Ns now) {
         for (;;) {
-            for (const int send : std::exchange(lanes_.starting, {}))
+            for (const int send : std::exchange(lanes_->starting, {}))
                 start(send, now);
-            for (const int recv : std::exchange(lanes_.received, {}))
+            for (const int recv : std::exchange(lanes_->received, {}))
                 finish(recv, now);
-            if (!lanes_.starting.empty() || !lanes_.received.empty())
+            if (!lanes_->starting.empty() || !lanes_->received.empty())
                 continue;
             if (ready_.empty())
                 return;
@@ -143,9 +165,9 @@ private:
     }
 
     void start(int send, Ns now) {
-        const int recv = lanes_.partner(send);
+        const int recv = lanes_->partner(send);
         start_[send] = start_[recv] = now;
-        const Ns link_free = now + occupation_of(graph_.task(send), plan_.shape, *costs_);
+        const Ns link_free = now + duration_[send];
         push(link_free, What::LinkFree, send);
         push(link_free + costs_->link.latency, What::Arrives, recv);
     }
@@ -168,10 +190,10 @@ private:
         while (progress_[device].node < 0 && next_[device] < length) {
             const int node = graph_.node(device, next_[device]);
             if (is_transfer(graph_.task(node).op)) {
-                if (!lanes_.may_post(node))
+                if (!lanes_->may_post(node))
                     return;
                 ++next_[device];
-                lanes_.post(node);
+                lanes_->post(node);
                 continue;
             }
             if (waits_[node] > 0)
@@ -221,15 +243,17 @@ private:
     const Costs* costs_ = nullptr;
     PlanGraph graph_;
     VersionTable versions_;
-    Lanes lanes_;
-    const bool early_receive_;
-    std::vector<Ns> duration_, busy_duration_;
+    const TransferMode mode_;
+    const Recurrence recurrence_;
+    std::optional<Lanes> lanes_;  // of the events; made for those that need it
+    std::vector<Ns> duration_, busy_duration_;  // by node; of a SEND the time for which it occupies its link
+    std::optional<Traffic> traffic_;
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
     std::vector<int> ready_;                    // devices that may go on at this moment
     std::vector<int> waits_;
-    std::vector<std::vector<int>> readers_;
+    Rows readers_;  // the same
     std::vector<Ns> start_, end_;
     std::vector<int> next_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
@@ -239,22 +263,23 @@ private:
 Trace Simulation::trace() const {
     Trace trace = trace_of(plan_);
     trace.label = "predicted";
-    const std::vector<Buffer> buffers = buffers_of(plan_, *costs_, versions_, early_receive_);
-    const auto memory = memory_of(plan_, buffers);
+    const std::vector<Buffer> buffers = buffers_of(plan_, *costs_, versions_, mode_.early_receive());
+    const Rows buffers_on = by_device(buffers, plan_.shape.devices);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
+    trace.events.reserve(static_cast<std::size_t>(graph_.size()));
     for (int device = 0; device < plan_.shape.devices; ++device) {
+        const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
         if (plan_.order[device].empty())
-            trace.memory.push_back({0, device, 0, memory[device].front()});
+            trace.memory.push_back({0, device, 0, memory.front()});
         int position = 0;
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (const Task& task : plan_.order[device]) {
             const int node = graph_.node(device, position);
-            trace.events.push_back({0, device, 0, task, start_[node], end_[node],
-                                    bytes_moved(task, plan_.shape, *costs_), version_of(task, versions_, plan_),
-                                    ahead_of(task, versions_)});
+            trace.events.push_back({0, device, 0, task, start_[node], end_[node], traffic_->bytes(task),
+                                    version_of(task, versions_, plan_), ahead_of(task, versions_)});
             if (!is_transfer(task.op))
                 reached = start_[node];
-            const MemoryUse& use = memory[device][position];
+            const MemoryUse& use = memory[position];
             if (position == 0 || use != trace.memory.back().use)
                 trace.memory.push_back({0, device, reached, use});
             ++position;
@@ -291,6 +316,11 @@ Trace Simulator::trace(const Costs& costs) {
 Ns Simulator::step_time(const Costs& costs) {
     simulation_->run(costs);
     return simulation_->step_time();
+}
+
+Trace Simulator::trace_by_events(const Costs& costs) {
+    simulation_->run_by_events(costs);
+    return simulation_->trace();
 }
 
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode) {

@@ -26,6 +26,9 @@ public:
 
     Trace trace(const Costs& costs);
     Ns step_time(const Costs& costs);  // the same as in metrics_of(trace(costs))
+    // The same as trace(), from a queue of events, which devices that share something need. It is a witness for the
+    // others.
+    Trace trace_by_events(const Costs& costs);
 
 private:
     std::unique_ptr<class Simulation> simulation_;

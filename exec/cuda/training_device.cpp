@@ -2,6 +2,7 @@
 #include "exec/cuda/training.h"
 
 #include <nvtx3/nvToolsExt.h>
+#include "schedules/plan_graph.h"
 
 #include <algorithm>
 

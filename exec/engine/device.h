@@ -7,6 +7,7 @@
 #include "exec/engine/meeting_points.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
+#include "schedules/plan_graph.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "schedules/plan_graph.h"
 #include "workloads/first_failure.h"
 #include "workloads/median.h"
 #include "workloads/start_thread.h"

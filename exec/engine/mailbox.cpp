@@ -1,5 +1,6 @@
 #include "exec/engine/mailbox.h"
 
+#include "schedules/plan_graph.h"
 #include "workloads/error.h"
 #include "workloads/start_thread.h"
 

@@ -5,6 +5,7 @@
 #include "exec/engine/gate.h"
 #include "exec/engine/watch.h"
 #include "schedules/lanes.h"
+#include "schedules/plan_graph.h"
 
 #include <atomic>
 #include <chrono>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "exec/engine/watch.h"
+#include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 #include "workloads/units.h"
 

@@ -5,6 +5,7 @@
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
 #include "schedules/durations.h"
+#include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
@@ -229,8 +230,9 @@ private:
         const Costs costs = work_->prepare_memory();
         const bool early = job_.config.transfer.early_receive();
         plan_.edges = costs.edges;
+        const Traffic traffic(job_.plan.shape, plan_.graph.index(), costs);
         for (int node = 0; node < plan_.graph.size(); ++node)
-            plan_.moved.push_back(bytes_moved(plan_.graph.task(node), job_.plan.shape, costs));
+            plan_.moved.push_back(traffic.bytes(plan_.graph.task(node)));
         std::vector<int> parts;
         for (int stage = 0; stage < job_.plan.shape.stages; ++stage)
             parts.push_back(plan_.gradient_parts(stage));
@@ -250,9 +252,10 @@ private:
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;
         options.link.latency = costs.link.latency;
+        const Traffic traffic(job_.plan.shape, plan_.graph.index(), costs);
         for (int node = 0; node < plan_.graph.size(); ++node) {
             const Task& task = plan_.graph.task(node);
-            options.link.occupation.push_back(is_send(task.op) ? occupation_of(task, job_.plan.shape, costs) : 0);
+            options.link.occupation.push_back(is_send(task.op) ? traffic.occupation(task) : 0);
         }
         plan_limits(options.link);
         auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));

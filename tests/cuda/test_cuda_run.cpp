@@ -3,6 +3,7 @@
 // stand-in of the toolkit.
 #include "exec/cuda/nccl.h"
 #include "job/build.h"
+#include "schedules/plan_graph.h"
 #include "tests/support/execution.h"
 #include "workloads/error.h"
 

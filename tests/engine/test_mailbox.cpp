@@ -1,5 +1,6 @@
 // Hand-over between devices: what arrives, in which order, what does not, and how failure spreads.
 #include "exec/engine/mailbox.h"
+#include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 

@@ -3,6 +3,7 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"
+#include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"

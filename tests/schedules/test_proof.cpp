@@ -2,6 +2,7 @@
 // every lane mode and protocol.
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "tests/support/interleavings.h"
 #include "tests/support/mutations.h"
 #include "tests/support/shapes.h"

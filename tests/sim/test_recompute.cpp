@@ -4,6 +4,7 @@
 #include "schedules/buffers.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/shapes.h"

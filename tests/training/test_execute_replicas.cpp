@@ -3,6 +3,7 @@
 #include "exec/training/training.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
+#include "schedules/plan_graph.h"
 #include "tests/support/execution.h"
 #include "workloads/error.h"
 

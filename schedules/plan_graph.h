@@ -1,0 +1,66 @@
+// The tasks of a plan and what they wait for.
+#pragma once
+
+#include "schedules/plan.h"
+#include "schedules/rows.h"
+#include "schedules/shape_index.h"
+
+#include <array>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace pw {
+
+// A plan as a graph: its nodes are positions in the devices' lists, numbered device by device.
+class PlanGraph {
+public:
+    // Throws Error (BadInput) naming device, position and task when a list holds a task that the
+    // shape does not have, or twice, or one whose input no device runs.
+    explicit PlanGraph(const Plan& plan);
+
+    int size() const { return static_cast<int>(tasks_.size()); }
+    int node(int device, int position) const { return first_[device] + position; }
+    int device_of(int node) const { return device_[node]; }
+    int position_of(int node) const { return node - first_[device_[node]]; }
+    const Task& task(int node) const { return tasks_[node]; }
+
+    // Returns the nodes that must finish before `node` may start: this is the dependency rule, and nothing else knows
+    // it. With transfers in the plan an input made on another device is this device's RECV.
+    std::span<const int> inputs(int node) const { return inputs_[node]; }
+    Rows readers() const;  // by node: those that it is an input of, as often, ascending
+
+    // Returns the node of an F, B, I (backward for inputs), W (backward for weights) or R (recomputation), or of a
+    // transfer; -1 when the plan has none. I and W find B.
+    int find(const Task& task) const;
+    int holder(int stage, int microbatch) const;  // device that lists F(stage, microbatch), or -1
+    const ShapeIndex& index() const { return index_; }
+    bool has_transfers() const { return has_transfers_; }
+
+    // Returns the nodes so that inputs and list predecessors come first; they are fewer than size() when a cycle makes
+    // that impossible. With `early`, only tasks that compute wait for their list, since a RECV that is posted early
+    // keeps nobody but its reader waiting, wherever it stands.
+    std::vector<int> topological_order(bool early = false) const;
+
+private:
+    int row_of(const Task& task) const;  // -1 for a transfer between stages without an edge
+    int& cell_of(const Task& task);
+    int at_cell_of(const Task& task) const;
+    void add_nodes(const Plan& plan);
+    void connect(const Plan& plan);
+    void connect_meetings(const Plan& plan);
+    template <class Visit>
+    void visit_inputs(const Task& task, int device, Visit visit) const;
+
+    int stages_ = 0, microbatches_ = 0;
+    ShapeIndex index_;
+    bool has_transfers_ = false;
+    std::vector<Task> tasks_;
+    std::vector<int> device_, first_;
+    // node_of_[op][stage or edge][micro-batch], empty for operations that the plan has none of; -1: absent.
+    std::array<std::vector<int>, kOps> node_of_;
+    std::map<Task, int> off_edges_;  // transfers between stages without an edge, which check() refuses
+    Rows inputs_;
+};
+
+}  // namespace pw

@@ -1,0 +1,43 @@
+// Rows of integers of any lengths, in one block.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace pw {
+
+// A row is closed before the next one begins.
+class Rows {
+public:
+    Rows() = default;
+    // Makes rows of so many items each, to be written.
+    explicit Rows(const std::vector<int>& sizes) {
+        first_.reserve(sizes.size() + 1);
+        for (const int size : sizes)
+            first_.push_back(first_.back() + static_cast<unsigned>(size));
+        items_.resize(first_.back());
+    }
+    int& item(std::size_t row, int at) { return items_[first_[row] + static_cast<unsigned>(at)]; }
+
+    void reserve(std::size_t rows, std::size_t items) {
+        first_.reserve(rows + 1);
+        items_.reserve(items);
+    }
+    void push(int item) { items_.push_back(item); }
+    void push(std::span<const int> items) { items_.insert(items_.end(), items.begin(), items.end()); }
+    void close() { first_.push_back(static_cast<unsigned>(items_.size())); }
+
+    std::span<const int> operator[](std::size_t row) const {
+        return {items_.data() + first_[row], items_.data() + first_[row + 1]};
+    }
+    int first(std::size_t row) const { return static_cast<int>(first_[row]); }  // where it begins among all items
+    std::span<const int> all() const { return items_; }
+    int items() const { return static_cast<int>(items_.size()); }
+
+private:
+    std::vector<unsigned> first_{0};  // a plan has less than 2^32 inputs (schedules/limits.h)
+    std::vector<int> items_;
+};
+
+}  // namespace pw

@@ -1,0 +1,123 @@
+// The graph of a plan: what it looks up is what the plan says, and when a message can come at the earliest.
+#include "schedules/buffers.h"
+#include "schedules/plan_graph.h"
+#include "schedules/schedule.h"
+#include "schedules/versions.h"
+#include "tests/support/shapes.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace pw {
+namespace {
+
+using Ints = std::vector<int>;
+
+Ints ints(std::span<const int> row) { return {row.begin(), row.end()}; }
+
+void expect_index_of(const Shape& shape) {
+    const ShapeIndex index(shape);
+    int edges = 0;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        EXPECT_EQ(ints(index.devices_of(stage)), shape.devices_of(stage));
+        EXPECT_EQ(ints(index.before(stage)), shape.before(stage));
+        EXPECT_EQ(ints(index.after(stage)), shape.after(stage));
+        for (int to = 0; to < shape.stages; ++to) {
+            const Ints after = shape.after(stage);
+            const bool flows = std::find(after.begin(), after.end(), to) != after.end();
+            EXPECT_EQ(index.edge(stage, to), flows ? edges++ : -1) << stage << " to " << to;
+        }
+    }
+    EXPECT_EQ(index.edges(), edges);
+    for (int device = 0; device < shape.devices; ++device) {
+        EXPECT_EQ(ints(index.stages_of(device)), shape.stages_of(device));
+        for (int stage = 0; stage < shape.stages; ++stage) {
+            const Ints stages = shape.stages_of(device);
+            EXPECT_EQ(index.holds(device, stage), std::find(stages.begin(), stages.end(), stage) != stages.end());
+        }
+    }
+}
+
+TEST(ShapeIndex, SaysWhatTheShapeSays) {
+    for (const Replicas& replicas : all_replicas(3))
+        expect_index_of(shape_of(replicas, 4));
+    for (const Schedule& schedule : schedules())
+        expect_index_of(plan_of(schedule.name, 3, 4, schedule.chunks).shape);
+    Shape skips = shape_of(schedule_named("gpipe"), 4, 2);
+    skips.edges = std::vector<Edge>{{2, 3}, {0, 3}, {0, 1}, {1, 2}, {0, 2}};
+    expect_index_of(skips);
+    skips.edges = std::vector<Edge>{};
+    expect_index_of(skips);
+}
+
+TEST(PlanGraph, ReadersAreThoseWhoseInputsTheyAre) {
+    const PlanGraph graph(plan_of("interleaved", 2, 4, 2));
+    std::set<std::pair<int, int>> inputs, readers;
+    const Rows read_by = graph.readers();
+    for (int node = 0; node < graph.size(); ++node) {
+        for (const int input : graph.inputs(node))
+            inputs.insert({input, node});
+        for (const int reader : read_by[node])
+            readers.insert({node, reader});
+        EXPECT_TRUE(std::is_sorted(read_by[node].begin(), read_by[node].end()));
+    }
+    EXPECT_EQ(readers, inputs);
+}
+
+// All tasks that must be done before a node is: its inputs, what computes before it in its list, and theirs.
+std::set<int> before(const PlanGraph& graph, int node) {
+    std::set<int> seen;
+    std::vector<int> open{node};
+    while (!open.empty()) {
+        const int here = open.back();
+        open.pop_back();
+        Ints earlier = ints(graph.inputs(here));
+        if (!is_transfer(graph.task(here).op))
+            for (int position = 0; position < graph.position_of(here); ++position)
+                if (const int other = graph.node(graph.device_of(here), position); !is_transfer(graph.task(other).op))
+                    earlier.push_back(other);
+        for (const int other : earlier)
+            if (seen.insert(other).second)
+                open.push_back(other);
+    }
+    return seen;
+}
+
+void expect_earliest_landings(const Plan& plan) {
+    Costs costs;
+    costs.stage.resize(static_cast<std::size_t>(plan.shape.stages));
+    costs.bytes.resize(costs.stage.size());
+    for (int stage = 0; stage + 1 < plan.shape.stages; ++stage)
+        costs.edges.push_back({stage, stage + 1, 64, 64});
+    const PlanGraph graph(plan);
+    for (const Buffer& buffer : buffers_of(plan, costs, versions_of(plan))) {
+        const bool forward = buffer.use == BufferUse::LandingForward;
+        if (!forward && buffer.use != BufferUse::LandingBackward)
+            continue;
+        const EdgeBytes& edge = costs.edges[static_cast<std::size_t>(buffer.edge)];
+        const int maker = graph.find(
+            {forward ? Op::Forward : Op::BackwardInput, forward ? edge.from : edge.to, buffer.microbatch});
+        if (graph.device_of(maker) == buffer.device)
+            continue;
+        int last = -1;
+        for (const int node : before(graph, maker))
+            if (graph.device_of(node) == buffer.device && !is_transfer(graph.task(node).op))
+                last = std::max(last, graph.position_of(node));
+        EXPECT_EQ(buffer.first, last + 1) << plan.schedule << ' ' << print(graph.task(maker));
+    }
+}
+
+TEST(Landings, AreFreeAsSoonAsTheirMessageCanCome) {
+    for (const Schedule& schedule : schedules())
+        for (const int m : {1, 5, 8})
+            expect_earliest_landings(plan_of(schedule.name, 3, std::max(m, schedule.asynchronous() ? 3 : 1),
+                                             schedule.placement == Placement::Looped ? 2 : schedule.chunks));
+    for (const Replicas& replicas : all_replicas(3))
+        expect_earliest_landings(plan_of("1f1b", replicas, 7));
+}
+
+}  // namespace
+}  // namespace pw
