@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace pw {
 
 namespace {
 
 // Bytes per task and transfer of all that grows with the plan alone; measured from 1 to 512 stages.
-constexpr double kPerTask = 600;
+constexpr double kPerTask = 450;
 
 double years(double nanoseconds) { return nanoseconds / (365.25 * 24 * 3600 * 1e9); }
 
@@ -33,12 +34,11 @@ double tasks_of(const Shape& shape) {
     return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
 }
 
-// Two graphs at once, each with a slot for every task and every transfer between any two stages, and one clock of
-// every device per task (schedules/buffers.cpp).
+// What grows with the tasks, and clocks with the time of every device: those of the devices, and of a few messages each
+// (schedules/buffers.cpp).
 double memory_of(const Shape& shape) {
-    const double stages = shape.stages, tasks = tasks_of(shape);
-    return tasks * (kPerTask + sizeof(int) * shape.devices) +
-           2 * sizeof(int) * (7 + 4 * stages) * stages * shape.microbatches;
+    constexpr double kClocks = 4;  // of a device
+    return tasks_of(shape) * kPerTask + kClocks * sizeof(int) * std::pow(shape.devices, 2);
 }
 
 // A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.

@@ -45,11 +45,7 @@ struct Progress {
 class Simulation {
 public:
     Simulation(const Plan& plan, TransferMode mode)
-        : plan_(plan),
-          graph_(plan),
-          versions_(versions_of(plan)),
-          mode_(mode),
-          recurrence_(plan, graph_, mode) {}
+        : plan_(plan), graph_(plan), versions_(versions_of(plan)), mode_(mode), recurrence_(plan, graph_, mode) {}
 
     void run(const Costs& costs) {
         take(costs);
@@ -245,7 +241,7 @@ private:
     VersionTable versions_;
     const TransferMode mode_;
     const Recurrence recurrence_;
-    std::optional<Lanes> lanes_;  // of the events; made for those that need it
+    std::optional<Lanes> lanes_;                // of the events; made for those that need it
     std::vector<Ns> duration_, busy_duration_;  // by node; of a SEND the time for which it occupies its link
     std::optional<Traffic> traffic_;
     std::vector<Progress> progress_;            // by device

@@ -98,8 +98,8 @@ void expect_earliest_landings(const Plan& plan) {
         if (!forward && buffer.use != BufferUse::LandingBackward)
             continue;
         const EdgeBytes& edge = costs.edges[static_cast<std::size_t>(buffer.edge)];
-        const int maker = graph.find(
-            {forward ? Op::Forward : Op::BackwardInput, forward ? edge.from : edge.to, buffer.microbatch});
+        const int maker =
+            graph.find({forward ? Op::Forward : Op::BackwardInput, forward ? edge.from : edge.to, buffer.microbatch});
         if (graph.device_of(maker) == buffer.device)
             continue;
         int last = -1;
