@@ -8,14 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace pw {
 
 namespace {
 
 // Bytes per task and transfer of all that grows with the plan alone; measured from 1 to 512 stages.
-constexpr double kPerTask = 450;
+constexpr double kPerTask = 600;
 
 double years(double nanoseconds) { return nanoseconds / (365.25 * 24 * 3600 * 1e9); }
 
@@ -34,11 +33,12 @@ double tasks_of(const Shape& shape) {
     return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
 }
 
-// What grows with the tasks, and clocks with the time of every device: those of the devices, and of a few messages each
-// (schedules/buffers.cpp).
+// More than a plan takes since its graph grows with its tasks: the checks of many stages on one device still look at
+// its whole list for each of them, and beyond this they would take minutes.
 double memory_of(const Shape& shape) {
-    constexpr double kClocks = 4;  // of a device
-    return tasks_of(shape) * kPerTask + kClocks * sizeof(int) * std::pow(shape.devices, 2);
+    const double stages = shape.stages, tasks = tasks_of(shape);
+    return tasks * (kPerTask + sizeof(int) * shape.devices) +
+           2 * sizeof(int) * (7 + 4 * stages) * stages * shape.microbatches;
 }
 
 // A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         Beyond{"memory of a plan",
                "validate",
                "workload: {model: uniform}\npipeline: {micro_batches: 100, stages: 65536}\n",
-               {"cfg.yaml:2:40", "GiB of memory", "fewer stages"}},
+               {"cfg.yaml:2:40", "TiB of memory", "fewer stages"}},
         Beyond{"micro-batches of a search",
                "search",
                "workload: {model: mlp}\ncluster: {devices: 2}\nsearch: {mini_batch: 4294967296}\n",
