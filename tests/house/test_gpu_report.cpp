@@ -1,4 +1,4 @@
-// scripts/gpu-report, all its calls, on a machine whose GPU, PyTorch and binaries are stubs that print what the real
+// scripts/gpu-report, all its calls, on a machine whose GPU, PyTorch and binaries are fakes that print what the real
 // ones do. A second of its budgets lasts 50 ms here.
 #include "tests/support/temporary_folder.h"
 
@@ -19,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-// Under the name of each program. STUBS/NAME.does, where it is, comes first.
-constexpr const char* kStub = R"sh(#!/bin/sh
+// Under the name of each program. FAKES/NAME.does, where it is, comes first.
+constexpr const char* kFake = R"sh(#!/bin/sh
 name=$(basename "$0")
-[ ! -e "$STUBS/$name.does" ] || . "$STUBS/$name.does"
+[ ! -e "$FAKES/$name.does" ] || . "$FAKES/$name.does"
 after() {  # OPTION ARGUMENTS...: what follows it
   wanted=$1
   while [ "$1" != "${2-}" ] && shift && [ $# -gt 0 ]; do [ "$1" != "$wanted" ] || { echo "$2"; return; }; done
@@ -68,16 +68,16 @@ protected:
               "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals", "bin/test_cuda_run",
               "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
             fs::create_directories(fs::path(path(name)).parent_path());
-            fs::permissions(folder_.write(name, kStub), fs::perms::owner_all);
+            fs::permissions(folder_.write(name, kFake), fs::perms::owner_all);
         }
     }
 
-    // What a stub does first.
-    void make(const std::string& stub, const std::string& commands) const { folder_.write(stub + ".does", commands); }
+    // What a fake does first.
+    void make(const std::string& name, const std::string& commands) const { folder_.write(name + ".does", commands); }
 
     int report(const std::string& arguments) const {
         const std::string here = folder_.path().string();
-        const std::string command = "cd '" + here + "' && STUBS='" + here + "' PATH='" + here +
+        const std::string command = "cd '" + here + "' && FAKES='" + here + "' PATH='" + here +
                                     "/path':\"$PATH\" PYTHON=python GPU_REPORT_SECOND=50 "
                                     "'" PIPEWRIGHT_SOURCE_DIR "/scripts/gpu-report' --build . " +
                                     arguments + " >said.out 2>said.err </dev/null";
@@ -223,7 +223,7 @@ TEST_F(GpuReport, BudgetsShrinkWithTheTimeThatIsLeft) {
 
 TEST_F(GpuReport, LeavesPageAndArchiveWhenItIsStopped) {
     make("gpu_probe",
-         "case $* in *machine*) ;; *) echo $$ >\"$STUBS/probe.pid\"\n"
+         "case $* in *machine*) ;; *) echo $$ >\"$FAKES/probe.pid\"\n"
          "kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat)\n"  // the script, which started timeout, which this
          "exec sleep 100 ;; esac\n");
     EXPECT_EQ(report("--call 1 --archive report.tar.gz out"), 1);
