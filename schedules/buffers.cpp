@@ -117,7 +117,13 @@ class Collector {
 public:
     Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
               const std::vector<int>& parts)
-        : plan_(plan), costs_(costs), versions_(versions), graph_(plan), early_(early), parts_(parts) {
+        : plan_(plan),
+          costs_(costs),
+          versions_(versions),
+          graph_(plan),
+          early_(early),
+          parts_(parts),
+          updated_on_(static_cast<std::size_t>(plan.shape.stages), -1) {
         if (early) {
             refuse_large_table(sizeof(int) * std::pow(plan.shape.devices, 2), plan.shape);
             clocks_.emplace(graph_, plan.shape.devices);
@@ -155,21 +161,18 @@ private:
             buffers_.push_back(buffer);
     }
 
-    bool has_task(int device, Op op, int stage) const {
-        const std::vector<Task>& order = plan_.order[device];
-        return std::any_of(order.begin(), order.end(),
-                           [&](const Task& task) { return task.op == op && task.stage == stage; });
-    }
-
     void add_persistent(int device) {
         const int end = end_of(device);
-        for (int stage : plan_.shape.stages_of(device)) {
+        for (const Task& task : plan_.order[device])
+            if (task.op == Op::Update)
+                updated_on_[task.stage] = device;
+        for (const int stage : graph_.index().stages_of(device)) {
             const StageBytes& bytes = costs_.bytes[stage];
             for (int version = 0; version < versions_.held[stage]; ++version)
                 add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
-            if (has_task(device, Op::Update, stage)) {
+            if (updated_on_[stage] == device) {
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
                     add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end,
@@ -238,8 +241,11 @@ private:
         int first = graph_.position_of(maker);
         if (graph_.device_of(maker) != device) {
             const Op op = forward ? Op::SendForward : Op::SendBackward;
-            const Task send{op, sender_stage, mb, 0, receiver_stage};
-            first = early_ ? clocks_->at(graph_.find(send)) + 1 : graph_.position_of(graph_.find(other_end(send)));
+            const Task task{op, sender_stage, mb, 0, receiver_stage};
+            const int send = graph_.find(task);
+            if (send < 0)
+                fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
+            first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
         }
         const auto [input, weight] = backward_positions(receiver_stage, mb, reader);
         int last = graph_.position_of(reader);
@@ -292,6 +298,7 @@ private:
     PlanGraph graph_;
     bool early_;
     const std::vector<int>& parts_;
+    std::vector<int> updated_on_;  // by stage: the last device so far that has its U
     std::optional<ReceiverClocks> clocks_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     std::vector<Buffer> buffers_;

@@ -48,9 +48,9 @@ struct Buffer {
     int part = 0;  // for gradients: which block of a stage whose holders' sums lie on one device
 };
 
-// Returns all buffers of a plan. With `early`, receives are posted as soon as their data can arrive. `gradient_parts`
-// says by stage how many blocks of gradients a device keeps apart (Job::gradient_parts); when it is empty, there is one
-// of each.
+// Returns all buffers of a plan, which has its transfers. With `early`, receives are posted as soon as their data can
+// arrive. `gradient_parts` says by stage how many blocks of gradients a device keeps apart (Job::gradient_parts); when
+// it is empty, there is one of each.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
                                const std::vector<int>& gradient_parts = {});
 

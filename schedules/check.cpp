@@ -43,47 +43,61 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
         }
 }
 
-bool is_sum(Op op) { return op == Op::SumGradients; }
-bool is_update(Op op) { return op == Op::Update; }
+// The last positions of a stage's tasks of one mini-batch in a device's list, -1 for none.
+struct LastPositions {
+    int gradient = -1, sum = -1, update = -1;
+};
 
-// Returns, by mini-batch, the last position in the device's list of such a task of the stage, or -1 for none.
-std::vector<int> last_positions(const Plan& plan, int device, int stage, bool (*is_such)(Op)) {
-    std::vector<int> last(static_cast<std::size_t>(plan.shape.updates()), -1);
+// Returns them by stage of the device, then by mini-batch.
+std::vector<LastPositions> last_positions(const Plan& plan, const ShapeIndex& index, int device) {
+    const std::span<const int> stages = index.stages_of(device);
+    const auto updates = static_cast<std::size_t>(plan.shape.updates());
+    std::vector<LastPositions> last(stages.size() * updates);
     const std::vector<Task>& order = plan.order[device];
-    for (int position = 0; position < static_cast<int>(order.size()); ++position)
-        if (const Task& task = order[position]; task.stage == stage && is_such(task.op))
-            last[plan.shape.mini_batch_of(task.microbatch)] = position;
+    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
+        const Task& task = order[position];
+        const bool gradient = makes_weight_gradient(task.op), sum = task.op == Op::SumGradients;
+        if (!gradient && !sum && task.op != Op::Update)
+            continue;
+        const auto row = std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin();
+        LastPositions& of_stage =
+            last[static_cast<std::size_t>(row) * updates + plan.shape.mini_batch_of(task.microbatch)];
+        (gradient ? of_stage.gradient : sum ? of_stage.sum : of_stage.update) = position;
+    }
     return last;
 }
 
-// A holder runs S or U once per mini-batch of a stage, after its last gradient of it.
-void check_closing(const Plan& plan, int device, int stage, Op op, const PlaceName& place) {
+// A holder runs S or U, `wanted`, once per mini-batch of a stage, after its last gradient of it.
+void check_closing(const Plan& plan, int device, const Task& wanted, int at, int gradient, const PlaceName& place) {
     const std::vector<Task>& order = plan.order[device];
-    const std::vector<int> closing = last_positions(plan, device, stage, op == Op::Update ? is_update : is_sum);
-    const std::vector<int> gradient = last_positions(plan, device, stage, makes_weight_gradient);
-    for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch) {
-        const Task wanted{op, stage, plan.shape.last_of(mini_batch)};
-        const int at = closing[mini_batch];
-        if (at < 0)
-            fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
-        if (order[at] != wanted)
-            fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
-        if (gradient[mini_batch] > at)
-            fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule, place(device, at),
-                 print(order[at]), print(order[gradient[mini_batch]]));
-    }
+    if (at < 0)
+        fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
+    if (order[at] != wanted)
+        fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
+    if (gradient > at)
+        fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule, place(device, at), print(order[at]),
+             print(order[gradient]));
 }
 
 // Every holder of a stage sums its gradients with the others' and those of tied stages, and updates it.
-void check_updates(const Plan& plan, const PlaceName& place) {
+void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& place) {
     if (!has_backward(plan))
         return;
-    for (int device = 0; device < plan.shape.devices; ++device)
-        for (const int stage : plan.shape.stages_of(device)) {
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        const std::vector<LastPositions> last = last_positions(plan, index, device);
+        auto of_stage = last.begin();
+        for (const int stage : index.stages_of(device)) {
+            const auto check_all = [&](Op op, int LastPositions::*at) {
+                for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch)
+                    check_closing(plan, device, {op, stage, plan.shape.last_of(mini_batch)}, of_stage[mini_batch].*at,
+                                  of_stage[mini_batch].gradient, place);
+            };
             if (needs_sum(plan.shape, stage))
-                check_closing(plan, device, stage, Op::SumGradients, place);
-            check_closing(plan, device, stage, Op::Update, place);
+                check_all(Op::SumGradients, &LastPositions::sum);
+            check_all(Op::Update, &LastPositions::update);
+            of_stage += plan.shape.updates();
         }
+    }
 }
 
 void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
@@ -163,7 +177,7 @@ void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
     check_holders(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
-    check_updates(plan, place);
+    check_updates(plan, graph.index(), place);
     check_deadlock(plan, graph, mode, place);
 }
 

@@ -33,8 +33,8 @@ double tasks_of(const Shape& shape) {
     return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
 }
 
-// More than a plan takes since its graph grows with its tasks: the checks of many stages on one device still look at
-// its whole list for each of them, and beyond this they would take minutes.
+// More than a plan takes: its graph was a table with a slot for every task and every transfer between any two stages,
+// and every task had a clock of every device.
 double memory_of(const Shape& shape) {
     const double stages = shape.stages, tasks = tasks_of(shape);
     return tasks * (kPerTask + sizeof(int) * shape.devices) +

@@ -15,10 +15,10 @@ public:
     explicit Rows(const std::vector<int>& sizes) {
         first_.reserve(sizes.size() + 1);
         for (const int size : sizes)
-            first_.push_back(first_.back() + static_cast<unsigned>(size));
+            first_.push_back(first_.back() + static_cast<std::size_t>(size));
         items_.resize(first_.back());
     }
-    int& item(std::size_t row, int at) { return items_[first_[row] + static_cast<unsigned>(at)]; }
+    int& item(std::size_t row, int at) { return items_[first_[row] + static_cast<std::size_t>(at)]; }
 
     void reserve(std::size_t rows, std::size_t items) {
         first_.reserve(rows + 1);
@@ -26,7 +26,7 @@ public:
     }
     void push(int item) { items_.push_back(item); }
     void push(std::span<const int> items) { items_.insert(items_.end(), items.begin(), items.end()); }
-    void close() { first_.push_back(static_cast<unsigned>(items_.size())); }
+    void close() { first_.push_back(items_.size()); }
 
     std::span<const int> operator[](std::size_t row) const {
         return {items_.data() + first_[row], items_.data() + first_[row + 1]};
@@ -36,7 +36,7 @@ public:
     int items() const { return static_cast<int>(items_.size()); }
 
 private:
-    std::vector<unsigned> first_{0};  // a plan has less than 2^32 inputs (schedules/limits.h)
+    std::vector<std::size_t> first_{0};
     std::vector<int> items_;
 };
 

@@ -14,11 +14,6 @@ namespace pw {
 
 namespace {
 
-bool has_update(const std::vector<Task>& order, int stage) {
-    return std::any_of(order.begin(), order.end(),
-                       [&](const Task& task) { return task.stage == stage && task.op == Op::Update; });
-}
-
 // Returns where a step ends: nothing stands inside an overlapped pair, and what a task makes is sent before anything
 // else runs.
 int end_of_step(const std::vector<Task>& order, int position) {
@@ -28,13 +23,14 @@ int end_of_step(const std::vector<Task>& order, int position) {
     return position;
 }
 
-bool is_trained(const Plan& plan, int stage) {
-    const std::vector<int> holders = plan.shape.devices_of(stage);
-    return std::any_of(holders.begin(), holders.end(), [&](int device) {
-        const std::vector<Task>& order = plan.order[device];
-        return std::any_of(order.begin(), order.end(),
-                           [&](const Task& task) { return task.stage == stage && makes_weight_gradient(task.op); });
-    });
+// Returns, by stage, whether a device makes gradients of its weights.
+std::vector<bool> trained_stages(const Plan& plan) {
+    std::vector<bool> trained(static_cast<std::size_t>(plan.shape.stages), false);
+    for (const std::vector<Task>& order : plan.order)
+        for (const Task& task : order)
+            if (makes_weight_gradient(task.op))
+                trained[task.stage] = true;
+    return trained;
 }
 
 // Where a device ends a mini-batch of a stage: at its last B or W of it, or at its S.
@@ -43,22 +39,36 @@ struct Ending {
     bool summed = false;
 };
 
-// Returns the endings by mini-batch. A holder without a gradient of one ends it with the mini-batch before.
-std::vector<Ending> endings_of(const Plan& plan, int device, int stage) {
-    std::vector<Ending> endings(static_cast<std::size_t>(plan.shape.updates()));
+// How a device ends the mini-batches of a stage, and whether its list has U of it.
+struct StageEndings {
+    std::vector<Ending> of_mini_batch;
+    bool updated = false;
+};
+
+// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the one before.
+std::vector<StageEndings> endings_of(const Plan& plan, int device, std::span<const int> stages) {
+    std::vector<StageEndings> endings(stages.size());
+    for (StageEndings& of_stage : endings)
+        of_stage.of_mini_batch.resize(static_cast<std::size_t>(plan.shape.updates()));
     const std::vector<Task>& order = plan.order[device];
     for (int position = 0; position < static_cast<int>(order.size()); ++position) {
         const Task& task = order[position];
         const bool sums = task.op == Op::SumGradients;
-        if (task.stage != stage || !(makes_weight_gradient(task.op) || sums))
+        if (!makes_weight_gradient(task.op) && !sums && task.op != Op::Update)
             continue;
-        auto& [at, summed] = endings[plan.shape.mini_batch_of(task.microbatch)];
+        StageEndings& of_stage = endings[std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin()];
+        if (task.op == Op::Update) {
+            of_stage.updated = true;
+            continue;
+        }
+        auto& [at, summed] = of_stage.of_mini_batch[plan.shape.mini_batch_of(task.microbatch)];
         at = sums ? position : end_of_step(order, position);
         summed |= sums;
     }
-    for (std::size_t k = 1; k < endings.size(); ++k)
-        if (endings[k].position < 0)
-            endings[k].position = endings[k - 1].position;
+    for (StageEndings& of_stage : endings)
+        for (std::size_t k = 1; k < of_stage.of_mini_batch.size(); ++k)
+            if (of_stage.of_mini_batch[k].position < 0)
+                of_stage.of_mini_batch[k].position = of_stage.of_mini_batch[k - 1].position;
     return endings;
 }
 
@@ -96,18 +106,20 @@ std::multimap<int, Task> in_turn(const Shape& shape, const std::multimap<int, Ta
 
 // The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
 // stages do so when all their own stages are through.
-std::multimap<int, Task> missing_updates(const Plan& plan, int device) {
+std::multimap<int, Task> missing_updates(const Plan& plan, const std::vector<bool>& trained, int device) {
     const Shape& shape = plan.shape;
     const std::vector<Task>& order = plan.order[device];
     const int end = end_of_compute(order);
     std::multimap<int, Task> sums, updates;
-    for (const int stage : shape.stages_of(device)) {
-        if (has_update(order, stage) || !is_trained(plan, stage))
+    const std::vector<int> stages = shape.stages_of(device);
+    const std::vector<StageEndings> endings = endings_of(plan, device, stages);
+    for (std::size_t k = 0; k < stages.size(); ++k) {
+        const int stage = stages[k];
+        if (endings[k].updated || !trained[stage])
             continue;
         const bool tied = is_tied(shape, stage);
-        const std::vector<Ending> endings = endings_of(plan, device, stage);
-        for (int mini_batch = 0; mini_batch < static_cast<int>(endings.size()); ++mini_batch) {
-            const auto& [own_end, summed] = endings[mini_batch];
+        for (int mini_batch = 0; mini_batch < shape.updates(); ++mini_batch) {
+            const auto& [own_end, summed] = endings[k].of_mini_batch[mini_batch];
             const int last = shape.last_of(mini_batch);
             if (needs_sum(shape, stage) && !summed)
                 sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
@@ -138,9 +150,10 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
 }
 
 void add_updates(Plan& plan) {
+    const std::vector<bool> trained = trained_stages(plan);
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        const std::multimap<int, Task> missing = missing_updates(plan, device);
+        const std::multimap<int, Task> missing = missing_updates(plan, trained, device);
         std::vector<Task> longer;
         for (int position = -1; position < static_cast<int>(order.size()); ++position) {
             if (position >= 0)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 namespace pw {
 
@@ -36,13 +38,14 @@ void add_distances(const Plan& plan, VersionTable& table) {
     }
 }
 
-// Returns, by [version], the last position of `order` that reads it, or -1 for none.
-std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& table, int stage) {
+// Returns, by [version], the last of the stage's `positions` in `order` that reads it, or -1 for none.
+std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> positions, const VersionTable& table,
+                           int stage) {
     std::vector<int> last;
-    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
+    for (const int position : positions) {
         const Task& task = order[position];
         const bool forward = task.op == Op::Forward || task.op == Op::Recompute;
-        if (task.stage != stage || !(forward || makes_input_gradient(task.op)))
+        if (!forward && !makes_input_gradient(task.op))
             continue;
         const auto& row = forward ? table.forward[stage] : table.backward[stage];
         const auto version = static_cast<std::size_t>(row[task.microbatch]);
@@ -50,6 +53,32 @@ std::vector<int> last_uses(const std::vector<Task>& order, const VersionTable& t
         last[version] = position;
     }
     return last;
+}
+
+// weight_slots() of a stage whose tasks stand at `positions` of the device's list.
+std::vector<int> slots_of(const std::vector<Task>& order, std::span<const int> positions, const VersionTable& table,
+                          int stage) {
+    std::vector<int> last = last_uses(order, positions, table, stage);
+    std::vector<int> slots{0};
+    std::vector<int> version_in{0};  // slot -> the version it holds
+    for (const int position : positions) {
+        if (order[position].op != Op::Update)
+            continue;
+        const int version = static_cast<int>(slots.size());
+        last.resize(std::max(last.size(), slots.size() + 1), -1);
+        int slot = slots.back();  // in place when nobody reads the newest again
+        if (last[version - 1] > position) {
+            slot = 0;
+            while (slot < static_cast<int>(version_in.size()) &&
+                   (version_in[slot] == version - 1 || last[version_in[slot]] > position))
+                ++slot;
+            if (slot == static_cast<int>(version_in.size()))
+                version_in.push_back(version);
+        }
+        version_in[slot] = version;
+        slots.push_back(slot);
+    }
+    return slots;
 }
 
 }  // namespace
@@ -75,14 +104,15 @@ VersionTable versions_of(const Plan& plan) {
 }
 
 VersionTable versions_in_order_of(const Plan& plan, VersionTable table) {
-    table.held.clear();
-    for (int stage = 0; stage < plan.shape.stages; ++stage) {
-        int held = 1;
-        for (int device : plan.shape.devices_of(stage)) {
-            const std::vector<int> slots = weight_slots(plan, table, stage, device);
-            held = std::max(held, *std::max_element(slots.begin(), slots.end()) + 1);
+    table.held.assign(static_cast<std::size_t>(plan.shape.stages), 1);
+    for (const std::vector<Task>& order : plan.order) {
+        std::map<int, std::vector<int>> positions;  // of each stage
+        for (int position = 0; position < static_cast<int>(order.size()); ++position)
+            positions[order[position].stage].push_back(position);
+        for (const auto& [stage, own] : positions) {
+            const std::vector<int> slots = slots_of(order, own, table, stage);
+            table.held[stage] = std::max(table.held[stage], *std::max_element(slots.begin(), slots.end()) + 1);
         }
-        table.held.push_back(held);
     }
     return table;
 }
@@ -117,28 +147,11 @@ int ahead_of(const Task& task, const VersionTable& table) {
 }
 
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device) {
-    const std::vector<Task>& order = plan.order[device];
-    std::vector<int> last = last_uses(order, table, stage);
-    std::vector<int> slots{0};
-    std::vector<int> version_in{0};  // slot -> the version it holds
-    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
-        if (order[position].stage != stage || order[position].op != Op::Update)
-            continue;
-        const int version = static_cast<int>(slots.size());
-        last.resize(std::max(last.size(), slots.size() + 1), -1);
-        int slot = slots.back();  // in place when nobody reads the newest again
-        if (last[version - 1] > position) {
-            slot = 0;
-            while (slot < static_cast<int>(version_in.size()) &&
-                   (version_in[slot] == version - 1 || last[version_in[slot]] > position))
-                ++slot;
-            if (slot == static_cast<int>(version_in.size()))
-                version_in.push_back(version);
-        }
-        version_in[slot] = version;
-        slots.push_back(slot);
-    }
-    return slots;
+    std::vector<int> positions;
+    for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position)
+        if (plan.order[device][position].stage == stage)
+            positions.push_back(position);
+    return slots_of(plan.order[device], positions, table, stage);
 }
 
 namespace {

@@ -157,8 +157,9 @@ Ns exposed_communication(const Events& events, Ns start_of_step) {
     return exposed;
 }
 
-// Returns the most weight versions of one stage that are the newest or still used by a later task, by list order.
-int versions_alive(const Events& events, int stage) {
+// Returns, from the events of one stage, the most weight versions that are the newest or still used by a later task, by
+// list order.
+int versions_alive(const Events& events) {
     std::map<int, std::pair<int, int>> life;  // version -> first and last position, both included
     const auto lives_at = [&](int version, int position) {
         const auto [at, fresh] = life.try_emplace(version, position, position);
@@ -167,7 +168,7 @@ int versions_alive(const Events& events, int stage) {
     };
     int newest = -1, position = 0;
     for (const TraceEvent* event : events) {
-        if (event->task.stage != stage || is_transfer(event->task.op) || event->version < 0)
+        if (is_transfer(event->task.op) || event->version < 0)
             continue;
         // Until the update that replaces it; that update overwrites what nobody needs any more.
         if (newest >= 0 && position > 0)
@@ -184,12 +185,12 @@ int versions_alive(const Events& events, int stage) {
 }
 
 int versions_of_device(const Events& events) {
-    std::set<int> stages;
+    std::map<int, Events> of_stage;
     for (const TraceEvent* event : events)
-        stages.insert(event->task.stage);
+        of_stage[event->task.stage].push_back(event);
     int most = 1;
-    for (int stage : stages)
-        most = std::max(most, versions_alive(events, stage));
+    for (const auto& [stage, own] : of_stage)
+        most = std::max(most, versions_alive(own));
     return most;
 }
 

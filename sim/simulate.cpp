@@ -45,12 +45,14 @@ struct Progress {
 class Simulation {
 public:
     Simulation(const Plan& plan, TransferMode mode)
-        : plan_(plan), graph_(plan), versions_(versions_of(plan)), mode_(mode), recurrence_(plan, graph_, mode) {}
+        : plan_(plan), graph_(plan), versions_(versions_of(plan)), mode_(mode) {}
 
     void run(const Costs& costs) {
         take(costs);
-        if (busy_duration_.empty() && recurrence_.runs_through())
-            recurrence_.evaluate(duration_, costs.link.latency, start_, end_);
+        if (busy_duration_.empty() && !recurrence_)
+            recurrence_.emplace(plan_, graph_, mode_);
+        if (busy_duration_.empty() && recurrence_->runs_through())
+            recurrence_->evaluate(duration_, costs.link.latency, start_, end_);
         else
             run_events();
     }
@@ -240,8 +242,8 @@ private:
     PlanGraph graph_;
     VersionTable versions_;
     const TransferMode mode_;
-    const Recurrence recurrence_;
-    std::optional<Lanes> lanes_;                // of the events; made for those that need it
+    std::optional<Recurrence> recurrence_;      // each is made for the costs that need it
+    std::optional<Lanes> lanes_;                // of the events
     std::vector<Ns> duration_, busy_duration_;  // by node; of a SEND the time for which it occupies its link
     std::optional<Traffic> traffic_;
     std::vector<Progress> progress_;            // by device
