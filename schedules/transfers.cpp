@@ -184,7 +184,7 @@ struct LaneHash {
 // The transfers that follow a task, and those that must have arrived before it.
 class TransferRule {
 public:
-    explicit TransferRule(const Plan& plan) : plan_(plan), graph_(plan) {}
+    explicit TransferRule(const Plan& plan) : graph_(plan) {}
 
     const PlanGraph& graph() const { return graph_; }
 
@@ -220,7 +220,6 @@ public:
     }
 
 private:
-    const Plan& plan_;
     PlanGraph graph_;
 };
 
