@@ -2,98 +2,17 @@
 
 #include "schedules/limits.h"
 #include "schedules/plan_graph.h"
+#include "schedules/receiver_clocks.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <array>
-#include <cassert>
-#include <cmath>
 #include <map>
 #include <optional>
 
 namespace pw {
 
 namespace {
-
-// For every SEND the position of the latest compute task of its receiver that must be done before what it sends is
-// made, or -1 for none. A RECV in the list keeps nobody but its reader waiting.
-class ReceiverClocks {
-public:
-    ReceiverClocks(const PlanGraph& graph, int devices)
-        : graph_(graph),
-          now_(static_cast<std::size_t>(devices), Clock(static_cast<std::size_t>(devices), -1)),
-          slot_(static_cast<std::size_t>(graph.size()), -1),
-          at_send_(slot_) {
-        const Rows readers = graph.readers();
-        const std::vector<int> order = graph.topological_order(true);
-        assert(static_cast<int>(order.size()) == graph.size());  // a plan that check() has passed runs through
-        for (const int node : order) {
-            if (is_transfer(graph.task(node).op))
-                pass_on(node, readers[node]);
-            else
-                run(node, readers[node]);
-        }
-    }
-
-    int at(int send) const { return at_send_[send]; }
-
-private:
-    using Clock = std::vector<int>;  // by device: the position of its latest compute task that is done
-
-    void run(int node, std::span<const int> readers) {
-        const int device = graph_.device_of(node);
-        Clock& clock = now_[device];
-        for (const int input : graph_.inputs(node))
-            if (graph_.device_of(input) != device || is_transfer(graph_.task(input).op)) {
-                const Clock& other = kept_[slot_[input]].clock;
-                for (std::size_t k = 0; k < clock.size(); ++k)
-                    clock[k] = std::max(clock[k], other[k]);
-                release(slot_[input]);
-            }
-        clock[device] = graph_.position_of(node);
-        const auto elsewhere = std::count_if(readers.begin(), readers.end(), [&](int reader) {
-            return is_transfer(graph_.task(reader).op) || graph_.device_of(reader) != device;
-        });
-        if (elsewhere > 0)
-            keep(node, clock, static_cast<int>(elsewhere));
-    }
-
-    // What a SEND has from its maker goes to its RECV, and from there to who reads it.
-    void pass_on(int transfer, std::span<const int> readers) {
-        const int maker = graph_.inputs(transfer).front(), slot = slot_[maker];
-        slot_[transfer] = slot;
-        if (is_send(graph_.task(transfer).op) && !readers.empty())
-            at_send_[transfer] = kept_[slot].clock[graph_.device_of(readers.front())];
-        kept_[slot].readers += static_cast<int>(readers.size());
-        release(slot);
-    }
-
-    void keep(int node, const Clock& clock, int readers) {
-        if (free_.empty()) {
-            free_.push_back(static_cast<int>(kept_.size()));
-            kept_.emplace_back();
-        }
-        slot_[node] = free_.back();
-        free_.pop_back();
-        kept_[slot_[node]].clock = clock;
-        kept_[slot_[node]].readers = readers;
-    }
-    void release(int slot) {
-        if (--kept_[slot].readers == 0)
-            free_.push_back(slot);
-    }
-
-    struct Kept {
-        Clock clock;
-        int readers = 0;  // who have not read it yet
-    };
-    const PlanGraph& graph_;
-    std::vector<Clock> now_;    // of what each device has done so far
-    std::vector<Kept> kept_;    // of what other devices wait for
-    std::vector<int> free_;     // of these
-    std::vector<int> slot_;     // by node: which of them; -1 when no other device reads it
-    std::vector<int> at_send_;  // by node
-};
 
 // Returns what a task needs of the device's one workspace.
 Bytes workspace_of(const StageBytes& bytes, Op op) {
@@ -115,19 +34,17 @@ Bytes workspace_of(const StageBytes& bytes, Op op) {
 
 class Collector {
 public:
-    Collector(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
+    Collector(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions, bool early,
               const std::vector<int>& parts)
         : plan_(plan),
           costs_(costs),
           versions_(versions),
-          graph_(plan),
+          graph_(graph),
           early_(early),
           parts_(parts),
           updated_on_(static_cast<std::size_t>(plan.shape.stages), -1) {
-        if (early) {
-            refuse_large_table(sizeof(int) * std::pow(plan.shape.devices, 2), plan.shape);
-            clocks_.emplace(graph_, plan.shape.devices);
-        }
+        if (early)
+            clocks_.emplace(graph_, plan.shape);
         if (std::none_of(costs.bytes.begin(), costs.bytes.end(),
                          [](const StageBytes& bytes) { return bytes.statistics > 0; }))
             return;
@@ -295,7 +212,7 @@ private:
     const Plan& plan_;
     const Costs& costs_;
     const VersionTable& versions_;
-    PlanGraph graph_;
+    const PlanGraph& graph_;
     bool early_;
     const std::vector<int>& parts_;
     std::vector<int> updated_on_;  // by stage: the last device so far that has its U
@@ -308,7 +225,12 @@ private:
 
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
                                const std::vector<int>& gradient_parts) {
-    std::vector<Buffer> buffers = Collector(plan, costs, versions, early, gradient_parts).collect();
+    return buffers_of(plan, PlanGraph(plan), costs, versions, early, gradient_parts);
+}
+
+std::vector<Buffer> buffers_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                               const VersionTable& versions, bool early, const std::vector<int>& gradient_parts) {
+    std::vector<Buffer> buffers = Collector(plan, graph, costs, versions, early, gradient_parts).collect();
     refuse_heavy(buffers);
     return buffers;
 }

@@ -53,6 +53,9 @@ struct Buffer {
 // it is empty, there is one of each.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
                                const std::vector<int>& gradient_parts = {});
+// Returns the same with the graph of the plan, for those who have it.
+std::vector<Buffer> buffers_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                               const VersionTable& versions, bool early, const std::vector<int>& gradient_parts = {});
 
 // Returns whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when the tensor
 // is made.

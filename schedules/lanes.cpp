@@ -232,18 +232,12 @@ bool Walk::settle() {
     while (!lanes_.starting.empty()) {
         const int send = lanes_.starting.back();
         lanes_.starting.pop_back();
-        ended.push_back(send);
         lanes_.leave(send);
         lanes_.arrive(lanes_.partner(send));
-        take_received();
+        lanes_.received.clear();
         moved = true;
     }
     return moved;
-}
-
-void Walk::take_received() {
-    ended.insert(ended.end(), lanes_.received.begin(), lanes_.received.end());
-    lanes_.received.clear();
 }
 
 bool Walk::is_done(int node) const {
@@ -260,7 +254,7 @@ bool Walk::advance(int device) {
         if (!lanes_.may_post(node))
             return false;
         lanes_.post(node);
-        take_received();
+        lanes_.received.clear();
     } else {
         const std::span<const int> inputs = graph_.inputs(node);
         std::size_t& input = inputs_done_[device];
@@ -270,7 +264,6 @@ bool Walk::advance(int device) {
             return false;
         input = 0;
         done_[node] = true;
-        ended.push_back(node);
     }
     reached[device].push_back(node);
     ++next_[device];

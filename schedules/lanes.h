@@ -116,15 +116,12 @@ public:
 
     // Returns, after go_on() without finished(), nodes of which each waits for the next, the last for the first.
     std::vector<int> circle() const;
-    // reached[device] holds the nodes in the order in which the list reached them, `ended` all nodes in an order in
-    // which they may end.
+    // reached[device] holds the nodes in the order in which the list reached them.
     std::vector<std::vector<int>> reached;
-    std::vector<int> ended;
 
 private:
     bool advance(int device);
     bool settle();
-    void take_received();
     bool is_done(int node) const;
     int waits_for(int node) const;
 

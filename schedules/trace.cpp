@@ -1,5 +1,7 @@
 #include "schedules/trace.h"
 
+#include "schedules/shape_index.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,8 +45,9 @@ Trace trace_of(const Plan& plan) {
     trace.stages = plan.shape.stages;
     trace.micro_batches = plan.shape.microbatches;
     trace.asynchronous = plan.asynchronous;
+    const ShapeIndex index(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device)
-        trace.stages_of.push_back(plan.shape.stages_of(device));
+        trace.stages_of.emplace_back(index.stages_of(device).begin(), index.stages_of(device).end());
     return trace;
 }
 

@@ -80,23 +80,27 @@ int end_of_compute(const std::vector<Task>& order) {
     return -1;
 }
 
-// At one position the S of a mini-batch come before its U, and those before the next mini-batch. All devices sum the
-// groups in one order, or they would wait for each other.
-std::multimap<int, Task> in_turn(const Shape& shape, const std::multimap<int, Task>& sums,
-                                 const std::multimap<int, Task>& updates) {
+// Returns by stage when its S comes among those that stand together, and last when U does: all devices sum the groups
+// in one order, or they would wait for each other.
+std::vector<int> turns_of(const Shape& shape) {
     const std::vector<SumGroup> groups = sum_groups(shape);
-    const auto group_of = [&](int stage) {
-        return std::find_if(groups.begin(), groups.end(),
-                            [&](const SumGroup& group) {
-                                return std::binary_search(group.stages.begin(), group.stages.end(), stage);
-                            }) -
-               groups.begin();
-    };
-    std::vector<std::tuple<int, int, std::ptrdiff_t, Task>> all;
+    const auto last = static_cast<int>(groups.size());
+    std::vector<int> turns(static_cast<std::size_t>(shape.stages), last);
+    for (int turn = last - 1; turn >= 0; --turn)
+        for (const int stage : groups[turn].stages)
+            turns[stage] = turn;
+    turns.push_back(last);
+    return turns;
+}
+
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
+std::multimap<int, Task> in_turn(const std::vector<int>& turns, const std::multimap<int, Task>& sums,
+                                 const std::multimap<int, Task>& updates) {
+    std::vector<std::tuple<int, int, int, Task>> all;
     for (const auto& [position, task] : sums)
-        all.push_back({position, task.microbatch, group_of(task.stage), task});
+        all.push_back({position, task.microbatch, turns[task.stage], task});
     for (const auto& [position, task] : updates)
-        all.push_back({position, task.microbatch, std::ssize(groups), task});
+        all.push_back({position, task.microbatch, turns.back(), task});
     std::sort(all.begin(), all.end());
     std::multimap<int, Task> ordered;
     for (const auto& [position, microbatch, turn, task] : all)
@@ -106,7 +110,8 @@ std::multimap<int, Task> in_turn(const Shape& shape, const std::multimap<int, Ta
 
 // The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
 // stages do so when all their own stages are through.
-std::multimap<int, Task> missing_updates(const Plan& plan, const std::vector<bool>& trained, int device) {
+std::multimap<int, Task> missing_updates(const Plan& plan, const std::vector<bool>& trained,
+                                         const std::vector<int>& turns, int device) {
     const Shape& shape = plan.shape;
     const std::vector<Task>& order = plan.order[device];
     const int end = end_of_compute(order);
@@ -126,7 +131,7 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const std::vector<boo
             updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    return in_turn(shape, sums, updates);
+    return in_turn(turns, sums, updates);
 }
 
 }  // namespace
@@ -151,9 +156,10 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
 
 void add_updates(Plan& plan) {
     const std::vector<bool> trained = trained_stages(plan);
+    const std::vector<int> turns = turns_of(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        const std::multimap<int, Task> missing = missing_updates(plan, trained, device);
+        const std::multimap<int, Task> missing = missing_updates(plan, trained, turns, device);
         std::vector<Task> longer;
         for (int position = -1; position < static_cast<int>(order.size()); ++position) {
             if (position >= 0)

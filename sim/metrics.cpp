@@ -87,7 +87,8 @@ int peak_of_pairs(const Events& events, Frees frees) {
     for (const TraceEvent* event : events)
         if (frees(event->task.op))
             freed.emplace_back(event->task.stage, event->task.microbatch);
-    std::sort(freed.begin(), freed.end());
+    if (!std::is_sorted(freed.begin(), freed.end()))
+        std::sort(freed.begin(), freed.end());
     const auto is_freed = [&](const Task& task) {
         return std::binary_search(freed.begin(), freed.end(), Pair{task.stage, task.microbatch});
     };
@@ -100,7 +101,9 @@ int peak_of_pairs(const Events& events, Frees frees) {
             changes.emplace_back(event->end, -1);
     }
     // Stable: at one time, list order decides what ends before what begins.
-    std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto earlier = [](const auto& a, const auto& b) { return a.first < b.first; };
+    if (!std::is_sorted(changes.begin(), changes.end(), earlier))
+        std::stable_sort(changes.begin(), changes.end(), earlier);
     int now = 0, peak = 0;
     for (const auto& [time, change] : changes) {
         now += change;
@@ -135,14 +138,15 @@ Ns exposed_communication(const Events& events, Ns start_of_step) {
         if (const Task& task = event->task; is_recv(task.op))
             arrivals[task.op].push_back({{task.stage, task.microbatch, task.slice}, {event->start, event->end}});
     for (auto& [op, all] : arrivals)
-        std::sort(all.begin(), all.end());
+        if (!std::is_sorted(all.begin(), all.end()))
+            std::sort(all.begin(), all.end());
     std::vector<Interval> own;
     Ns exposed = 0, idle_since = start_of_step;
     for (const TraceEvent* event : events) {
         if (is_transfer(event->task.op))
             continue;
         const Task& task = event->task;
-        if (task.op == Op::Forward || makes_input_gradient(task.op)) {
+        if (event->start > idle_since && (task.op == Op::Forward || makes_input_gradient(task.op))) {
             const std::vector<Arrival>& all = arrivals[receive_for(task.op)];
             const Tensor tensor{task.stage, task.microbatch, task.slice};
             const auto before = [](const Arrival& arrival, const Tensor& wanted) { return arrival.first < wanted; };

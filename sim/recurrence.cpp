@@ -1,88 +1,32 @@
 #include "sim/recurrence.h"
 
+#include "schedules/waiting.h"
+
 #include <algorithm>
 #include <cassert>
-#include <utility>
 
 namespace pw {
 
-namespace {
-
-// By node what its list waits for before it: the last task that computes, and the ends of the sends whose copies are
-// kept since then.
-Rows waits_in_lists(const PlanGraph& graph, const Lanes& lanes, bool keeps_copies) {
-    Rows waits;
-    waits.reserve(static_cast<std::size_t>(graph.size()), 2 * static_cast<std::size_t>(graph.size()));
-    std::vector<int> since;  // the last task that computes, or what has come since
-    for (int node = 0; node < graph.size(); ++node) {
-        if (graph.position_of(node) == 0)
-            since.clear();
-        const Op op = graph.task(node).op;
-        if (const int earlier = is_send(op) && keeps_copies ? lanes.earlier_on_edge(node) : -1; earlier >= 0)
-            since.push_back(earlier);
-        waits.push(since);
-        waits.close();
-        if (!is_transfer(op))
-            since.assign(1, node);
-    }
-    return waits;
-}
-
-std::vector<int> before_in_lanes(const PlanGraph& graph, const Lanes& lanes) {
-    std::vector<int> before(static_cast<std::size_t>(graph.size()), -1);
-    std::vector<int> last(static_cast<std::size_t>(lanes.size()), -1);
-    for (int node = 0; node < graph.size(); ++node)
-        if (const int lane = lanes.lane_of(node); lane >= 0)
-            before[node] = std::exchange(last[lane], node);
-    return before;
-}
-
-}  // namespace
-
-Recurrence::Recurrence(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) : graph_(graph) {
-    Walk walk(plan, graph, mode);
-    walk.go_on();
-    order_ = std::move(walk.ended);
+Recurrence::Recurrence(const PlanGraph& graph, const TransferMode& mode) : graph_(graph) {
+    const Waiting waiting(graph, mode);
+    order_ = waiting.order();
     if (!runs_through())
         return;
-    const Lanes& lanes = walk.lanes();
-    const Rows lists = waits_in_lists(graph, lanes, mode.sent_copies);
-    const std::vector<int> before = before_in_lanes(graph, lanes);
-    const bool early = mode.early_receive(), rendezvous = mode.protocol == TransferMode::Protocol::Rendezvous;
-    std::vector<int> waits;
-    const auto wait_in_list = [&](int node) { waits.insert(waits.end(), lists[node].begin(), lists[node].end()); };
-    const auto wait_in_lane = [&](int node) {
-        if (before[node] >= 0)
-            waits.push_back(before[node]);
-    };
-    const auto wait_for_receive = [&](int recv) {
-        wait_in_lane(recv);
-        if (!early)
-            wait_in_list(recv);
-    };
     waits_.reserve(order_.size(), 2 * order_.size());
     partner_.reserve(order_.size());
+    std::vector<int> waits;
     for (const int node : order_) {
-        const Op op = graph.task(node).op;
-        waits.clear();
-        if (is_recv(op)) {
-            wait_for_receive(node);
-        } else {
-            wait_in_list(node);
-            if (is_send(op))
-                wait_in_lane(node);
-            if (is_send(op) && rendezvous)
-                wait_for_receive(lanes.partner(node));
-            if (!is_transfer(op))
-                for (const int input : graph.inputs(node))
-                    if (graph.device_of(input) != graph.device_of(node) || is_transfer(graph.task(input).op))
-                        waits.push_back(input);
+        const std::span<const int> own = waiting.of(node);
+        waits.assign(own.begin(), own.end());
+        if (const int recv = waiting.awaited_by(node); recv >= 0) {
+            const std::span<const int> more = waiting.of(recv);
+            waits.insert(waits.end(), more.begin(), more.end());
         }
         std::sort(waits.begin(), waits.end());
         waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
         waits_.push(waits);
         waits_.close();
-        partner_.push_back(is_recv(op) ? lanes.partner(node) : -1);
+        partner_.push_back(waiting.send_of(node));
     }
 }
 

@@ -11,12 +11,10 @@
 
 namespace pw {
 
-// A task starts at the latest end of what it waits for: the task before it in its list, its inputs, and for a transfer
-// the one before it in its lane, with rendezvous the receive, and the sends whose copies its list waits for. Lists and
-// lanes are first in, first out, so that nothing else decides. Keeps a reference to the graph.
+// The relation is schedules/waiting.h. Keeps a reference to the graph.
 class Recurrence {
 public:
-    Recurrence(const Plan& plan, const PlanGraph& graph, const TransferMode& mode);
+    Recurrence(const PlanGraph& graph, const TransferMode& mode);
 
     // Returns false for a plan that deadlocks in the mode: it has no times.
     bool runs_through() const { return order_.size() == static_cast<std::size_t>(graph_.size()); }

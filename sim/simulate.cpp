@@ -50,7 +50,7 @@ public:
     void run(const Costs& costs) {
         take(costs);
         if (busy_duration_.empty() && !recurrence_)
-            recurrence_.emplace(plan_, graph_, mode_);
+            recurrence_.emplace(graph_, mode_);
         if (busy_duration_.empty() && recurrence_->runs_through())
             recurrence_->evaluate(duration_, costs.link.latency, start_, end_);
         else
@@ -261,7 +261,7 @@ private:
 Trace Simulation::trace() const {
     Trace trace = trace_of(plan_);
     trace.label = "predicted";
-    const std::vector<Buffer> buffers = buffers_of(plan_, *costs_, versions_, mode_.early_receive());
+    const std::vector<Buffer> buffers = buffers_of(plan_, graph_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
     trace.events.reserve(static_cast<std::size_t>(graph_.size()));

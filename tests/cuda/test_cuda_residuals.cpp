@@ -131,6 +131,8 @@ TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
     const Profile profile = measure_profile(config, model(), {2}, {});
     EXPECT_TRUE(std::ranges::any_of(profile.layers, [](const LayerProfile& layer) { return layer.bytes.at(2).joins; }));
     for (const char* way : {"1f1b", "zb-h1", "pipedream"}) {
+        if (!soaks() && (precision() == "fp32") != (way == std::string("1f1b")))
+            continue;  // the other precision has it
         const std::vector<std::string> set = {"cluster.devices=2", std::string("pipeline.schedule=") + way,
                                               "pipeline.split=even"};
         expect_predicted_memory(execution(set), way, profile);

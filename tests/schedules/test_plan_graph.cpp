@@ -112,9 +112,11 @@ void expect_earliest_landings(const Plan& plan) {
 
 TEST(Landings, AreFreeAsSoonAsTheirMessageCanCome) {
     for (const Schedule& schedule : schedules())
-        for (const int m : {1, 5, 8})
-            expect_earliest_landings(plan_of(schedule.name, 3, std::max(m, schedule.asynchronous() ? 3 : 1),
-                                             schedule.placement == Placement::Looped ? 2 : schedule.chunks));
+        for (const int devices : {3, 5})
+            for (const int m : {1, 5, 8})
+                expect_earliest_landings(plan_of(schedule.name, devices,
+                                                 std::max(m, schedule.asynchronous() ? devices : 1),
+                                                 schedule.placement == Placement::Looped ? 2 : schedule.chunks));
     for (const Replicas& replicas : all_replicas(3))
         expect_earliest_landings(plan_of("1f1b", replicas, 7));
 }

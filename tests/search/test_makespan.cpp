@@ -212,7 +212,7 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
 }
 
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
-    expect_the_least(20260u, soaks() ? 12 : 8, [](const Profile&) {});
+    expect_the_least(20260u, soaks() ? 12 : 6, [](const Profile&) {});
 }
 
 // What lies behind the last backward may hide in the way back, and the other way round.

@@ -1,0 +1,84 @@
+#include "schedules/waiting.h"
+
+#include <numeric>
+#include <utility>
+
+namespace pw {
+
+Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
+    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous), lanes_(graph, mode) {
+    const auto size = static_cast<std::size_t>(graph.size());
+    waits_.reserve(size, 2 * size);
+    next_.assign(size, -1);
+    std::vector<int> last_in_lane(static_cast<std::size_t>(lanes_.size()), -1);
+    int computed = -1;
+    std::vector<int> since;  // what the list waits for: its last task that computes, and sends whose copies are kept
+    const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
+    for (int node = 0; node < graph.size(); ++node) {
+        const Op op = graph.task(node).op;
+        if (graph.position_of(node) == 0) {
+            computed = -1;
+            since.clear();
+        }
+        if (const int earlier = is_send(op) && mode.sent_copies ? lanes_.earlier_on_edge(node) : -1; earlier >= 0)
+            since.push_back(earlier);
+        if (!is_recv(op) || !mode.early_receive())
+            waits_.push(since);
+        if (!is_recv(op))
+            for (const int input : graph.inputs(node))
+                if (graph.device_of(input) != graph.device_of(node) || is_recv(graph.task(input).op) || input > node)
+                    waits_.push(input);  // others stand before it in its list
+        if (is_transfer(op)) {
+            const int lane = lanes_.lane_of(node);
+            const int before = lane < 0 ? -1 : std::exchange(last_in_lane[lane], node);
+            if (before >= 0)
+                waits_.push(before);
+            follow(before, node);
+        } else {
+            follow(std::exchange(computed, node), node);
+            since.assign(1, node);
+        }
+        waits_.close();
+    }
+}
+
+// What keeps a node waiting, or -1 when nothing does.
+int Waiting::first_not_ended(int node, const std::vector<char>& ended) const {
+    if (const int send = send_of(node); send >= 0 && !ended[send])
+        return send;
+    for (const int other : of(node))
+        if (!ended[other])
+            return other;
+    if (const int recv = awaited_by(node); recv >= 0)
+        for (const int other : of(recv))
+            if (!ended[other])
+                return other;
+    return -1;
+}
+
+std::vector<int> Waiting::order() const {
+    const auto size = static_cast<std::size_t>(graph_.size());
+    std::vector<int> order;
+    order.reserve(size);
+    std::vector<char> ended(size, 0);
+    // A chain stops at a node that has not ended; of the chains that do at the same one, each knows the next.
+    std::vector<int> stopped_at(size, -1), next_stopped(first_.size(), -1), head = first_, to_do(first_.size());
+    std::iota(to_do.rbegin(), to_do.rend(), 0);
+    while (!to_do.empty()) {
+        const int chain = to_do.back();
+        to_do.pop_back();
+        for (int& node = head[chain]; node >= 0; node = next_[node]) {
+            if (const int other = first_not_ended(node, ended); other >= 0) {
+                next_stopped[chain] = std::exchange(stopped_at[other], chain);
+                break;
+            }
+            ended[node] = 1;
+            order.push_back(node);
+            for (int stopped = stopped_at[node]; stopped >= 0; stopped = next_stopped[stopped])
+                to_do.push_back(stopped);
+        }
+    }
+    return order;
+}
+
+}  // namespace pw
