@@ -16,12 +16,30 @@ namespace {
 using Link = boost::property<boost::edge_index_t, std::size_t>;
 using Devices = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, Link>;
 
+// Returns, by node, whether a later SEND depends on it; the last sums and updates of a plan keep nobody waiting.
+std::vector<char> leading_to_sends(const PlanGraph& graph, const std::vector<int>& order, const Rows& readers,
+                                   int devices) {
+    std::vector<char> leads(static_cast<std::size_t>(graph.size()), 0);
+    std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);  // of what computes later in the list
+    for (std::size_t at = order.size(); at-- > 0;) {
+        const int node = order[at];
+        const Op op = graph.task(node).op;
+        const std::span<const int> own = readers[node];
+        leads[node] = is_send(op) || std::any_of(own.begin(), own.end(), [&](int reader) { return leads[reader]; });
+        if (!is_transfer(op))
+            leads[node] = list_leads[graph.device_of(node)] |= leads[node];
+    }
+    return leads;
+}
+
 // Returns the graph of the devices of which one waits for the other, each pair once.
-Devices devices_of(const PlanGraph& graph, int count) {
+Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int count) {
     std::vector<std::vector<int>> waits_for(static_cast<std::size_t>(count));
     std::vector<int> last_asker(static_cast<std::size_t>(count), -1);
     for (int node = 0; node < graph.size(); ++node) {
         const int device = graph.device_of(node);
+        if (!leads[node] && !is_recv(graph.task(node).op))
+            continue;
         for (const int input : graph.inputs(node))
             if (const int other = graph.device_of(input); other != device && last_asker[other] != device) {
                 last_asker[other] = device;
@@ -71,20 +89,22 @@ std::vector<Block> blocks_of(const Devices& devices) {
 
 ReceiverClocks::ReceiverClocks(const PlanGraph& graph, const Shape& shape)
     : graph_(graph), message_(static_cast<std::size_t>(graph.size()), -1), at_send_(message_) {
-    find_neighbours(shape);
     const Rows readers = graph.readers();
     const std::vector<int> order = graph.topological_order(true);
     assert(static_cast<int>(order.size()) == graph.size());
+    leads_ = leading_to_sends(graph, order, readers, shape.devices);
+    find_neighbours(shape);
     for (const int node : order) {
         if (is_transfer(graph.task(node).op))
             pass_on(node, readers[node]);
-        else
+        else if (leads_[node])
             run(node, readers[node]);
     }
+    leads_ = {};
 }
 
 void ReceiverClocks::find_neighbours(const Shape& shape) {
-    const std::vector<Block> blocks = blocks_of(devices_of(graph_, shape.devices));
+    const std::vector<Block> blocks = blocks_of(devices_of(graph_, leads_, shape.devices));
     double cells = 0;
     for (const Block& block : blocks)
         cells += static_cast<double>(block.devices.size()) * static_cast<double>(block.devices.size());
@@ -132,7 +152,7 @@ void ReceiverClocks::run(int node, std::span<const int> readers) {
     for (const int own : own_[device])
         clock[own] = graph_.position_of(node);
     const auto elsewhere = std::count_if(readers.begin(), readers.end(), [&](int reader) {
-        return is_transfer(graph_.task(reader).op) || graph_.device_of(reader) != device;
+        return leads_[reader] && (is_transfer(graph_.task(reader).op) || graph_.device_of(reader) != device);
     });
     if (elsewhere > 0)
         keep(node, clock, static_cast<int>(elsewhere));
@@ -141,12 +161,15 @@ void ReceiverClocks::run(int node, std::span<const int> readers) {
 // What a SEND has from its maker goes to its RECV, and from there to who reads it.
 void ReceiverClocks::pass_on(int transfer, std::span<const int> readers) {
     const int maker = graph_.inputs(transfer).front(), message = message_[maker];
+    if (!leads_[transfer])
+        return;
     message_[transfer] = message;
     if (is_send(graph_.task(transfer).op) && !readers.empty()) {
         const Neighbour& receiver = neighbour(graph_.device_of(transfer), graph_.device_of(readers.front()));
         at_send_[transfer] = messages_[message].clock[receiver.here + receiver.place];
     }
-    messages_[message].readers += static_cast<int>(readers.size());
+    messages_[message].readers +=
+        static_cast<int>(std::count_if(readers.begin(), readers.end(), [&](int reader) { return leads_[reader]; }));
     release(message);
 }
 

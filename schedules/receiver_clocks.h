@@ -14,7 +14,7 @@ namespace pw {
 // Devices keep a clock each of what the others have done. News of a device reaches its neighbour by itself, or around
 // within one block (biconnected component) of the graph of devices that wait for each other: a way that leaves the
 // block comes back through the device where it left. So a device knows the devices of its blocks and no others, which
-// are two in a chain, however long.
+// are two in a chain, however long. What no later SEND depends on does not count.
 class ReceiverClocks {
 public:
     // The plan runs through and has its transfers. Throws BeyondLimit when the clocks alone take more than
@@ -48,6 +48,7 @@ private:
     void release(int message);
 
     const PlanGraph& graph_;
+    std::vector<char> leads_;                         // [node]: whether a later SEND depends on it
     std::vector<std::vector<Neighbour>> neighbours_;  // [device], by device
     std::vector<std::vector<int>> own_;               // [device]: where it stands in its own clock, once per block
     std::vector<Clock> now_;                          // [device]: of what it has done so far
