@@ -1,11 +1,13 @@
 #include "schedules/lanes.h"
 #include "schedules/passes.h"
 #include "schedules/plan_graph.h"
+#include "schedules/shape_index.h"
 #include "schedules/sum_groups.h"
 
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -110,13 +112,13 @@ std::multimap<int, Task> in_turn(const std::vector<int>& turns, const std::multi
 
 // The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of other
 // stages do so when all their own stages are through.
-std::multimap<int, Task> missing_updates(const Plan& plan, const std::vector<bool>& trained,
+std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& index, const std::vector<bool>& trained,
                                          const std::vector<int>& turns, int device) {
     const Shape& shape = plan.shape;
     const std::vector<Task>& order = plan.order[device];
     const int end = end_of_compute(order);
     std::multimap<int, Task> sums, updates;
-    const std::vector<int> stages = shape.stages_of(device);
+    const std::span<const int> stages = index.stages_of(device);
     const std::vector<StageEndings> endings = endings_of(plan, device, stages);
     for (std::size_t k = 0; k < stages.size(); ++k) {
         const int stage = stages[k];
@@ -157,9 +159,10 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
 void add_updates(Plan& plan) {
     const std::vector<bool> trained = trained_stages(plan);
     const std::vector<int> turns = turns_of(plan.shape);
+    const ShapeIndex index(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        const std::multimap<int, Task> missing = missing_updates(plan, trained, turns, device);
+        const std::multimap<int, Task> missing = missing_updates(plan, index, trained, turns, device);
         std::vector<Task> longer;
         for (int position = -1; position < static_cast<int>(order.size()); ++position) {
             if (position >= 0)

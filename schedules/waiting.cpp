@@ -42,13 +42,13 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
     }
 }
 
-// What keeps a node waiting, or -1 when nothing does.
-int Waiting::first_not_ended(int node, const std::vector<char>& ended) const {
+// What keeps a node waiting, or -1 when nothing does. Counts on how many of of(node) have ended.
+int Waiting::first_not_ended(int node, const std::vector<char>& ended, std::size_t& own_ended) const {
     if (const int send = send_of(node); send >= 0 && !ended[send])
         return send;
-    for (const int other : of(node))
-        if (!ended[other])
-            return other;
+    for (const std::span<const int> own = of(node); own_ended < own.size(); ++own_ended)
+        if (!ended[own[own_ended]])
+            return own[own_ended];
     if (const int recv = awaited_by(node); recv >= 0)
         for (const int other : of(recv))
             if (!ended[other])
@@ -64,14 +64,16 @@ std::vector<int> Waiting::order() const {
     // A chain stops at a node that has not ended; of the chains that do at the same one, each knows the next.
     std::vector<int> stopped_at(size, -1), next_stopped(first_.size(), -1), head = first_, to_do(first_.size());
     std::iota(to_do.rbegin(), to_do.rend(), 0);
+    std::vector<std::size_t> own_ended(first_.size(), 0);  // of what the head of each chain waits for: they stay so
     while (!to_do.empty()) {
         const int chain = to_do.back();
         to_do.pop_back();
         for (int& node = head[chain]; node >= 0; node = next_[node]) {
-            if (const int other = first_not_ended(node, ended); other >= 0) {
+            if (const int other = first_not_ended(node, ended, own_ended[chain]); other >= 0) {
                 next_stopped[chain] = std::exchange(stopped_at[other], chain);
                 break;
             }
+            own_ended[chain] = 0;
             ended[node] = 1;
             order.push_back(node);
             for (int stopped = stopped_at[node]; stopped >= 0; stopped = next_stopped[stopped])

@@ -29,7 +29,7 @@ public:
     std::vector<int> order() const;
 
 private:
-    int first_not_ended(int node, const std::vector<char>& ended) const;
+    int first_not_ended(int node, const std::vector<char>& ended, std::size_t& own_ended) const;
 
     const PlanGraph& graph_;
     bool rendezvous_;
