@@ -3,6 +3,7 @@
 #include "schedules/buffers.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
+#include "schedules/sum_groups.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/machine_memory.h"
 
@@ -31,6 +32,20 @@ double tasks_of(const Shape& shape) {
     for (const std::vector<int>& devices : shape.placement)
         holders += static_cast<double>(devices.size());
     return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
+}
+
+// Bytes per input of a task at which devices meet: the graph keeps it, who waits for whom, and its order; measured.
+constexpr double kPerMeetingInput = 25;
+
+// Returns no fewer inputs than the S and U at which devices meet have: each waits for all that come.
+double inputs_of_meetings(const Shape& shape) {
+    double all = 0, tied = 0, own = 0;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const double holders = shape.placement.empty() ? 1 : static_cast<double>(shape.placement[stage].size());
+        all += holders;
+        (is_tied(shape, stage) ? tied : own) += is_tied(shape, stage) ? holders : holders * holders;
+    }
+    return shape.updates() * (own + tied * tied + (shape.global_norm ? 2 * all * all : 0));
 }
 
 // A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.
@@ -123,7 +138,7 @@ void refuse_large(const Shape& shape) {
                                       "most {} are planned",
                                       shape.stages, shape.microbatches, tasks, kMostTasks),
                           "plan fewer stages or micro-batches (of an asynchronous schedule: training.steps)");
-    refuse_large_table(kPerTask * tasks_of(shape), shape);
+    refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_meetings(shape), shape);
 }
 
 void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
