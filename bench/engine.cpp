@@ -1,5 +1,5 @@
 // Times the engine step by step: the plan (orders, transfers, proof), its simulator, the first evaluation of the costs,
-// one more, and the trace with its numbers. Per task, transfers included: nanoseconds, medians of three, on one core,
+// one more, and the numbers of devices. Per task, transfers included: nanoseconds, medians of three, on one core,
 // and the bytes by which the process has grown at most. Every size runs in a process of its own.
 //
 //     bench_engine [SCHEDULE STAGES MICRO_BATCHES]
@@ -54,7 +54,7 @@ Costs costs_of(int stages) {
     return costs;
 }
 
-constexpr std::array kPhases = {"plan", "simulator", "first", "again", "trace"};
+constexpr std::array kPhases = {"plan", "simulator", "first", "again", "numbers"};
 using Times = std::array<double, kPhases.size()>;
 
 Times times_of(const Size& size, std::int64_t& tasks) {
@@ -69,15 +69,17 @@ Times times_of(const Size& size, std::int64_t& tasks) {
         times[phase] = time - since;
         since = now();
     };
-    const Plan plan = make_plan(schedule_named(size.schedule), shape, {});
+    const ProvenPlan proven = proven_plan(schedule_named(size.schedule), shape, {});
+    const Plan& plan = proven.plan;
     lap(0);
-    Simulator simulator(plan, {.sent_copies = costs.sent_copies});
+    Simulator simulator(plan, proven.proof, std::make_shared<const VersionTable>(versions_of(plan)),
+                        {.sent_copies = costs.sent_copies});
     lap(1);
     (void)simulator.step_time(costs);
     lap(2);
     (void)simulator.step_time(costs);
     lap(3);
-    (void)metrics_of(simulator.trace(costs));
+    (void)simulator.metrics(costs, without_hash(plan));
     lap(4);
     tasks = 0;
     for (const std::vector<Task>& order : plan.order)

@@ -100,15 +100,24 @@ Json json_of_device(const DeviceMetrics& device, Bytes limit) {
 
 }  // namespace
 
-Report report_of(Trace trace) {
+namespace {
+
+Report report_of(Trace trace, Metrics metrics) {
     Report report;
     report.trace = std::move(trace);
-    report.metrics = metrics_of(report.trace);
+    report.metrics = std::move(metrics);
     for (int device = 0; device < report.trace.devices; ++device) {
         report.names.push_back(std::to_string(device));
         report.limits.push_back(kUnlimited);
     }
     return report;
+}
+
+}  // namespace
+
+Report report_of(Trace trace) {
+    Metrics metrics = metrics_of(trace);
+    return report_of(std::move(trace), std::move(metrics));
 }
 
 Report read_report(const std::string& path) {
@@ -118,7 +127,12 @@ Report read_report(const std::string& path) {
 }
 
 Report report_of(Trace trace, const Config& config) {
-    Report report = report_of(std::move(trace));
+    Metrics metrics = metrics_of(trace);
+    return report_of(PredictedNumbers{std::move(trace), std::move(metrics)}, config);
+}
+
+Report report_of(PredictedNumbers numbers, const Config& config) {
+    Report report = report_of(std::move(numbers.head), std::move(numbers.metrics));
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     for (std::size_t device = 0; device < std::min(devices.size(), report.limits.size()); ++device) {
         report.limits[device] = devices[device].memory;

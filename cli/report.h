@@ -3,6 +3,7 @@
 
 #include "job/config.h"
 #include "schedules/trace.h"
+#include "search/predict.h"
 #include "sim/metrics.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -24,6 +25,7 @@ struct Report {
 Report report_of(Trace trace);                        // for a plan that is known to the trace alone
 Report read_report(const std::string& path);          // of a checked file: numbers of nonsense are nonsense
 Report report_of(Trace trace, const Config& config);  // with the memory and names of the config's devices
+Report report_of(PredictedNumbers numbers, const Config& config);  // its trace has no events
 
 Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it
 bool fits(const Report& report);

@@ -65,9 +65,7 @@ Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
 Report simulate_point(Config config, std::vector<std::string>& notes) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
-    Report report = report_of(predict(job), job.config);
-    report.trace.events = {};
-    report.trace.memory = {};
+    Report report = report_of(predict_numbers(job), job.config);
     for (const std::string& notice : notices)
         keep(notes, notice);
     keep(notes, note_on_costs(job));

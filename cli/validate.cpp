@@ -82,7 +82,7 @@ void validate_config(const ValidateArguments& arguments) {
         validate_without_costs(arguments, job);
         return;
     }
-    const Report report = report_of(predict(job), job.config);
+    const Report report = report_of(predict_numbers(job), job.config);
     if (arguments.json) {
         Json json = json_of_plan(job.plan, "config");
         json["ok"] = json["fits"] = fits(report);

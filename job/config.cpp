@@ -13,7 +13,7 @@
 namespace pw {
 namespace {
 
-constexpr int kMostDevices = 65'536;
+constexpr int kMostDevices = 1'000'000;
 
 void collect_places(const Yaml& at, std::map<std::string, Place>& places) {
     if (!at.path().empty())

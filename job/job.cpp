@@ -14,7 +14,9 @@ namespace pw {
 namespace {
 
 void add_plan(Job& job, const StageLinks& links, Notices& notices) {
-    job.plan = make_plan(job.config, links, job.config.training.steps, &notices);
+    ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, &notices);
+    job.plan = std::move(proven.plan);
+    job.proof = std::move(proven.proof);
     job.versions = versions_of(job.plan);
 }
 

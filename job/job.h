@@ -14,13 +14,16 @@
 
 namespace pw {
 
+struct Proof;  // schedules/passes.h
+
 struct Job {
     Config config;
     std::shared_ptr<const Model> model;  // null for a uniform workload; then profile and split are empty
     CostSource source = CostSource::Uniform;
     Profile profile;
     StageSplit split;
-    Plan plan;  // the plan of one step, or of all steps when asynchronous
+    Plan plan;                           // the plan of one step, or of all steps when asynchronous
+    std::shared_ptr<const Proof> proof;  // that the plan runs through
     VersionTable versions;
     Costs costs;        // complete: cluster and sums included
     TransferMode mode;  // as it will be executed

@@ -208,7 +208,7 @@ void check_even_share(const Config& config, const Schedule& schedule, const Shap
                    fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
-Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
+ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
     TransferMode mode = config.transfer;
     CsvPlan csv = read_csv(config.pipeline.schedule, mode);
     if (notices != nullptr)
@@ -239,8 +239,8 @@ Plan plan_of_file(const Config& config, const StageLinks& links, std::vector<std
     if (!links.ties.empty() || wants_clipping(config))
         close_again(csv.plan);
     mode.protocol = TransferMode::Protocol::Rendezvous;
-    prove(csv, mode);
-    return std::move(csv.plan);
+    std::shared_ptr<const Proof> proof = prove(csv, mode);
+    return {std::move(csv.plan), std::move(proof)};
 }
 
 // Returns the first key with a dot in a help, "pipeline.group".
@@ -310,7 +310,11 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
     return links;
 }
 
-Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices) {
+Plan make_plan(const Config& config, const StageLinks& links, int steps) {
+    return proven_plan(config, links, steps).plan;
+}
+
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices) {
     if (is_file(config.pipeline.schedule))
         return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
@@ -331,11 +335,11 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps, std::ve
     check_even_share(config, schedule, shape, steps);
     const PlanOptions options = options_of(config, schedule);
     try {
-        Plan plan = make_plan(schedule, shape, options);
-        const std::string other = same_orders_as(schedule, plan.shape, options.schedule);
+        ProvenPlan proven = proven_plan(schedule, shape, options);
+        const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
-        return plan;
+        return proven;
     } catch (const BeyondLimit& limit) {
         config.fail_at(limit.key, limit.fact, limit.help);
     } catch (const Error& error) {

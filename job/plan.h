@@ -21,7 +21,9 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 // Makes the plan that a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule
 // that is a file (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other
 // schedule this one is.
-Plan make_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices = nullptr);
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
+                       std::vector<std::string>* notices = nullptr);
+Plan make_plan(const Config& config, const StageLinks& links, int steps);  // the same plan
 
 // Returns how the backend of a config moves transfers: as the config says, but devices that compute have nowhere to
 // hold a message, so that with deferred receives it leaves when its RECV is posted.

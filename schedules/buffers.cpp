@@ -1,6 +1,7 @@
 #include "schedules/buffers.h"
 
 #include "schedules/limits.h"
+#include "schedules/passes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/receiver_clocks.h"
 #include "workloads/error.h"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 
 namespace pw {
@@ -34,17 +36,18 @@ Bytes workspace_of(const StageBytes& bytes, Op op) {
 
 class Collector {
 public:
-    Collector(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions, bool early,
+    Collector(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions, bool early,
               const std::vector<int>& parts)
         : plan_(plan),
           costs_(costs),
           versions_(versions),
-          graph_(graph),
+          graph_(proof.graph),
           early_(early),
           parts_(parts),
           updated_on_(static_cast<std::size_t>(plan.shape.stages), -1) {
         if (early)
-            clocks_.emplace(graph_, plan.shape);
+            clocks_.emplace(graph_, plan.shape,
+                            std::ssize(proof.order) == graph_.size() ? proof.order : graph_.topological_order());
         if (std::none_of(costs.bytes.begin(), costs.bytes.end(),
                          [](const StageBytes& bytes) { return bytes.statistics > 0; }))
             return;
@@ -55,16 +58,16 @@ public:
     }
 
     std::vector<Buffer> collect() {
+        reserve();
         for (int device = 0; device < plan_.shape.devices; ++device)
             add_persistent(device);
         for (int node = 0; node < graph_.size(); ++node)
             if (graph_.task(node).op == Op::Forward)
                 add_activations(node);
-        for (std::size_t edge = 0; edge < costs_.edges.size(); ++edge)
-            for (int mb = 0; mb < plan_.shape.microbatches; ++mb) {
-                add_landing(static_cast<int>(edge), mb, true);
-                add_landing(static_cast<int>(edge), mb, false);
-            }
+        for (int edge = 0; edge < static_cast<int>(costs_.edges.size()); ++edge) {
+            add_landings(edge, true);
+            add_landings(edge, false);
+        }
         if (keeps_copies(costs_, early_))
             add_sent_copies();
         return std::move(buffers_);
@@ -109,27 +112,52 @@ private:
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 
-    // Returns the positions on the stage's own device of I (or B) and of W (or B) of a micro-batch.
-    std::pair<int, int> backward_positions(int stage, int mb, int forward_node) const {
-        const int input = graph_.find({Op::BackwardInput, stage, mb});
-        const int weight = graph_.find({Op::BackwardWeight, stage, mb});
-        const int forward = graph_.position_of(forward_node);
-        return {input < 0 ? forward : graph_.position_of(input), weight < 0 ? forward : graph_.position_of(weight)};
+    // No buffer moves while others come; what is reserved in vain is never touched.
+    void reserve() {
+        std::size_t each = 0;  // per micro-batch
+        for (const StageBytes& bytes : costs_.bytes)
+            for (const Bytes size : {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept,
+                                     bytes.statistics, bytes.until_input + bytes.until_weight})
+                each += size > 0 ? 1 : 0;
+        for (const EdgeBytes& bytes : costs_.edges)
+            each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
+        buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
     }
 
-    // Returns the position of R of a micro-batch, or -1 when the stage keeps what F saves.
-    int recompute_position(int stage, int mb) const {
-        const int again = graph_.find({Op::Recompute, stage, mb});
-        return again < 0 ? -1 : graph_.position_of(again);
-    }
+    // Where the tasks of a stage stand on the device that runs them, by micro-batch; -1 for none.
+    struct Positions {
+        const PlanGraph& graph;
+        std::span<const int> forwards, inputs, weights, wholes, agains;
+
+        Positions(const PlanGraph& of, int stage)
+            : graph(of),
+              forwards(of.nodes(Op::Forward, stage)),
+              inputs(of.nodes(Op::BackwardInput, stage)),
+              weights(of.nodes(Op::BackwardWeight, stage)),
+              wholes(of.nodes(Op::Backward, stage)),
+              agains(of.nodes(Op::Recompute, stage)) {}
+
+        static int at(std::span<const int> nodes, int mb) { return nodes.empty() ? -1 : nodes[mb]; }
+        int input_node(int mb) const { return at(inputs, mb) >= 0 ? inputs[mb] : at(wholes, mb); }  // I, or B
+        int forward(int mb) const { return position(at(forwards, mb)); }
+        int again(int mb) const { return position(at(agains, mb)); }
+        // Without a backward pass, F is the end.
+        int input(int mb) const { return or_forward(input_node(mb), mb); }
+        int weight(int mb) const { return or_forward(at(weights, mb) >= 0 ? weights[mb] : at(wholes, mb), mb); }
+
+    private:
+        int position(int node) const { return node < 0 ? -1 : graph.position_of(node); }
+        int or_forward(int node, int mb) const { return node < 0 ? forward(mb) : graph.position_of(node); }
+    };
 
     void add_activations(int node) {
         const Task& task = graph_.task(node);
         const StageBytes& bytes = costs_.bytes[task.stage];
+        const Positions positions(graph_, task.stage);
         const int device = graph_.device_of(node), first = graph_.position_of(node);
-        const int again = recompute_position(task.stage, task.microbatch);
+        const int again = positions.again(task.microbatch);
         const int saved = again < 0 ? first : again;
-        const auto [input, weight] = backward_positions(task.stage, task.microbatch, node);
+        const int input = positions.input(task.microbatch), weight = positions.weight(task.microbatch);
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
             add({use, kind, size, device, task.stage, task.microbatch, -1, -1, from, last});
         };
@@ -140,41 +168,48 @@ private:
                    first, first);
         activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
                    weight);
-        const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
-        if (update != update_at_.end())
-            activation(BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, first, update->second);
+        if (bytes.statistics > 0)
+            if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
+                update != update_at_.end())
+                activation(BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, first,
+                           update->second);
     }
 
     // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
     // or, received early, as soon as the sender could possibly have made the tensor.
-    void add_landing(int edge, int mb, bool forward) {
-        const EdgeBytes& bytes = costs_.edges[edge];
+    void add_landings(int number, bool forward) {
+        const EdgeBytes& bytes = costs_.edges[number];
+        const Bytes size = forward ? bytes.forward : bytes.backward;
         const int receiver_stage = forward ? bytes.to : bytes.from, sender_stage = forward ? bytes.from : bytes.to;
-        const int reader = graph_.find({forward ? Op::Forward : Op::BackwardInput, receiver_stage, mb});
-        const int maker = graph_.find({forward ? Op::Forward : Op::BackwardInput, sender_stage, mb});
-        if (reader < 0 || maker < 0)
-            return;
-        const int device = graph_.device_of(reader);
-        int first = graph_.position_of(maker);
-        if (graph_.device_of(maker) != device) {
-            const Op op = forward ? Op::SendForward : Op::SendBackward;
-            const Task task{op, sender_stage, mb, 0, receiver_stage};
-            const int send = graph_.find(task);
-            if (send < 0)
-                fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
-            first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
+        const Positions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
+        const int row = graph_.index().edge(bytes.from, bytes.to);
+        const std::span<const int> sends =
+            row < 0 ? std::span<const int>{} : graph_.nodes(forward ? Op::SendForward : Op::SendBackward, row);
+        for (int mb = 0; size > 0 && mb < plan_.shape.microbatches; ++mb) {
+            const int reader = forward ? Positions::at(of_reader.forwards, mb) : of_reader.input_node(mb);
+            const int maker = forward ? Positions::at(of_maker.forwards, mb) : of_maker.input_node(mb);
+            if (reader < 0 || maker < 0)
+                continue;
+            const int device = graph_.device_of(reader);
+            int first = graph_.position_of(maker);
+            if (graph_.device_of(maker) != device) {
+                const Task task{forward ? Op::SendForward : Op::SendBackward, sender_stage, mb, 0, receiver_stage};
+                const int send = Positions::at(sends, mb);
+                if (send < 0)
+                    fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
+                first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
+            }
+            int last = graph_.position_of(reader);
+            if (forward)
+                last = bytes.forward_until_weight  ? of_reader.weight(mb)
+                       : bytes.forward_until_input ? of_reader.input(mb)
+                                                   : std::max(last, of_reader.again(mb));
+            else if (bytes.backward_until_weight)
+                last = of_reader.weight(mb);
+            add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
+                 forward ? MemoryKind::Inputs : MemoryKind::Communication, size, device, receiver_stage, mb, number, -1,
+                 first, last});
         }
-        const auto [input, weight] = backward_positions(receiver_stage, mb, reader);
-        int last = graph_.position_of(reader);
-        if (forward)
-            last = bytes.forward_until_weight  ? weight
-                   : bytes.forward_until_input ? input
-                                               : std::max(last, recompute_position(receiver_stage, mb));
-        else if (bytes.backward_until_weight)
-            last = weight;
-        add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
-             forward ? MemoryKind::Inputs : MemoryKind::Communication, forward ? bytes.forward : bytes.backward, device,
-             receiver_stage, mb, edge, -1, first, last});
     }
 
     // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
@@ -225,12 +260,12 @@ private:
 
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
                                const std::vector<int>& gradient_parts) {
-    return buffers_of(plan, PlanGraph(plan), costs, versions, early, gradient_parts);
+    return buffers_of(plan, Proof{PlanGraph(plan)}, costs, versions, early, gradient_parts);
 }
 
-std::vector<Buffer> buffers_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                               const VersionTable& versions, bool early, const std::vector<int>& gradient_parts) {
-    std::vector<Buffer> buffers = Collector(plan, graph, costs, versions, early, gradient_parts).collect();
+std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
+                               bool early, const std::vector<int>& gradient_parts) {
+    std::vector<Buffer> buffers = Collector(plan, proof, costs, versions, early, gradient_parts).collect();
     refuse_heavy(buffers);
     return buffers;
 }
@@ -273,6 +308,21 @@ std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vecto
     std::vector<std::vector<MemoryUse>> use;
     for (std::size_t device = 0; device < plan.order.size(); ++device)
         use.push_back(memory_of(plan.order[device], buffers, own[device]));
+    return use;
+}
+
+MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own) {
+    std::vector<Bytes> alive(std::max<std::size_t>(1, order.size()) + 1, 0);
+    for (const int k : own) {
+        alive[buffers[k].first] += buffers[k].bytes;
+        alive[buffers[k].last + 1] -= buffers[k].bytes;
+    }
+    std::partial_sum(alive.begin(), alive.end(), alive.begin());
+    const auto peak = static_cast<int>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+    MemoryUse use{};
+    for (const int k : own)
+        if (buffers[k].first <= peak && peak <= buffers[k].last)
+            use[static_cast<int>(buffers[k].kind)] += buffers[k].bytes;
     return use;
 }
 

@@ -14,6 +14,8 @@
 
 namespace pw {
 
+struct Proof;  // schedules/passes.h
+
 enum class BufferUse {
     Weights,          // version `version` of a stage; one buffer may hold several versions in turn
     Statistics,       // running averages
@@ -53,9 +55,9 @@ struct Buffer {
 // it is empty, there is one of each.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
                                const std::vector<int>& gradient_parts = {});
-// Returns the same with the graph of the plan, for those who have it.
-std::vector<Buffer> buffers_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                               const VersionTable& versions, bool early, const std::vector<int>& gradient_parts = {});
+// Returns the same with the proof of the plan, for those who have it.
+std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
+                               bool early, const std::vector<int>& gradient_parts = {});
 
 // Returns whether senders keep a copy: the transport makes one, or the landing buffer is not there yet when the tensor
 // is made.
@@ -73,6 +75,8 @@ std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vect
 
 // Returns the largest total over the positions of a device, by kind.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);
+// Returns the same for one device, without all positions.
+MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own);
 
 // A packing gives the buffers offsets in one arena per device, so that buffers that live together do not overlap.
 // arena[device] is the size: what a run reserves, the peak or more where gaps stay between the buffers.

@@ -22,17 +22,17 @@ bool has_backward(const Plan& plan) {
 
 void check_complete(const Plan& plan, const PlanGraph& graph) {
     const bool trains = has_backward(plan);
-    for (int stage = 0; stage < plan.shape.stages; ++stage)
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        const auto nodes_of = [&](Op op) { return graph.nodes(op, stage); };
+        const std::span<const int> forwards = nodes_of(Op::Forward), wholes = nodes_of(Op::Backward),
+                                   inputs = nodes_of(Op::BackwardInput), weights = nodes_of(Op::BackwardWeight);
         for (int mb = 0; mb < plan.shape.microbatches; ++mb) {
-            const auto has = [&](Op op) {
-                const int node = graph.find({op, stage, mb});
-                return node >= 0 && graph.task(node).op == op;
-            };
-            if (!has(Op::Forward))
+            const auto has = [&](std::span<const int> nodes) { return !nodes.empty() && nodes[mb] >= 0; };
+            if (!has(forwards))
                 fail("plan '{}': no device runs {}", plan.schedule, print({Op::Forward, stage, mb}));
             if (!trains)
                 continue;
-            const bool whole = has(Op::Backward), input = has(Op::BackwardInput), weight = has(Op::BackwardWeight);
+            const bool whole = has(wholes), input = has(inputs), weight = has(weights);
             if (whole && (input || weight))
                 fail("plan '{}': {} stands beside {}; B is I and W in one", plan.schedule,
                      print({Op::Backward, stage, mb}),
@@ -42,6 +42,7 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
                      print({!input && !weight ? Op::Backward : (input ? Op::BackwardWeight : Op::BackwardInput), stage,
                             mb}));
         }
+    }
 }
 
 // The last positions of a stage's tasks of one mini-batch in a device's list, -1 for none.
@@ -106,16 +107,13 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
         const Task& task = graph.task(node);
         if (!is_transfer(task.op))
             continue;
-        const bool downstream = edge_of(task).from == task.stage;
-        const std::span<const int> peers =
-            downstream ? graph.index().after(task.stage) : graph.index().before(task.stage);
         const auto where = [&] {
             return fmt::format("plan '{}': {}: {}", plan.schedule,
                                place(graph.device_of(node), graph.position_of(node)), print(task));
         };
-        if (std::find(peers.begin(), peers.end(), task.peer) == peers.end())
+        if (graph.index().edge(edge_of(task).from, edge_of(task).to) < 0)
             fail("{}: no tensor flows between stages {} and {}", where(), task.stage, task.peer);
-        const int other = graph.find(other_end(task));
+        const int other = is_recv(task.op) ? graph.inputs(node).front() : graph.find(other_end(task));
         if (other < 0)
             fail("{} has no {} at the other end", where(), print(other_end(task)));
         if (graph.device_of(other) == graph.device_of(node))
@@ -130,9 +128,10 @@ void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& pl
         const int device = graph.device_of(node);
         if (task.op == Op::Update || task.op == Op::SumGradients)
             continue;
-        if (const int holder = graph.holder(task.stage, task.microbatch); holder != device)
+        if (const int forward = graph.nodes(Op::Forward, task.stage)[task.microbatch];
+            graph.device_of(forward) != device)
             fail("plan '{}': {}: {} belongs on device {}, which runs {}", plan.schedule,
-                 place(device, graph.position_of(node)), print(task), holder,
+                 place(device, graph.position_of(node)), print(task), graph.device_of(forward),
                  print({Op::Forward, task.stage, task.microbatch}));
     }
 }
@@ -149,9 +148,23 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
             }
 }
 
-void check_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const PlaceName& place) {
+// Returns the nodes from a walk, which knows the circle; none when it finishes.
+std::vector<int> circle_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    Walk walk(plan, graph, mode);
+    walk.go_on();
+    return walk.finished() ? std::vector<int>{} : walk.circle();
+}
+
+// Returns the nodes in the order in which they can run, or fails.
+std::vector<int> order_without_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                                        const PlaceName& place) {
+    std::vector<int> order;
+    if (mode.protocol != TransferMode::Protocol::OneSlot)
+        order = Waiting(graph, mode).order();
+    if (std::ssize(order) == graph.size())
+        return order;
     std::string waits;
-    for (const int node : deadlock_of(plan, graph, mode))
+    for (const int node : circle_of(plan, graph, mode))
         waits +=
             fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
     if (!waits.empty())
@@ -160,6 +173,7 @@ void check_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode
             "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: "
             "`pipewright validate PLAN.csv` tells which transfer.communicator and transfer.receive are free of it",
             plan.schedule, print(mode), waits);
+    return {};
 }
 
 }  // namespace
@@ -167,21 +181,20 @@ void check_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode
 std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode) {
     if (mode.protocol != TransferMode::Protocol::OneSlot && std::ssize(Waiting(graph, mode).order()) == graph.size())
         return {};
-    Walk walk(plan, graph, mode);  // which knows the circle
-    walk.go_on();
-    return walk.finished() ? std::vector<int>{} : walk.circle();
+    return circle_of(plan, graph, mode);
 }
 
-void check(const Plan& plan, TransferMode mode, const PlaceName& named) {
+std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const PlaceName& named) {
     const PlaceName place =
         named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
-    const PlanGraph graph(plan);
+    PlanGraph graph(plan);
     check_complete(plan, graph);
     check_holders(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);
-    check_deadlock(plan, graph, mode, place);
+    std::vector<int> order = order_without_deadlock(plan, graph, mode, place);
+    return std::make_shared<const Proof>(Proof{std::move(graph), mode, std::move(order)});
 }
 
 }  // namespace pw

@@ -3,7 +3,9 @@
 #include "schedules/plan_graph.h"
 #include "workloads/bounded.h"
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace pw {
@@ -34,33 +36,30 @@ Ns time_of(Op op, const StageCost& cost) {
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
 
 // `last` is the costs of a smaller last micro-batch, empty when it is not smaller.
-std::vector<Ns> durations(const Plan& plan, const PlanGraph& graph, const Costs& costs, const VersionTable& versions,
-                          const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
-    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
-    for (int device = 0; device < plan.shape.devices; ++device) {
-        std::vector<bool> begun(static_cast<std::size_t>(plan.shape.stages), false);
-        for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
-            const Task& task = plan.order[device][position];
-            if (is_transfer(task.op))
-                continue;
-            const bool smaller = !last.empty() && is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch);
-            const StageCost& cost = (smaller ? last : stages)[task.stage];
-            Ns time = time_of(task.op, cost);
-            if (ahead_of(task, versions) > 0)
-                time += time_to_predict(cost);
-            if (task.op == Op::Update)
-                begun[task.stage] = false;
-            if (makes_weight_gradient(task.op)) {
-                time += begun[task.stage] ? cost.accumulate : 0;
-                begun[task.stage] = true;
-            }
-            const bool computes = task.op != Op::SumGradients;
-            if (computes && !costs.speed.empty() && costs.speed[device] != 1)
-                time = bounded(static_cast<double>(time) / costs.speed[device]);
-            all[graph.node(device, position)] = bounded_sum(time, costs.dispatch);
-        }
-    }
-    return all;
+Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vector<StageCost>& stages,
+               const std::vector<StageCost>& last) {
+    const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
+    const StageCost& cost = (smaller ? last : stages)[kind.stage];
+    Ns time = time_of(kind.op, cost);
+    if (kind.predicts)
+        time += time_to_predict(cost);
+    if (kind.accumulates)
+        time += cost.accumulate;
+    const bool computes = kind.op != Op::SumGradients;
+    if (computes && !costs.speed.empty() && costs.speed[kind.device] != 1)
+        time = bounded(static_cast<double>(time) / costs.speed[kind.device]);
+    return bounded_sum(time, costs.dispatch);
+}
+
+std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
+                             const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
+    const Traffic traffic(shape, graph.index(), costs);
+    std::vector<Ns> durations;
+    durations.reserve(kinds.all().size());
+    for (const TaskKinds::Kind& kind : kinds.all())
+        durations.push_back(is_send(kind.op) ? traffic.occupation(graph.task(kind.first))
+                                             : duration_of(kind, costs, stages, last));
+    return durations;
 }
 
 int count_of_devices(const Shape& shape, const StageTie& tie) {
@@ -73,15 +72,68 @@ int count_of_devices(const Shape& shape, const StageTie& tie) {
 
 }  // namespace
 
-std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                             const VersionTable& versions) {
-    return durations(plan, graph, costs, versions, costs.stage, costs.last);
+TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions)
+    : of_(static_cast<std::size_t>(graph.size()), kNone) {
+    // Kinds so far: of the sends by edge, gradients and last micro-batch; of a device's other tasks by its stage,
+    // operation, last micro-batch and accumulation.
+    std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 4, kNone), of_tasks;
+    std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
+    std::span<const int> stages;
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        const int device = graph.device_of(node);
+        if (graph.position_of(node) == 0) {
+            stages = graph.index().stages_of(device);
+            of_tasks.assign(stages.size() * kOps * 4, kNone);
+            begun.assign(stages.size(), 0);
+        }
+        if (is_recv(task.op))
+            continue;
+        const std::size_t last = plan.shape.ends_mini_batch(task.microbatch) ? 1 : 0;
+        bool accumulates = false;
+        int* known = nullptr;
+        if (is_send(task.op)) {
+            const Edge edge = edge_of(task);
+            const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
+            known = &of_sends[row * 4 + (task.op == Op::SendBackward ? 2 : 0) + last];
+        } else {
+            const auto row = static_cast<std::size_t>(
+                stages.size() == 1 ? 0 : std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin());
+            if (task.op == Op::Update)
+                begun[row] = 0;
+            if (makes_weight_gradient(task.op))
+                accumulates = std::exchange(begun[row], 1) != 0;
+            known =
+                &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * 2 + last) * 2 + (accumulates ? 1 : 0)];
+        }
+        if (*known == kNone) {
+            *known = static_cast<int>(all_.size());
+            all_.push_back(
+                {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0});
+        }
+        of_[static_cast<std::size_t>(node)] = *known;
+        ++all_[static_cast<std::size_t>(*known)].count;
+    }
 }
 
-std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                                  const VersionTable& versions) {
+std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
+    return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
+}
+
+std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
     return costs.busy.empty() ? std::vector<Ns>{}
-                              : durations(plan, graph, costs, versions, costs.busy, costs.busy_last);
+                              : durations_of(*this, graph, shape, costs, costs.busy, costs.busy_last);
+}
+
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                             const VersionTable& versions) {
+    const TaskKinds kinds(plan, graph, versions);
+    const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
+    return all;
 }
 
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {

@@ -13,16 +13,43 @@
 
 namespace pw {
 
+// Tasks of one kind take equally long, whatever the costs: those of one operation on a device's stage, of which the
+// last micro-batch of a mini-batch, which may be smaller, and the first gradients, which are not added to others, are
+// kinds of their own; and the sends of one direction of an edge. A RECV is of no kind.
+class TaskKinds {
+public:
+    struct Kind {
+        Op op;
+        int device, stage;
+        bool last_microbatch;
+        bool accumulates;
+        bool predicts;  // weights
+        int first;      // node of the kind
+        int count;
+    };
+    static constexpr int kNone = -1;
+
+    TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions);
+
+    int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
+    const std::vector<Kind>& all() const { return all_; }
+
+    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link.
+    std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
+    // Returns the same while all other devices compute; it is empty when the costs do not know it.
+    std::vector<Ns> busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
+
+private:
+    std::vector<int> of_;  // by node
+    std::vector<Kind> all_;
+};
+
 // Returns the durations by node, with the device's speed and the dispatch included; they are 0 for transfers. All
 // gradients of a mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more.
 // Predicting weights comes before the task that reads them: it goes through memory three times where an update goes
 // five times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
-// Returns the same while all other devices compute; it is empty when the costs do not know it.
-std::vector<Ns> busy_durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                                  const VersionTable& versions);
-
 // Fills in what S, the sum of gradients, costs on every stage of the shape: its holders sum in a ring over
 // `costs.sums`, and then, all over, the devices that share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});

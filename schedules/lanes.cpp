@@ -40,31 +40,34 @@ std::uint64_t lane_key(const PlanGraph& graph, int node, int partner, Communicat
 
 }  // namespace
 
-Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(mode) {
-    const auto size = static_cast<std::size_t>(graph.size());
-    lane_of_.assign(size, -1);
-    partner_.assign(size, -1);
-    earlier_on_edge_.assign(size, -1);
+LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communicator)
+    : lane_of(static_cast<std::size_t>(graph.size()), -1), partner(lane_of), earlier_on_edge(lane_of) {
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op)) {
-            partner_[node] = graph.inputs(node).front();
-            partner_[partner_[node]] = node;
+            partner[node] = graph.inputs(node).front();
+            partner[partner[node]] = node;
         }
     std::unordered_map<std::uint64_t, int> lane_numbers;
     // The last SEND so far, [edge] for activations and for gradients; of another device, it is none.
     std::array<std::vector<int>, 2> last_on_edge;
     for (std::vector<int>& last : last_on_edge)
         last.assign(static_cast<std::size_t>(graph.index().edges()), -1);
+    struct Known {
+        std::uint64_t key = ~std::uint64_t{0};
+        int lane = -1;
+    };
+    std::array<Known, kOps> last_lane;  // of each operation: most transfers of a device share it
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
-        if (!is_transfer(task.op) || partner_[node] < 0)
+        if (!is_transfer(task.op) || partner[node] < 0)
             continue;
-        const auto [found, fresh] = lane_numbers.try_emplace(lane_key(graph, node, partner_[node], mode.communicator),
-                                                             static_cast<int>(lanes_.size()));
-        if (fresh)
-            lanes_.emplace_back();
-        lane_of_[node] = found->second;
-        lanes_[found->second].nodes.push_back(node);
+        Known& known = last_lane[static_cast<std::size_t>(task.op)];
+        if (const std::uint64_t key = lane_key(graph, node, partner[node], communicator); key != known.key) {
+            const auto [found, fresh] = lane_numbers.try_emplace(key, lanes);
+            known = {key, found->second};
+            lanes += fresh ? 1 : 0;
+        }
+        lane_of[node] = known.lane;
         if (!is_send(task.op))
             continue;
         const int edge = graph.index().edge(edge_of(task).from, edge_of(task).to);
@@ -72,8 +75,15 @@ Lanes::Lanes(const PlanGraph& graph, TransferMode mode) : graph_(graph), mode_(m
             continue;  // no plan that check() passes has it
         const int earlier = std::exchange(last_on_edge[carries_gradient(task.op) ? 1 : 0][edge], node);
         if (earlier >= 0 && graph.device_of(earlier) == graph.device_of(node))
-            earlier_on_edge_[node] = earlier;
+            earlier_on_edge[node] = earlier;
     }
+}
+
+Lanes::Lanes(const PlanGraph& graph, TransferMode mode)
+    : graph_(graph), mode_(mode), table_(graph, mode.communicator), lanes_(static_cast<std::size_t>(table_.lanes)) {
+    for (int node = 0; node < graph.size(); ++node)
+        if (const int lane = table_.lane_of[node]; lane >= 0)
+            lanes_[lane].nodes.push_back(node);
     reset();
 }
 
@@ -94,28 +104,28 @@ void Lanes::reset() {
 }
 
 bool Lanes::may_post(int node) const {
-    const int earlier = earlier_on_edge_[node];
+    const int earlier = table_.earlier_on_edge[node];
     return !mode_.sent_copies || earlier < 0 || state_[earlier].left;
 }
 
 void Lanes::post(int node) {
     state_[node].posted = true;
-    serve(lane_of_[node]);
+    serve(table_.lane_of[node]);
 }
 
 void Lanes::leave(int send) {
     state_[send].left = true;
-    pass_head(lane_of_[send]);
-    serve(lane_of_[send]);
+    pass_head(table_.lane_of[send]);
+    serve(table_.lane_of[send]);
 }
 
 void Lanes::arrive(int recv) {
     state_[recv].arrived = true;
-    serve(lane_of_[recv]);
+    serve(table_.lane_of[recv]);
 }
 
 int Lanes::hoist(int recv) {
-    Lane& lane = lanes_[lane_of_[recv]];
+    Lane& lane = lanes_[table_.lane_of[recv]];
     const auto head = lane.nodes.begin() + static_cast<std::ptrdiff_t>(lane.head);
     const auto at = std::find(head, lane.nodes.end(), recv);
     const int before = *head;
@@ -131,9 +141,9 @@ bool Lanes::may_start(int send) const {
     if (!state_[send].posted)
         return false;
     if (mode_.protocol == Protocol::Rendezvous)
-        return state_[partner_[send]].active;
-    const int last = lanes_[lane_of_[send]].last_sent;
-    return mode_.protocol == Protocol::Eager || last < 0 || state_[partner_[last]].active;
+        return state_[table_.partner[send]].active;
+    const int last = lanes_[table_.lane_of[send]].last_sent;
+    return mode_.protocol == Protocol::Eager || last < 0 || state_[table_.partner[last]].active;
 }
 
 void Lanes::pass_head(int lane) {
@@ -166,7 +176,7 @@ bool Lanes::serve_head(int number) {
     if (!state.posted)
         return false;
     if (!std::exchange(state.active, true))
-        serve(lane_of_[partner_[node]]);
+        serve(table_.lane_of[table_.partner[node]]);
     if (!state.arrived || std::exchange(state.received, true))
         return false;
     received.push_back(node);
@@ -175,14 +185,14 @@ bool Lanes::serve_head(int number) {
 }
 
 int Lanes::waits_for(int node) const {
-    const Lane& lane = lanes_[lane_of_[node]];
+    const Lane& lane = lanes_[table_.lane_of[node]];
     if (lane.nodes[lane.head] != node)
         return lane.nodes[lane.head];
     if (!state_[node].posted)
         return -1;
     if (is_recv(graph_.task(node).op) || mode_.protocol == Protocol::Rendezvous)
-        return partner_[node];
-    return partner_[lane.last_sent];
+        return table_.partner[node];
+    return table_.partner[lane.last_sent];
 }
 
 std::vector<int> Lanes::waiting_sends() const {

@@ -46,6 +46,16 @@ inline constexpr Choice<TransferMode::Protocol> kChoices<TransferMode::Protocol>
 
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 
+// Which transfers share a lane, by node; -1 where there is none.
+struct LaneTable {
+    LaneTable(const PlanGraph& graph, TransferMode::Communicator communicator);
+
+    std::vector<int> lane_of;          // numbered from 0
+    std::vector<int> partner;          // the other end of a SEND or RECV
+    std::vector<int> earlier_on_edge;  // of a SEND: the one before it of the device on its edge and direction
+    int lanes = 0;
+};
+
 class Lanes {
 public:
     Lanes(const PlanGraph& graph, TransferMode mode);
@@ -75,10 +85,9 @@ public:
     int waits_for(int node) const;
     // Returns the SENDs that are posted and head their lanes, ascending.
     std::vector<int> waiting_sends() const;
-    int partner(int node) const { return partner_[node]; }
-    int lane_of(int node) const { return lane_of_[node]; }  // number of a transfer's lane, from 0; -1 for other nodes
-    int size() const { return static_cast<int>(lanes_.size()); }
-    int earlier_on_edge(int send) const { return earlier_on_edge_[send]; }
+    const LaneTable& table() const { return table_; }
+    int partner(int node) const { return table_.partner[node]; }
+    int earlier_on_edge(int send) const { return table_.earlier_on_edge[send]; }
 
 private:
     struct Lane {
@@ -98,8 +107,8 @@ private:
 
     const PlanGraph& graph_;
     TransferMode mode_;
+    LaneTable table_;
     std::vector<Lane> lanes_;
-    std::vector<int> lane_of_, partner_, earlier_on_edge_;  // by node; -1 where there is none
     std::vector<State> state_;
 };
 

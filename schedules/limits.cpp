@@ -53,12 +53,15 @@ struct Share {
     double time = 0;
     Ns longest = 0;
     int node = -1;  // that takes the longest
-    void add(Ns more, int at) {
-        time += static_cast<double>(more);
-        if (node < 0 || more > longest) {
-            longest = more;
-            node = at;
+    // Adds `each` for every task of the kind, and returns what that comes to.
+    double add(Ns each, const TaskKinds::Kind& kind) {
+        const double more = static_cast<double>(each) * kind.count;
+        time += more;
+        if (node < 0 || each > longest) {
+            longest = each;
+            node = kind.first;
         }
+        return more;
     }
 };
 
@@ -138,25 +141,27 @@ void refuse_large(const Shape& shape) {
                                       "most {} are planned",
                                       shape.stages, shape.microbatches, tasks, kMostTasks),
                           "plan fewer stages or micro-batches (of an asynchronous schedule: training.steps)");
-    refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_meetings(shape), shape);
+    const double inputs_of_all = inputs_of_meetings(shape);
+    if (inputs_of_all > kMostInputs - 4.0 * kMostTasks)
+        throw BeyondLimit("pipeline.stages",
+                          fmt::format("the sums and updates of a plan of {} stages on {} devices wait for {:.4g} "
+                                      "gradients, and at most {:.4g} are planned",
+                                      shape.stages, shape.devices, inputs_of_all, kMostInputs),
+                          "plan fewer stages or devices that share parameters or a norm");
+    refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_all, shape);
 }
 
-void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-                 const Shape& shape, const Costs& costs) {
-    const Traffic traffic(shape, graph.index(), costs);
+void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,
+                 const std::vector<Ns>& busy, const Costs& costs) {
     std::array<Share, kOps> shares{};
     Share latency;
     double total = 0;
-    for (int node = 0; node < graph.size(); ++node) {
-        const Op op = graph.task(node).op;
-        Ns time = busy.empty() ? durations[node] : std::max(durations[node], busy[node]);
-        if (is_send(op)) {
-            time = traffic.occupation(graph.task(node));
-            latency.add(costs.link.latency, node);
-            total += static_cast<double>(costs.link.latency);
-        }
-        shares[static_cast<int>(is_send(op) ? Op::SendForward : op)].add(time, node);
-        total += static_cast<double>(time);
+    for (std::size_t number = 0; number < durations.size(); ++number) {
+        const TaskKinds::Kind& kind = kinds.all()[number];
+        const Ns time = busy.empty() ? durations[number] : std::max(durations[number], busy[number]);
+        if (is_send(kind.op))
+            total += latency.add(costs.link.latency, kind);
+        total += shares[static_cast<int>(is_send(kind.op) ? Op::SendForward : kind.op)].add(time, kind);
     }
     if (total <= static_cast<double>(kLongestPlan))
         return;

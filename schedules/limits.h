@@ -12,8 +12,10 @@
 namespace pw {
 
 struct Buffer;
+class TaskKinds;
 
 inline constexpr std::int64_t kMostTasks = 100'000'000;  // of a plan, transfers included
+inline constexpr double kMostInputs = 4e9;               // of all its tasks
 inline constexpr Ns kLongestPlan = Ns{1} << 60;          // 36 years: sums of times stay far from overflow
 inline constexpr Bytes kLargestPlan = Bytes{1} << 61;    // 2 EiB, of all buffers, whether they live together or not
 
@@ -28,9 +30,9 @@ void refuse_large(const Shape& shape);
 void refuse_large_table(double bytes, const Shape& shape);
 
 // Refuses a plan whose tasks and transfers one after the other, than which no schedule is slower, take longer than
-// kLongestPlan. `busy` may be empty.
-void refuse_long(const PlanGraph& graph, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-                 const Shape& shape, const Costs& costs);
+// kLongestPlan. Durations are by kind; `busy` may be empty.
+void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,
+                 const std::vector<Ns>& busy, const Costs& costs);
 
 // Refuses buffers that are all together larger than kLargestPlan.
 void refuse_heavy(const std::vector<Buffer>& buffers);

@@ -2,12 +2,10 @@
 #include "schedules/buffers.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <queue>
 #include <set>
-#include <tuple>
+#include <span>
 #include <utility>
 
 namespace pw {
@@ -89,21 +87,47 @@ private:
     Bytes top_ = 0;
 };
 
+// Returns the buffers in the order of birth, the longest-lived of those born together first.
+Order by_birth(const std::vector<Buffer>& buffers, std::span<const int> own) {
+    int positions = 0;
+    for (const int k : own)
+        positions = std::max(positions, buffers[k].first + 1);
+    std::vector<int> count(static_cast<std::size_t>(positions), 0);
+    for (const int k : own)
+        ++count[buffers[k].first];
+    Rows born(count);
+    for (auto k = own.rbegin(); k != own.rend(); ++k)
+        born.item(buffers[*k].first, --count[buffers[*k].first]) = *k;
+    Order order;
+    order.reserve(own.size());
+    for (int position = 0; position < positions; ++position) {
+        const auto first = std::ssize(order);
+        order.insert(order.end(), born[position].begin(), born[position].end());
+        std::stable_sort(order.begin() + first, order.end(),
+                         [&](int a, int b) { return buffers[a].last > buffers[b].last; });
+    }
+    return order;
+}
+
 // Gives buffers offsets as an allocator would: in the order of birth, what has died is free. Returns the size of the
 // arena.
 Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
-    using Death = std::pair<int, int>;  // position, buffer
-    std::priority_queue<Death, std::vector<Death>, std::greater<>> deaths;
+    int positions = 0;
+    for (const int k : order)
+        positions = std::max(positions, buffers[k].last + 1);
+    // What dies at a position is a list: its first in the order, and then the next of each.
+    std::vector<int> first_dead(static_cast<std::size_t>(positions), -1), next_dead(order.size(), -1);
     FreeSpace space;
     Bytes arena = 0;
-    for (const int k : order) {
-        for (; !deaths.empty() && deaths.top().first < buffers[k].first; deaths.pop()) {
-            const int dead = deaths.top().second;
-            space.give_back(offset[dead], buffers[dead].bytes);
-        }
-        offset[k] = space.take(buffers[k].bytes);
+    int now = 0;
+    for (int at = 0; at < static_cast<int>(order.size()); ++at) {
+        const Buffer& buffer = buffers[order[at]];
+        for (; now < buffer.first; ++now)
+            for (int dead = first_dead[now]; dead >= 0; dead = next_dead[dead])
+                space.give_back(offset[order[dead]], buffers[order[dead]].bytes);
+        offset[order[at]] = space.take(buffer.bytes);
         arena = std::max(arena, space.top());
-        deaths.push({buffers[k].last, k});
+        next_dead[at] = std::exchange(first_dead[buffer.last], at);
     }
     return arena;
 }
@@ -144,9 +168,9 @@ PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(bu
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
 // No order is the best for all plans: the one that leaves the smallest arena counts.
-Bytes pack_device(const std::vector<Buffer>& buffers, Order order, bool thorough, std::vector<Bytes>& offset) {
-    const auto birth = [&](int k) { return std::tuple(buffers[k].first, -buffers[k].last, k); };
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return birth(a) < birth(b); });
+Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough,
+                  std::vector<Bytes>& offset) {
+    Order order = by_birth(buffers, own);
     Bytes arena = place_by_birth(buffers, order, offset);
     const Bytes least = thorough ? most_alive(buffers, order) : arena;
     if (arena == least)
@@ -174,8 +198,7 @@ Packing pack(const std::vector<Buffer>& buffers, int devices) {
     for (int device = 0; device < devices; ++device)
         pairs += static_cast<double>(own[device].size()) * static_cast<double>(own[device].size());
     for (int device = 0; device < devices; ++device)
-        packing.arena[device] =
-            pack_device(buffers, {own[device].begin(), own[device].end()}, pairs <= kMostPairs, packing.offset);
+        packing.arena[device] = pack_device(buffers, own[device], pairs <= kMostPairs, packing.offset);
     return packing;
 }
 

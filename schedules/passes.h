@@ -5,6 +5,7 @@
 #include "schedules/plan_graph.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,30 @@ void add_transfers(Plan& plan, const TransferMode& mode = {});
 // Names a position of a plan in an error; by default it is "device 1 step 4".
 using PlaceName = std::function<std::string(int device, int position)>;
 
+// What a proof has worked out of a plan: its graph, and the nodes in an order in which each comes after those that it
+// waits for in `mode`; without an order nothing is proven.
+struct Proof {
+    PlanGraph graph;
+    TransferMode mode = {};
+    std::vector<int> order = {};
+
+    // Returns whether the order is one in `other`, too: rendezvous and copies that are kept only add to what is waited
+    // for.
+    bool holds_in(const TransferMode& other) const {
+        return !order.empty() && mode.protocol == TransferMode::Protocol::Rendezvous && mode.sent_copies &&
+               other.protocol != TransferMode::Protocol::OneSlot && mode.communicator == other.communicator &&
+               mode.receive == other.receive;
+    }
+};
+
 // Proves the plan complete (each task of the shape once, transfers paired), ordered (inputs before
 // outputs) and free of deadlock in the lanes of `mode`, or throws: Error (BadInput) for a malformed
 // plan, Error (Infeasible) for a deadlock, naming device, step, task and missing input:
 //   plan '1f1b': device 0 waits forever at step 0: 0B7 needs 0F7, which no device runs before it
 // A plan that is free of deadlock under rendezvous is so under the other protocols.
-void check(const Plan& plan, TransferMode mode = {.protocol = TransferMode::Protocol::Rendezvous},
-           const PlaceName& place = {});
+std::shared_ptr<const Proof> check(const Plan& plan,
+                                   TransferMode mode = {.protocol = TransferMode::Protocol::Rendezvous},
+                                   const PlaceName& place = {});
 
 // Returns nodes of which each waits for the next and the last for the first; they are empty when the plan runs through.
 // The plan must be well-formed: check() has passed in some mode.

@@ -27,26 +27,6 @@ std::vector<int> Shape::stages_of(int device) const {
     return found;
 }
 
-int Shape::only_stage_of(int device) const {
-    const std::vector<int> found = stages_of(device);
-    if (found.size() != 1)
-        fail(
-            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set "
-            "pipeline.stages to the number of devices ({})",
-            device, found.size(), stages, devices);
-    return found.front();
-}
-
-std::vector<int> Shape::microbatches_of(int device) const {
-    const std::vector<int> holders = devices_of(stages_of(device).front());
-    const auto count = static_cast<int>(holders.size());
-    const auto turn = static_cast<int>(std::find(holders.begin(), holders.end(), device) - holders.begin());
-    std::vector<int> own;
-    for (int mb = turn; mb < microbatches; mb += count)
-        own.push_back(mb);
-    return own;
-}
-
 int Shape::devices_before(int stage) const {
     if (placement.empty())
         return stage;
@@ -113,6 +93,7 @@ namespace {
 
 std::string line_of(const Plan& plan, std::size_t device) {
     std::string text = fmt::format("{}:", device);
+    text.reserve(16 * plan.order[device].size());
     for (const Task& task : plan.order[device]) {
         text += ' ';
         append(text, task);

@@ -60,10 +60,6 @@ struct Shape {
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
-    int only_stage_of(int device) const;  // throws Error when the device holds not exactly one
-    // Returns the micro-batches that a device serves, ascending: the holders of its stages take turns (PipeDream's
-    // 1F1B-RR).
-    std::vector<int> microbatches_of(int device) const;
     int devices_before(int stage) const;       // how many hold the stages before it
     std::vector<int> before(int stage) const;  // stages that feed it, ascending
     std::vector<int> after(int stage) const;   // stages it feeds, ascending

@@ -23,6 +23,12 @@ bool in_shape(const Task& task, const Shape& shape, const ShapeIndex& index, int
 
 }  // namespace
 
+void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index, int device, int position) {
+    if (!in_shape(task, plan.shape, index, device))
+        fail("plan '{}': device {} step {}: {} is not a task of this device ({} stages, {} micro-batches)",
+             plan.schedule, device, position, print(task), plan.shape.stages, plan.shape.microbatches);
+}
+
 PlanGraph::PlanGraph(const Plan& plan)
     : stages_(plan.shape.stages), microbatches_(plan.shape.microbatches), index_(plan.shape) {
     add_nodes(plan);
@@ -66,9 +72,7 @@ void PlanGraph::add_nodes(const Plan& plan) {
         first_.push_back(size());
         int position = 0;
         for (const Task& task : plan.order[device]) {
-            if (!in_shape(task, plan.shape, index_, device))
-                fail("plan '{}': device {} step {}: {} is not a task of this device ({} stages, {} micro-batches)",
-                     plan.schedule, device, position, print(task), stages_, microbatches_);
+            refuse_foreign(task, plan, index_, device, position);
             int& known = cell_of(task);
             const bool per_holder = task.op == Op::Update || task.op == Op::SumGradients;
             if (known >= 0 && !(per_holder && device_[known] != device))
@@ -81,6 +85,18 @@ void PlanGraph::add_nodes(const Plan& plan) {
             ++position;
         }
     }
+}
+
+bool PlanGraph::is_of(const Plan& plan) const {
+    if (plan.order.size() != first_.size())
+        return false;
+    auto own = tasks_.begin();
+    for (const std::vector<Task>& order : plan.order) {
+        if (tasks_.end() - own < std::ssize(order) || !std::equal(order.begin(), order.end(), own))
+            return false;
+        own += std::ssize(order);
+    }
+    return own == tasks_.end();
 }
 
 int PlanGraph::find(const Task& task) const {
@@ -224,15 +240,14 @@ Rows PlanGraph::readers() const {
     return rows;
 }
 
-std::vector<int> PlanGraph::topological_order(bool early) const {
-    const auto in_list = [&](int node) { return !early || !is_transfer(tasks_[node].op); };
+std::vector<int> PlanGraph::topological_order() const {
     std::vector<int> waits(tasks_.size(), 0), next(tasks_.size(), -1);  // the next one that is bound to the list
     int before = -1;
     for (int here = 0; here < size(); ++here) {
         waits[here] = static_cast<int>(inputs(here).size());
         if (position_of(here) == 0)
             before = -1;
-        if (!in_list(here))
+        if (is_transfer(tasks_[here].op))
             continue;
         if (before >= 0) {
             next[before] = here;

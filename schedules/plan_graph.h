@@ -12,6 +12,9 @@
 
 namespace pw {
 
+// Throws Error (BadInput) naming device, position and task when the shape has no such task on that device.
+void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index, int device, int position);
+
 // A plan as a graph: its nodes are positions in the devices' lists, numbered device by device.
 class PlanGraph {
 public:
@@ -19,6 +22,7 @@ public:
     // shape does not have, or twice, or one whose input no device runs.
     explicit PlanGraph(const Plan& plan);
 
+    bool is_of(const Plan& plan) const;  // whether the plan has these very lists
     int size() const { return static_cast<int>(tasks_.size()); }
     int node(int device, int position) const { return first_[device] + position; }
     int device_of(int node) const { return device_[node]; }
@@ -33,14 +37,21 @@ public:
     // Returns the node of an F, B, I (backward for inputs), W (backward for weights) or R (recomputation), or of a
     // transfer; -1 when the plan has none. I and W find B.
     int find(const Task& task) const;
+    // Returns the nodes of an operation that computes on a stage, by micro-batch, or of a transfer on an edge by its
+    // number; -1 for none, and no nodes at all where the plan has none of the operation.
+    std::span<const int> nodes(Op op, int row) const {
+        const std::vector<int>& table = node_of_[static_cast<std::size_t>(op)];
+        const auto width = static_cast<std::size_t>(microbatches_);
+        return table.empty() ? std::span<const int>{} : std::span(table).subspan(row * width, width);
+    }
     int holder(int stage, int microbatch) const;  // device that lists F(stage, microbatch), or -1
     const ShapeIndex& index() const { return index_; }
     bool has_transfers() const { return has_transfers_; }
 
-    // Returns the nodes so that inputs and list predecessors come first; they are fewer than size() when a cycle makes
-    // that impossible. With `early`, only tasks that compute wait for their list, since a RECV that is posted early
-    // keeps nobody but its reader waiting, wherever it stands.
-    std::vector<int> topological_order(bool early = false) const;
+    // Returns the nodes so that inputs come first, and among tasks that compute their list's predecessors: a RECV that
+    // is posted early keeps nobody but its reader waiting, wherever it stands. They are fewer than size() when a cycle
+    // makes that impossible.
+    std::vector<int> topological_order() const;
 
 private:
     int row_of(const Task& task) const;  // -1 for a transfer between stages without an edge

@@ -16,22 +16,6 @@ namespace {
 using Link = boost::property<boost::edge_index_t, std::size_t>;
 using Devices = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, Link>;
 
-// Returns, by node, whether a later SEND depends on it; the last sums and updates of a plan keep nobody waiting.
-std::vector<char> leading_to_sends(const PlanGraph& graph, const std::vector<int>& order, const Rows& readers,
-                                   int devices) {
-    std::vector<char> leads(static_cast<std::size_t>(graph.size()), 0);
-    std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);  // of what computes later in the list
-    for (std::size_t at = order.size(); at-- > 0;) {
-        const int node = order[at];
-        const Op op = graph.task(node).op;
-        const std::span<const int> own = readers[node];
-        leads[node] = is_send(op) || std::any_of(own.begin(), own.end(), [&](int reader) { return leads[reader]; });
-        if (!is_transfer(op))
-            leads[node] = list_leads[graph.device_of(node)] |= leads[node];
-    }
-    return leads;
-}
-
 // Returns the graph of the devices of which one waits for the other, each pair once.
 Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int count) {
     std::vector<std::vector<int>> waits_for(static_cast<std::size_t>(count));
@@ -87,20 +71,56 @@ std::vector<Block> blocks_of(const Devices& devices) {
 
 }  // namespace
 
-ReceiverClocks::ReceiverClocks(const PlanGraph& graph, const Shape& shape)
-    : graph_(graph), message_(static_cast<std::size_t>(graph.size()), -1), at_send_(message_) {
-    const Rows readers = graph.readers();
-    const std::vector<int> order = graph.topological_order(true);
+ReceiverClocks::ReceiverClocks(const PlanGraph& graph, const Shape& shape, const std::vector<int>& order)
+    : graph_(graph), message_(static_cast<std::size_t>(graph.size()), -1) {
     assert(static_cast<int>(order.size()) == graph.size());
-    leads_ = leading_to_sends(graph, order, readers, shape.devices);
+    find_readers(order, shape.devices);
     find_neighbours(shape);
     for (const int node : order) {
-        if (is_transfer(graph.task(node).op))
-            pass_on(node, readers[node]);
+        const Op op = graph.task(node).op;
+        if (is_send(op))
+            send(node);
+        else if (is_recv(op))
+            receive(node);
         else if (leads_[node])
-            run(node, readers[node]);
+            run(node);
     }
+    at_send_ = std::move(message_);  // receive() has left it there
     leads_ = {};
+    readers_ = {};
+}
+
+// A SEND is read by its RECV, whatever that leads to.
+void ReceiverClocks::find_readers(const std::vector<int>& order, int devices) {
+    leads_.assign(order.size(), 1);
+    readers_.assign(order.size(), 0);
+    const auto comes = [&](int node, int input) {
+        return is_transfer(graph_.task(node).op) || graph_.device_of(input) != graph_.device_of(node) ||
+               is_recv(graph_.task(input).op);
+    };
+    bool meets = false;
+    for (int node = 0; node < graph_.size(); ++node)
+        for (const int input : graph_.inputs(node)) {
+            readers_[input] += comes(node, input) ? 1 : 0;
+            meets |= !is_transfer(graph_.task(node).op) && graph_.device_of(input) != graph_.device_of(node);
+        }
+    if (!meets)
+        return;
+    // The last sums and updates of a plan keep no SEND waiting, and there devices wait for many others.
+    leads_.assign(order.size(), 0);
+    std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);  // of what computes later in the list
+    for (std::size_t at = order.size(); at-- > 0;) {
+        const int node = order[at];
+        const Op op = graph_.task(node).op;
+        if (is_send(op))
+            leads_[node] = 1;
+        else if (!is_recv(op))
+            leads_[node] = list_leads[graph_.device_of(node)] |= leads_[node];
+        for (const int input : graph_.inputs(node)) {
+            leads_[input] |= leads_[node];
+            readers_[input] -= comes(node, input) && !leads_[node] && !is_recv(op) ? 1 : 0;
+        }
+    }
 }
 
 void ReceiverClocks::find_neighbours(const Shape& shape) {
@@ -138,11 +158,11 @@ const ReceiverClocks::Neighbour& ReceiverClocks::neighbour(int device, int other
                              [](const Neighbour& known, int wanted) { return known.device < wanted; });
 }
 
-void ReceiverClocks::run(int node, std::span<const int> readers) {
+void ReceiverClocks::run(int node) {
     const int device = graph_.device_of(node);
     Clock& clock = now_[device];
     for (const int input : graph_.inputs(node))
-        if (graph_.device_of(input) != device || is_transfer(graph_.task(input).op)) {
+        if (graph_.device_of(input) != device || is_recv(graph_.task(input).op)) {
             const Message& message = messages_[message_[input]];
             const Neighbour& from = neighbour(device, message.device);
             for (int k = 0; k < from.size; ++k)
@@ -151,29 +171,28 @@ void ReceiverClocks::run(int node, std::span<const int> readers) {
         }
     for (const int own : own_[device])
         clock[own] = graph_.position_of(node);
-    const auto elsewhere = std::count_if(readers.begin(), readers.end(), [&](int reader) {
-        return leads_[reader] && (is_transfer(graph_.task(reader).op) || graph_.device_of(reader) != device);
-    });
-    if (elsewhere > 0)
-        keep(node, clock, static_cast<int>(elsewhere));
+    if (readers_[node] > 0)
+        keep(node, clock);
 }
 
 // What a SEND has from its maker goes to its RECV, and from there to who reads it.
-void ReceiverClocks::pass_on(int transfer, std::span<const int> readers) {
-    const int maker = graph_.inputs(transfer).front(), message = message_[maker];
-    if (!leads_[transfer])
-        return;
-    message_[transfer] = message;
-    if (is_send(graph_.task(transfer).op) && !readers.empty()) {
-        const Neighbour& receiver = neighbour(graph_.device_of(transfer), graph_.device_of(readers.front()));
-        at_send_[transfer] = messages_[message].clock[receiver.here + receiver.place];
-    }
-    messages_[message].readers +=
-        static_cast<int>(std::count_if(readers.begin(), readers.end(), [&](int reader) { return leads_[reader]; }));
+void ReceiverClocks::send(int node) {
+    const int message = message_[graph_.inputs(node).front()];
+    message_[node] = message;
+    messages_[message].readers += readers_[node];
     release(message);
 }
 
-void ReceiverClocks::keep(int node, const Clock& clock, int readers) {
+void ReceiverClocks::receive(int node) {
+    const int send = graph_.inputs(node).front(), message = message_[send];
+    const Neighbour& receiver = neighbour(graph_.device_of(send), graph_.device_of(node));
+    message_[send] = messages_[message].clock[receiver.here + receiver.place];  // nobody else asks for its message
+    message_[node] = message;
+    messages_[message].readers += readers_[node];
+    release(message);
+}
+
+void ReceiverClocks::keep(int node, const Clock& clock) {
     if (free_.empty()) {
         free_.push_back(static_cast<int>(messages_.size()));
         messages_.emplace_back();
@@ -183,7 +202,7 @@ void ReceiverClocks::keep(int node, const Clock& clock, int readers) {
     Message& message = messages_[message_[node]];
     message.clock = clock;
     message.device = graph_.device_of(node);
-    message.readers = readers;
+    message.readers = readers_[node];
 }
 
 void ReceiverClocks::release(int message) {

@@ -3,7 +3,6 @@
 
 #include "schedules/plan_graph.h"
 
-#include <span>
 #include <vector>
 
 namespace pw {
@@ -17,9 +16,9 @@ namespace pw {
 // are two in a chain, however long. What no later SEND depends on does not count.
 class ReceiverClocks {
 public:
-    // The plan runs through and has its transfers. Throws BeyondLimit when the clocks alone take more than
-    // memory_for_plans().
-    ReceiverClocks(const PlanGraph& graph, const Shape& shape);
+    // The plan runs through and has its transfers. In `order` its nodes come after their inputs, and those that compute
+    // as in their lists. Throws BeyondLimit when the clocks alone take more than memory_for_plans().
+    ReceiverClocks(const PlanGraph& graph, const Shape& shape, const std::vector<int>& order);
 
     int at(int send) const { return at_send_[static_cast<std::size_t>(send)]; }  // -1 for none
 
@@ -42,13 +41,16 @@ private:
 
     void find_neighbours(const Shape& shape);
     const Neighbour& neighbour(int device, int other) const;
-    void run(int node, std::span<const int> readers);
-    void pass_on(int transfer, std::span<const int> readers);
-    void keep(int node, const Clock& clock, int readers);
+    void find_readers(const std::vector<int>& order, int devices);
+    void run(int node);
+    void send(int node);
+    void receive(int node);
+    void keep(int node, const Clock& clock);
     void release(int message);
 
     const PlanGraph& graph_;
     std::vector<char> leads_;                         // [node]: whether a later SEND depends on it
+    std::vector<int> readers_;                        // [node]: who read its message
     std::vector<std::vector<Neighbour>> neighbours_;  // [device], by device
     std::vector<std::vector<int>> own_;               // [device]: where it stands in its own clock, once per block
     std::vector<Clock> now_;                          // [device]: of what it has done so far

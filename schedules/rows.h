@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 namespace pw {
 
-// A row is closed before the next one begins.
+// A row is closed before the next one begins. There are fewer than 2^32 items in all (kMostInputs).
 class Rows {
 public:
     Rows() = default;
@@ -15,7 +16,7 @@ public:
     explicit Rows(const std::vector<int>& sizes) {
         first_.reserve(sizes.size() + 1);
         for (const int size : sizes)
-            first_.push_back(first_.back() + static_cast<std::size_t>(size));
+            first_.push_back(first_.back() + static_cast<std::uint32_t>(size));
         items_.resize(first_.back());
     }
     int& item(std::size_t row, int at) { return items_[first_[row] + static_cast<std::size_t>(at)]; }
@@ -26,7 +27,7 @@ public:
     }
     void push(int item) { items_.push_back(item); }
     void push(std::span<const int> items) { items_.insert(items_.end(), items.begin(), items.end()); }
-    void close() { first_.push_back(items_.size()); }
+    void close() { first_.push_back(static_cast<std::uint32_t>(items_.size())); }
 
     std::span<const int> operator[](std::size_t row) const {
         return {items_.data() + first_[row], items_.data() + first_[row + 1]};
@@ -36,7 +37,7 @@ public:
     int items() const { return static_cast<int>(items_.size()); }
 
 private:
-    std::vector<std::size_t> first_{0};
+    std::vector<std::uint32_t> first_{0};
     std::vector<int> items_;
 };
 

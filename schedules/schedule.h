@@ -6,6 +6,7 @@
 #include "schedules/plan.h"
 #include "workloads/text/choice.h"
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,8 @@ enum class Updates {
     PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are
 };
 
+struct Holding;  // schedules/orders.h
+
 struct Schedule {
     std::string_view name;
     std::string_view aliases;  // names that other tools use, separated by blanks
@@ -53,7 +56,7 @@ struct Schedule {
     // `bubble` is the idle time of a device in a step with equal stages, `in_flight` the micro-batches of activations
     // that device d holds at most.
     std::string_view bubble, in_flight;
-    std::vector<Task> (*order)(const Shape& shape, int device, const ScheduleOptions& options);
+    std::vector<Task> (*order)(const Holding& own, const ScheduleOptions& options);
     std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
     bool trains = true;               // whether it has backwards; else it has forwards only
 
@@ -87,6 +90,14 @@ int even_share(const Shape& shape);
 // device). Throws Error (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not
 // defined for the shape.
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
+
+struct Proof;  // schedules/passes.h
+struct ProvenPlan {
+    Plan plan;
+    std::shared_ptr<const Proof> proof;
+};
+// Makes the same plan and keeps what its proof has worked out.
+ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 // Returns the name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each
 // device leaves nothing of a looped one; empty elsewhere.
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);

@@ -299,10 +299,11 @@ std::string same_orders_as(const Schedule& schedule, const Shape& shape, const S
     if (schedule.one_stage.empty() || shape.stages != shape.devices)
         return {};
     const Schedule& other = schedule_named(schedule.one_stage);
+    const Holdings holdings(shape);
     for (const Drain drain : {Drain::Own, Drain::Lifo}) {
         bool same = true;
         for (int device = 0; device < shape.devices && same; ++device)
-            same = schedule.order(shape, device, options) == other.order(shape, device, {.drain = drain});
+            same = schedule.order(holdings.of(device), options) == other.order(holdings.of(device), {.drain = drain});
         if (same)
             return drain == Drain::Own ? std::string(other.name)
                                        : fmt::format("{} with pipeline.drain: {}", other.name, name_of(drain));
@@ -310,7 +311,7 @@ std::string same_orders_as(const Schedule& schedule, const Shape& shape, const S
     return {};
 }
 
-Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {
+ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {
     Plan plan;
     plan.schedule = schedule.name;
     plan.weights = options.weights.value_or(schedule.policies.front());
@@ -322,15 +323,20 @@ Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options
     check_flushes(schedule, shape);
     plan.shape = std::move(shape);
     refuse_large(plan.shape);
+    const Holdings holdings(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device)
-        plan.order.push_back(schedule.order(plan.shape, device, options.schedule));
+        plan.order.push_back(schedule.order(holdings.of(device), options.schedule));
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
     add_recomputes(plan, options.recompute);
     add_updates(plan);
     add_transfers(plan, mode);
-    check(plan, mode);
-    return plan;
+    std::shared_ptr<const Proof> proof = check(plan, mode);
+    return {std::move(plan), std::move(proof)};
+}
+
+Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options) {
+    return proven_plan(schedule, std::move(shape), options).plan;
 }
 
 }  // namespace pw

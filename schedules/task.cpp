@@ -1,6 +1,7 @@
 #include "schedules/task.h"
 
-#include <fmt/format.h>
+#include <array>
+#include <charconv>
 
 namespace pw {
 
@@ -18,21 +19,24 @@ std::optional<Op> op_from(std::string_view letters) {
 }
 
 void append(std::string& text, const Task& task) {
+    std::array<char, 64> written;  // four numbers and the longest letters
+    char* end = written.data();
     const auto append_number = [&](int number) {
-        const fmt::format_int digits(number);
-        text.append(digits.data(), digits.size());
+        end = std::to_chars(end, written.data() + written.size(), number).ptr;
     };
     append_number(task.stage);
-    text += letters_of(task.op);
+    for (const char letter : letters_of(task.op))
+        *end++ = letter;
     append_number(task.microbatch);
     if (task.slice > 0) {
-        text += '.';
+        *end++ = '.';
         append_number(task.slice);
     }
     if (is_transfer(task.op)) {
-        text += is_send(task.op) ? '>' : '<';
+        *end++ = is_send(task.op) ? '>' : '<';
         append_number(task.peer);
     }
+    text.append(written.data(), end);
 }
 
 std::string print(const Task& task) {

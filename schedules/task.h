@@ -30,17 +30,28 @@ enum class Op : std::uint8_t {
 inline constexpr int kOps = static_cast<int>(Op::RecvBackward) + 1;
 
 struct Task {
-    Op op;
-    int stage;  // a device may hold several
-    int microbatch;
-    int slice = 0;           // slice of the sequence, where a schedule cuts it
-    int peer = -1;           // transfers: the stage at the other end
+    Task() = default;
+    Task(Op does, int on_stage, int of_microbatch, int of_slice = 0, int with_peer = -1, bool overlapped = false)
+        : stage(on_stage),
+          microbatch(of_microbatch),
+          peer(with_peer),
+          slice(static_cast<std::uint16_t>(of_slice)),
+          op(does),
+          with_next(overlapped) {}
+
+    int stage = 0;  // a device may hold several
+    int microbatch = 0;
+    int peer = -1;            // transfers: the stage at the other end
+    std::uint16_t slice = 0;  // slice of the sequence, where a schedule cuts it
+    Op op = Op::Forward;
     bool with_next = false;  // runs overlapped with the next task; not part of its identity
 
     auto key() const { return std::tuple(op, stage, microbatch, slice, peer); }
     bool operator==(const Task& other) const { return key() == other.key(); }
     auto operator<=>(const Task& other) const { return key() <=> other.key(); }
 };
+
+static_assert(sizeof(Task) == 16);  // a plan has millions
 
 std::string_view letters_of(Op op);  // F B I W R U S SEND_F RECV_F SEND_B RECV_B
 std::optional<Op> op_from(std::string_view letters);

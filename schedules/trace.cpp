@@ -38,8 +38,13 @@ void carry_over(const Trace& trace, int step, Ns begin, Trace& only) {
 }  // namespace
 
 Trace trace_of(const Plan& plan) {
-    Trace trace;
+    Trace trace = without_hash(plan);
     trace.plan_hash = hash_of(plan);
+    return trace;
+}
+
+Trace without_hash(const Plan& plan) {
+    Trace trace;
     trace.schedule = plan.schedule;
     trace.devices = plan.shape.devices;
     trace.stages = plan.shape.stages;

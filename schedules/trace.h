@@ -63,6 +63,7 @@ struct Trace {
 
 // Makes a trace of the plan without events, label and config.
 Trace trace_of(const Plan& plan);
+Trace without_hash(const Plan& plan);  // the same without the hash, which reads all tasks
 
 // Returns the events of one step only, with times from its first start. A device whose memory was last sampled in an
 // earlier step starts with that sample.

@@ -5,7 +5,8 @@
 #include "schedules/sum_groups.h"
 
 #include <algorithm>
-#include <deque>
+#include <array>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <tuple>
@@ -177,98 +178,117 @@ void add_updates(Plan& plan) {
 
 namespace {
 
-struct LaneKey {
-    int from, to;  // devices
-    bool backward;
-    bool operator==(const LaneKey&) const = default;
-};
-
-struct LaneHash {
-    std::size_t operator()(const LaneKey& lane) const {
-        return static_cast<std::size_t>(lane.from) << 33 | static_cast<std::size_t>(lane.to) << 1 |
-               static_cast<std::size_t>(lane.backward);
-    }
-};
-
 // The transfers that follow a task, and those that must have arrived before it.
 class TransferRule {
 public:
-    explicit TransferRule(const Plan& plan) : graph_(plan) {}
+    explicit TransferRule(const Plan& plan)
+        : index_(plan.shape),
+          microbatches_(static_cast<std::size_t>(plan.shape.microbatches)),
+          holder_(static_cast<std::size_t>(plan.shape.stages) * microbatches_, -1) {
+        for (int device = 0; device < static_cast<int>(plan.order.size()); ++device)
+            for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position) {
+                const Task& task = plan.order[device][position];
+                refuse_foreign(task, plan, index_, device, position);
+                if (task.op == Op::Forward)
+                    holder_[cell_of(task.stage, task.microbatch)] = device;
+            }
+    }
 
-    const PlanGraph& graph() const { return graph_; }
-
+    // Calls visit(transfer, the device at the other end).
     template <class Visit>
     void visit_sends_after(const Task& task, int device, Visit visit) const {
-        const bool forward = task.op == Op::Forward;
-        if (!forward && !makes_input_gradient(task.op))
-            return;
-        const ShapeIndex& index = graph_.index();
-        for (const int peer : forward ? index.after(task.stage) : index.before(task.stage))
-            if (const int other = graph_.holder(peer, task.microbatch); other >= 0 && other != device)
-                visit(
-                    Task{forward ? Op::SendForward : Op::SendBackward, task.stage, task.microbatch, task.slice, peer});
+        if (task.op == Op::Forward)
+            visit_peers(index_.after(task.stage), Op::SendForward, task, device, visit);
+        else if (makes_input_gradient(task.op))
+            visit_peers(index_.before(task.stage), Op::SendBackward, task, device, visit);
     }
-
     template <class Visit>
     void visit_receives_before(const Task& task, int device, Visit visit) const {
-        const bool forward = task.op == Op::Forward;
-        if (!forward && !makes_input_gradient(task.op))
-            return;
-        const ShapeIndex& index = graph_.index();
-        for (const int peer : forward ? index.before(task.stage) : index.after(task.stage))
-            if (const int other = graph_.holder(peer, task.microbatch); other >= 0 && other != device)
-                visit(
-                    Task{forward ? Op::RecvForward : Op::RecvBackward, task.stage, task.microbatch, task.slice, peer});
-    }
-
-    LaneKey lane_of_send(const Task& send, int device) const {
-        return {device, graph_.holder(send.peer, send.microbatch), send.op == Op::SendBackward};
-    }
-    LaneKey lane_of_recv(const Task& recv, int device) const {
-        return {graph_.holder(recv.peer, recv.microbatch), device, recv.op == Op::RecvBackward};
+        if (task.op == Op::Forward)
+            visit_peers(index_.before(task.stage), Op::RecvForward, task, device, visit);
+        else if (makes_input_gradient(task.op))
+            visit_peers(index_.after(task.stage), Op::RecvBackward, task, device, visit);
     }
 
 private:
-    PlanGraph graph_;
+    std::size_t cell_of(int stage, int microbatch) const {
+        return static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch);
+    }
+
+    template <class Visit>
+    void visit_peers(std::span<const int> peers, Op op, const Task& task, int device, Visit& visit) const {
+        for (const int peer : peers)
+            if (const int other = holder_[cell_of(peer, task.microbatch)]; other >= 0 && other != device)
+                visit(Task{op, task.stage, task.microbatch, task.slice, peer}, other);
+    }
+
+    ShapeIndex index_;
+    std::size_t microbatches_;
+    std::vector<int> holder_;  // [stage][micro-batch]: the device that runs its F, or -1
+};
+
+// The receives of a lane, in the order in which its sender makes the tensors, and how many of them are posted.
+struct Coming {
+    std::vector<Task> receives;
+    std::size_t posted = 0;
+};
+
+// The lanes between pairs of devices, apart for each kind of traffic.
+class ComingLanes {
+public:
+    Coming& at(int from, int to, bool backward) {
+        const std::uint64_t key =
+            static_cast<std::uint64_t>(from) << 33 | static_cast<std::uint64_t>(to) << 1 | (backward ? 1 : 0);
+        if (Known& known = last_[backward ? 1 : 0]; known.key != key || !known.lane)
+            known = {key, &lanes_[key]};
+        return *last_[backward ? 1 : 0].lane;
+    }
+
+private:
+    struct Known {
+        std::uint64_t key = 0;
+        Coming* lane = nullptr;
+    };
+    std::unordered_map<std::uint64_t, Coming> lanes_;
+    std::array<Known, 2> last_;  // devices mostly ask for the same ones again
 };
 
 // Both ends of an edge list its transfers in the order in which the sender makes the tensors: a
 // receiver that wants a later one first posts the earlier ones before it.
 void receive_before_use(Plan& plan) {
     const TransferRule rule(plan);
-    std::unordered_map<LaneKey, std::deque<Task>, LaneHash> coming;  // receives of a lane, in the sender's order
+    ComingLanes coming;
+    std::vector<std::size_t> receives(plan.order.size(), 0);
     std::vector<std::vector<Task>> with_sends(plan.order.size());
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& sending = with_sends[device];
         sending.reserve(2 * plan.order[device].size());
         for (const Task& task : plan.order[device]) {
             sending.push_back(task);
-            rule.visit_sends_after(task, device, [&](const Task& send) {
-                coming[rule.lane_of_send(send, device)].push_back(other_end(send));
+            rule.visit_sends_after(task, device, [&](const Task& send, int to) {
+                coming.at(device, to, send.op == Op::SendBackward).receives.push_back(other_end(send));
+                ++receives[to];
                 sending.push_back(send);
             });
         }
+        plan.order[device] = {};
     }
     for (int device = 0; device < plan.shape.devices; ++device) {
-        std::vector<Task> order;
-        order.reserve(3 * plan.order[device].size());
+        std::vector<Task>& order = plan.order[device];
+        order.reserve(with_sends[device].size() + receives[device]);
         for (const Task& task : with_sends[device]) {
-            rule.visit_receives_before(task, device, [&](const Task& recv) {
-                std::deque<Task>& lane = coming[rule.lane_of_recv(recv, device)];
-                if (std::find(lane.begin(), lane.end(), recv) == lane.end())
+            rule.visit_receives_before(task, device, [&](const Task& recv, int from) {
+                auto& [lane, posted] = coming.at(from, device, recv.op == Op::RecvBackward);
+                const auto at = std::find(lane.begin() + static_cast<std::ptrdiff_t>(posted), lane.end(), recv);
+                if (at == lane.end())
                     return;  // posted already, before an earlier task
-                while (lane.front() != recv) {
-                    order.push_back(lane.front());
-                    lane.pop_front();
-                }
-                order.push_back(recv);
-                lane.pop_front();
+                const auto first = lane.begin() + static_cast<std::ptrdiff_t>(posted);
+                order.insert(order.end(), first, at + 1);
+                posted += static_cast<std::size_t>(at + 1 - first);
             });
             order.push_back(task);
         }
         with_sends[device] = {};
-        order.shrink_to_fit();
-        plan.order[device] = std::move(order);
     }
 }
 
@@ -278,7 +298,7 @@ void receive_before_use(Plan& plan) {
 // ready: the compute tasks themselves wait in a circle.
 bool receive_as_sent(Plan& plan) {
     const TransferRule rule(plan);
-    const PlanGraph& graph = rule.graph();
+    const PlanGraph graph(plan);
     std::vector<std::vector<Task>> order(plan.order.size());
     std::vector<bool> placed(static_cast<std::size_t>(graph.size()), false);
     std::vector<std::size_t> next(plan.order.size(), 0);
@@ -298,9 +318,9 @@ bool receive_as_sent(Plan& plan) {
             placed[node] = true;
             --left;
             order[device].push_back(task);
-            rule.visit_sends_after(task, device, [&](const Task& send) {
+            rule.visit_sends_after(task, device, [&](const Task& send, int to) {
                 order[device].push_back(send);
-                order[rule.lane_of_send(send, device).to].push_back(other_end(send));
+                order[to].push_back(other_end(send));
             });
         }
         if (left == before)

@@ -6,11 +6,12 @@
 namespace pw {
 
 Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
-    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous), lanes_(graph, mode) {
+    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous) {
+    LaneTable table(graph, mode.communicator);
     const auto size = static_cast<std::size_t>(graph.size());
     waits_.reserve(size, 2 * size);
     next_.assign(size, -1);
-    std::vector<int> last_in_lane(static_cast<std::size_t>(lanes_.size()), -1);
+    std::vector<int> last_in_lane(static_cast<std::size_t>(table.lanes), -1);
     int computed = -1;
     std::vector<int> since;  // what the list waits for: its last task that computes, and sends whose copies are kept
     const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
@@ -20,7 +21,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
             computed = -1;
             since.clear();
         }
-        if (const int earlier = is_send(op) && mode.sent_copies ? lanes_.earlier_on_edge(node) : -1; earlier >= 0)
+        if (const int earlier = is_send(op) && mode.sent_copies ? table.earlier_on_edge[node] : -1; earlier >= 0)
             since.push_back(earlier);
         if (!is_recv(op) || !mode.early_receive())
             waits_.push(since);
@@ -29,7 +30,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
                 if (graph.device_of(input) != graph.device_of(node) || is_recv(graph.task(input).op) || input > node)
                     waits_.push(input);  // others stand before it in its list
         if (is_transfer(op)) {
-            const int lane = lanes_.lane_of(node);
+            const int lane = table.lane_of[node];
             const int before = lane < 0 ? -1 : std::exchange(last_in_lane[lane], node);
             if (before >= 0)
                 waits_.push(before);
@@ -40,6 +41,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
         }
         waits_.close();
     }
+    partner_ = std::move(table.partner);
 }
 
 // What keeps a node waiting, or -1 when nothing does. Counts on how many of of(node) have ended.

@@ -34,8 +34,9 @@ private:
 
 // `warmup` forwards, then one forward and one I in turn; from the (delay + 1)-th I on a W follows each I; the
 // remaining W last.
-Tasks alternate_split(const Shape& shape, int device, int stage, int warmup, int delay) {
-    const std::vector<int> microbatches = shape.microbatches_of(device);
+Tasks alternate_split(const Holding& own, int warmup, int delay) {
+    const std::vector<int>& microbatches = own.microbatches;
+    const int stage = own.only_stage();
     const auto all = static_cast<int>(microbatches.size());
     warmup = std::min(warmup, all);
     Tasks order;
@@ -57,28 +58,26 @@ Tasks alternate_split(const Shape& shape, int device, int stage, int warmup, int
 
 // ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
 // 1F1B.
-Tasks zb_h1(const Shape& shape, int device, const ScheduleOptions&) {
-    const int stage = shape.only_stage_of(device);
-    return alternate_split(shape, device, stage, share_ahead(shape, stage), share_behind(shape, stage));
+Tasks zb_h1(const Holding& own, const ScheduleOptions&) {
+    return alternate_split(own, share_ahead(own), share_behind(own));
 }
 
 // ZB-H2 (Qi et al., 2024): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
 // span needs m >= 2p - 1.
-Tasks zb_h2(const Shape& shape, int device, const ScheduleOptions&) {
-    const int stage = shape.only_stage_of(device);
-    return alternate_split(shape, device, stage, share_ahead(shape, stage, 2), share_behind(shape, stage, 2));
+Tasks zb_h2(const Holding& own, const ScheduleOptions&) {
+    return alternate_split(own, share_ahead(own, 2), share_behind(own, 2));
 }
 
 // PyTorch's InterleavedZeroBubble: interleaved with I and W apart and half of its warm-up; W lags d
 // turns behind.
-Tasks zb1p(const Shape& shape, int device, const ScheduleOptions& options) {
-    const int p = shape.devices, v = shape.stages / p, group = group_size(shape, options);
+Tasks zb1p(const Holding& own, const ScheduleOptions& options) {
+    const int p = own.shape.devices, v = own.shape.stages / p, group = group_size(own.shape, options);
     Tasks order;
     Deferred deferred(order);
     int turn = 0;
-    take_turns(shape, device, group, (p - 1 - device) + (v - 1) * group, order, [&](int stage, int microbatch) {
+    take_turns(own, group, (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
         deferred.input(stage, microbatch);
-        if (turn++ >= device)
+        if (turn++ >= own.device)
             deferred.weight();
     });
     deferred.rest();
@@ -126,9 +125,9 @@ private:
 
 // ZB-V (Qi et al., 2024), the hand-written order (PyTorch's ZBVZeroBubble): zero bubble of span when F, I
 // and W take the same time.
-Tasks zb_v(const Shape& shape, int device, const ScheduleOptions&) {
-    const int p = shape.devices, filled = std::max(shape.microbatches, 2 * p - 1);
-    VOrder v(shape, device);
+Tasks zb_v(const Holding& own, const ScheduleOptions&) {
+    const int p = own.shape.devices, device = own.device, filled = std::max(own.shape.microbatches, 2 * p - 1);
+    VOrder v(own.shape, device);
     for (int k = 0; k < 2 * (p - device) - 1; ++k)
         v.forward(v.down);
     for (int k = 0; k < device; ++k) {

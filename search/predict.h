@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "sim/metrics.h"
 
 namespace pw {
 
@@ -9,5 +10,12 @@ namespace pw {
 // BadInput where the costs are not of run.precision or go beyond what is counted, at their keys; Infeasible where the
 // plan deadlocks.
 Trace predict(const Job& job);
+
+// The numbers of that trace, and the trace without its events and memory: a plan may have too many tasks to keep them.
+struct PredictedNumbers {
+    Trace head;
+    Metrics metrics;
+};
+PredictedNumbers predict_numbers(const Job& job);
 
 }  // namespace pw

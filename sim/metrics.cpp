@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -13,26 +12,29 @@ namespace pw {
 
 namespace {
 
-using Events = std::vector<const TraceEvent*>;  // in the order of the trace
+using Events = std::span<const TraceEvent>;  // of one device, in list order
+using Pointers = std::vector<const TraceEvent*>;
 
-// Returns last end - first start of the events that `counts` admits.
-template <class Counts>
-Ns extent_of(const Events& events, Counts counts) {
+// From the first start to the last end; of nothing, from the first moment to the first.
+struct Extent {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
+    void add(const TraceEvent& event) {
+        first = std::min(first, event.start);
+        last = std::max(last, event.end);
+    }
+    Ns length() const { return last > first ? last - first : 0; }
+};
+
+Extent extent_of(const Pointers& events) {
+    Extent extent;
     for (const TraceEvent* event : events)
-        if (counts(event->task.op)) {
-            first = std::min(first, event->start);
-            last = std::max(last, event->end);
-        }
-    return last > first ? last - first : 0;
+        if (!is_transfer(event->task.op))
+            extent.add(*event);
+    return extent;
 }
 
-Ns makespan_of(const Events& events) {
-    return extent_of(events, [](Op op) { return !is_transfer(op); });
-}
-
-std::map<int, Events> by_step(const Trace& trace) {
-    std::map<int, Events> steps;
+std::map<int, Pointers> by_step(const Trace& trace) {
+    std::map<int, Pointers> steps;
     for (const TraceEvent& event : trace.events)
         steps[event.step].push_back(&event);
     return steps;
@@ -52,23 +54,6 @@ std::vector<Ns> updates_of_last_stage(const Trace& trace) {
     return ends;
 }
 
-// Returns the samples between two updates of the last stage, or those of a whole step.
-double samples_per_update(const Trace& trace, const Events& events) {
-    std::set<int> microbatches, updates;
-    for (const TraceEvent* event : events)
-        if (event->task.stage == trace.stages - 1) {
-            if (event->task.op == Op::Forward)
-                microbatches.insert(event->task.microbatch);
-            if (event->task.op == Op::Update)
-                updates.insert(event->task.microbatch);
-        }
-    const MicroBatchSizes sizes = sizes_of(trace);
-    double samples = 0;
-    for (const int microbatch : microbatches)
-        samples += sizes.of(microbatch);
-    return trace.asynchronous && !updates.empty() ? samples / static_cast<double>(updates.size()) : samples;
-}
-
 std::vector<Ns> distances_of(std::vector<Ns> updates) {
     std::sort(updates.begin(), updates.end());
     std::vector<Ns> distances;
@@ -82,23 +67,23 @@ using Pair = std::pair<int, int>;  // stage, micro-batch
 // Returns the most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A pair
 // that nothing frees (no backward pass) ends with its F.
 template <class Frees>
-int peak_of_pairs(const Events& events, Frees frees) {
+int peak_of_pairs(Events events, Frees frees) {
     std::vector<Pair> freed;
-    for (const TraceEvent* event : events)
-        if (frees(event->task.op))
-            freed.emplace_back(event->task.stage, event->task.microbatch);
+    for (const TraceEvent& event : events)
+        if (frees(event.task.op))
+            freed.emplace_back(event.task.stage, event.task.microbatch);
     if (!std::is_sorted(freed.begin(), freed.end()))
         std::sort(freed.begin(), freed.end());
     const auto is_freed = [&](const Task& task) {
         return std::binary_search(freed.begin(), freed.end(), Pair{task.stage, task.microbatch});
     };
     std::vector<std::pair<Ns, int>> changes;
-    for (const TraceEvent* event : events) {
-        const bool forward = event->task.op == Op::Forward;
+    for (const TraceEvent& event : events) {
+        const bool forward = event.task.op == Op::Forward;
         if (forward)
-            changes.emplace_back(event->start, 1);
-        if (frees(event->task.op) || (forward && !is_freed(event->task)))
-            changes.emplace_back(event->end, -1);
+            changes.emplace_back(event.start, 1);
+        if (frees(event.task.op) || (forward && !is_freed(event.task)))
+            changes.emplace_back(event.end, -1);
     }
     // Stable: at one time, list order decides what ends before what begins.
     const auto earlier = [](const auto& a, const auto& b) { return a.first < b.first; };
@@ -127,131 +112,120 @@ Ns covered(const std::vector<Interval>& intervals, Ns from, Ns to) {
     return sum;
 }
 
-Op receive_for(Op op) { return op == Op::Forward ? Op::RecvForward : Op::RecvBackward; }
-
 // Returns the idle time right before F, B and I while a tensor of that very task is on its way.
-Ns exposed_communication(const Events& events, Ns start_of_step) {
+Ns exposed_communication(Events events, Ns start_of_step) {
     using Tensor = std::tuple<int, int, int>;  // stage, micro-batch, slice
     using Arrival = std::pair<Tensor, Interval>;
-    std::map<Op, std::vector<Arrival>> arrivals;
-    for (const TraceEvent* event : events)
-        if (const Task& task = event->task; is_recv(task.op))
-            arrivals[task.op].push_back({{task.stage, task.microbatch, task.slice}, {event->start, event->end}});
-    for (auto& [op, all] : arrivals)
-        if (!std::is_sorted(all.begin(), all.end()))
-            std::sort(all.begin(), all.end());
+    std::vector<Arrival> activations, gradients;
+    for (const TraceEvent& event : events)
+        if (const Task& task = event.task; is_recv(task.op))
+            (task.op == Op::RecvForward ? activations : gradients)
+                .push_back({{task.stage, task.microbatch, task.slice}, {event.start, event.end}});
+    for (std::vector<Arrival>* all : {&activations, &gradients})
+        if (!std::is_sorted(all->begin(), all->end()))
+            std::sort(all->begin(), all->end());
     std::vector<Interval> own;
     Ns exposed = 0, idle_since = start_of_step;
-    for (const TraceEvent* event : events) {
-        if (is_transfer(event->task.op))
+    for (const TraceEvent& event : events) {
+        if (is_transfer(event.task.op))
             continue;
-        const Task& task = event->task;
-        if (event->start > idle_since && (task.op == Op::Forward || makes_input_gradient(task.op))) {
-            const std::vector<Arrival>& all = arrivals[receive_for(task.op)];
+        const Task& task = event.task;
+        if (event.start > idle_since && (task.op == Op::Forward || makes_input_gradient(task.op))) {
+            const std::vector<Arrival>& all = task.op == Op::Forward ? activations : gradients;
             const Tensor tensor{task.stage, task.microbatch, task.slice};
             const auto before = [](const Arrival& arrival, const Tensor& wanted) { return arrival.first < wanted; };
             own.clear();
             for (auto at = std::lower_bound(all.begin(), all.end(), tensor, before);
                  at != all.end() && at->first == tensor; ++at)
                 own.push_back(at->second);
-            exposed += covered(own, idle_since, event->start);
+            exposed += covered(own, idle_since, event.start);
         }
-        idle_since = std::max(idle_since, event->end);
+        idle_since = std::max(idle_since, event.end);
     }
     return exposed;
 }
 
-// Returns, from the events of one stage, the most weight versions that are the newest or still used by a later task, by
-// list order.
-int versions_alive(const Events& events) {
-    std::map<int, std::pair<int, int>> life;  // version -> first and last position, both included
-    const auto lives_at = [&](int version, int position) {
-        const auto [at, fresh] = life.try_emplace(version, position, position);
-        if (!fresh)
-            at->second.second = position;
-    };
-    int newest = -1, position = 0;
-    for (const TraceEvent* event : events) {
-        if (is_transfer(event->task.op) || event->version < 0)
-            continue;
+// Counts the weight versions of one stage that are the newest or still used by a later task, by list order.
+class VersionsAlive {
+public:
+    void add(const TraceEvent& event) {
         // Until the update that replaces it; that update overwrites what nobody needs any more.
-        if (newest >= 0 && position > 0)
-            lives_at(newest, position - 1);
-        lives_at(event->version, position);
-        newest = std::max(newest, event->version);
-        ++position;
+        if (newest_ >= 0 && position_ > 0)
+            lives_at(newest_, position_ - 1);
+        lives_at(event.version, position_);
+        newest_ = std::max(newest_, event.version);
+        ++position_;
     }
-    std::vector<int> alive(static_cast<std::size_t>(position), 0);
-    for (const auto& [version, span] : life)
-        for (int at = span.first; at <= span.second; ++at)
-            ++alive[static_cast<std::size_t>(at)];
-    return alive.empty() ? 1 : *std::max_element(alive.begin(), alive.end());
-}
 
-int versions_of_device(const Events& events) {
-    std::map<int, Events> of_stage;
-    for (const TraceEvent* event : events)
-        of_stage[event->task.stage].push_back(event);
+    int most() const {
+        std::vector<int> change(static_cast<std::size_t>(position_) + 1, 0);
+        for (const auto& [first, last] : life_)
+            if (first >= 0) {
+                ++change[static_cast<std::size_t>(first)];
+                --change[static_cast<std::size_t>(last) + 1];
+            }
+        int now = 0, most = 0;
+        for (const int step : change)
+            most = std::max(most, now += step);
+        return position_ == 0 ? 1 : most;
+    }
+
+private:
+    void lives_at(int version, int position) {
+        if (version >= static_cast<int>(life_.size()))
+            life_.resize(static_cast<std::size_t>(version) + 1, {-1, -1});
+        auto& [first, last] = life_[static_cast<std::size_t>(version)];
+        first = first < 0 ? position : first;
+        last = position;
+    }
+
+    std::vector<std::pair<int, int>> life_;  // [version]: first and last position, both included; -1 for none
+    int newest_ = -1, position_ = 0;
+};
+
+int versions_of_device(Events events) {
+    std::map<int, VersionsAlive> of_stage;
+    VersionsAlive* own = nullptr;
+    int stage = -1;
+    for (const TraceEvent& event : events) {
+        if (is_transfer(event.task.op) || event.version < 0)
+            continue;
+        if (!own || event.task.stage != stage)
+            own = &of_stage[stage = event.task.stage];
+        own->add(event);
+    }
     int most = 1;
-    for (const auto& [stage, own] : of_stage)
-        most = std::max(most, versions_alive(own));
+    for (const auto& [number, alive] : of_stage)
+        most = std::max(most, alive.most());
     return most;
 }
 
-void add_peak_memory(std::vector<DeviceMetrics>& devices, const Trace& trace, int step) {
-    for (const MemorySample& sample : trace.memory) {
-        if (!trace.asynchronous && sample.step != step)
-            continue;
-        DeviceMetrics& device = devices[static_cast<std::size_t>(sample.device)];
-        if (const Bytes bytes = total(sample.use); bytes > device.peak_memory) {
-            device.peak_memory = bytes;
-            device.memory = sample.use;
-        }
-    }
-}
-
-DeviceMetrics device_metrics(const Events& events, Ns start_of_step, Ns makespan) {
-    DeviceMetrics device;
-    for (const TraceEvent* event : events)
-        if (is_compute(event->task.op))
-            device.busy += event->end - event->start;
-    device.idle = makespan - device.busy;
-    device.exposed_communication = exposed_communication(events, start_of_step);
-    device.peak_in_flight = peak_of_pairs(events, makes_input_gradient);
-    device.peak_in_flight_until_weight = peak_of_pairs(events, makes_weight_gradient);
-    device.weight_versions = versions_of_device(events);
-    return device;
-}
-
 // Returns the step with the median makespan, the first left out when there are others.
-int median_step(const std::map<int, Events>& steps) {
+int median_step(const std::map<int, Pointers>& steps) {
     std::vector<std::pair<Ns, int>> times;
     for (const auto& [step, events] : steps)
         if (steps.size() == 1 || step != steps.begin()->first)
-            times.emplace_back(makespan_of(events), step);
+            times.emplace_back(extent_of(events).length(), step);
     return times.empty() ? 0 : lower_median(times).second;
 }
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-Ns start_of(const Events& events) {
-    Ns first = std::numeric_limits<Ns>::max();
-    for (const TraceEvent* event : events)
-        if (!is_transfer(event->task.op))
-            first = std::min(first, event->start);
-    return first;
-}
-
-Events events_of_metrics(const Trace& trace, int& step) {
+Pointers events_of_metrics(const Trace& trace, int& step) {
     if (trace.asynchronous) {
-        Events all;
+        Pointers all;
         for (const TraceEvent& event : trace.events)
             all.push_back(&event);
         return all;
     }
-    std::map<int, Events> steps = by_step(trace);
+    std::map<int, Pointers> steps = by_step(trace);
     step = median_step(steps);
     return std::move(steps[step]);
+}
+
+void sort_and_drop_doubles(std::vector<int>& numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
 }  // namespace
@@ -279,40 +253,92 @@ std::vector<Ns> step_times(const Trace& trace) {
         return distances_of(updates_of_last_stage(trace));
     std::vector<Ns> times;
     for (const auto& [step, events] : by_step(trace))
-        times.push_back(makespan_of(events));
+        times.push_back(extent_of(events).length());
     return times;
 }
 
+StepMetrics::StepMetrics(const Trace& head, Ns first, Ns last) : head_(head), start_(first) {
+    metrics_.makespan = last > first ? last - first : 0;
+}
+
+void StepMetrics::add(std::span<const TraceEvent> own) {
+    DeviceMetrics& device = metrics_.devices.emplace_back();
+    Extent computed;
+    bool splits = false;
+    for (const TraceEvent& event : own) {
+        const Op op = event.task.op;
+        if (is_compute(op)) {
+            device.busy += event.end - event.start;
+            computed.add(event);
+        }
+        splits |= op == Op::BackwardInput || op == Op::BackwardWeight;
+        if (event.task.stage == head_.stages - 1 && (op == Op::Forward || op == Op::Update))
+            (op == Op::Forward ? microbatches_ : updates_).push_back(event.task.microbatch);
+    }
+    device.idle = metrics_.makespan - device.busy;
+    device.exposed_communication = exposed_communication(own, start_);
+    device.peak_in_flight = peak_of_pairs(own, makes_input_gradient);
+    device.peak_in_flight_until_weight = splits ? peak_of_pairs(own, makes_weight_gradient) : device.peak_in_flight;
+    device.weight_versions = versions_of_device(own);
+    metrics_.tasks += static_cast<int>(own.size());
+    metrics_.span = std::max(metrics_.span, computed.length());
+    busy_ += static_cast<double>(device.busy);
+}
+
+// Returns the samples between two updates of the last stage, or those of a whole step.
+double StepMetrics::samples_per_update() {
+    sort_and_drop_doubles(microbatches_);
+    sort_and_drop_doubles(updates_);
+    const MicroBatchSizes sizes = sizes_of(head_);
+    double samples = 0;
+    for (const int microbatch : microbatches_)
+        samples += sizes.of(microbatch);
+    return head_.asynchronous && !updates_.empty() ? samples / static_cast<double>(updates_.size()) : samples;
+}
+
+Metrics StepMetrics::of_step(Ns step_time) {
+    const double ideal = ratio(busy_, head_.devices), makespan = static_cast<double>(metrics_.makespan);
+    metrics_.step_time = step_time;
+    metrics_.ideal = static_cast<Ns>(ideal + 0.5);
+    metrics_.bubble_rate = ratio(makespan - ideal, makespan);
+    metrics_.bubble_ratio = ratio(makespan - ideal, ideal);
+    metrics_.span_bubble_rate = ratio(static_cast<double>(metrics_.span) - ideal, static_cast<double>(metrics_.span));
+    metrics_.samples_per_second = ratio(samples_per_update() * 1e9, static_cast<double>(step_time));
+    return std::move(metrics_);
+}
+
 Metrics metrics_of(const Trace& trace) {
-    Metrics metrics;
-    const Events events = events_of_metrics(trace, metrics.step);
-    std::vector<Events> of_device(static_cast<std::size_t>(trace.devices));
+    int step = 0;
+    const Pointers events = events_of_metrics(trace, step);
+    const Extent extent = extent_of(events);
+    StepMetrics of_devices(trace, extent.first, extent.last);
+    std::vector<Pointers> of_device(static_cast<std::size_t>(trace.devices));
     for (const TraceEvent* event : events)
         of_device[static_cast<std::size_t>(event->device)].push_back(event);
-
-    metrics.tasks = static_cast<int>(events.size());
-    metrics.makespan = makespan_of(events);
-    metrics.step_time = trace.asynchronous
-                            ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, metrics.makespan)
-                            : metrics.makespan;
-    const Ns start = start_of(events);
-    double busy = 0;
-    for (const Events& own : of_device) {
-        metrics.span = std::max(metrics.span, extent_of(own, is_compute));
-        metrics.devices.push_back(device_metrics(own, start, metrics.makespan));
-        busy += static_cast<double>(metrics.devices.back().busy);
+    std::vector<TraceEvent> own;
+    for (const Pointers& pointers : of_device) {
+        own.clear();
+        for (const TraceEvent* event : pointers)
+            own.push_back(*event);
+        of_devices.add(own);
     }
-    add_peak_memory(metrics.devices, trace, metrics.step);
+    const Ns makespan = extent.length();
+    Metrics metrics = of_devices.of_step(
+        trace.asynchronous ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, makespan) : makespan);
+    metrics.step = step;
+    for (const MemorySample& sample : trace.memory)
+        if (trace.asynchronous || sample.step == step)
+            note_memory(metrics.devices[static_cast<std::size_t>(sample.device)], sample.use);
     for (std::size_t device = 0; device < std::min(metrics.devices.size(), trace.reserved.size()); ++device)
         metrics.devices[device].reserved_memory = trace.reserved[device];
-
-    const double ideal = ratio(busy, trace.devices), makespan = static_cast<double>(metrics.makespan);
-    metrics.ideal = static_cast<Ns>(ideal + 0.5);
-    metrics.bubble_rate = ratio(makespan - ideal, makespan);
-    metrics.bubble_ratio = ratio(makespan - ideal, ideal);
-    metrics.span_bubble_rate = ratio(static_cast<double>(metrics.span) - ideal, static_cast<double>(metrics.span));
-    metrics.samples_per_second = ratio(samples_per_update(trace, events) * 1e9, static_cast<double>(metrics.step_time));
     return metrics;
+}
+
+void note_memory(DeviceMetrics& device, const MemoryUse& use) {
+    if (const Bytes bytes = total(use); bytes > device.peak_memory) {
+        device.peak_memory = bytes;
+        device.memory = use;
+    }
 }
 
 }  // namespace pw

@@ -5,6 +5,7 @@
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace pw {
@@ -43,6 +44,29 @@ Metrics metrics_of(const Trace& trace);
 // Returns the step time of an asynchronous plan: it is the median distance of `updates` (ends, of the last stage)
 // without the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
+
+// Takes the metrics of a step device by device, so that nobody has to hold all its events.
+class StepMetrics {
+public:
+    // `head` is a trace that may lack its events, and must outlive this. From `first` to `last` the devices computed.
+    StepMetrics(const Trace& head, Ns first, Ns last);
+
+    void add(std::span<const TraceEvent> own);  // of the next device, in list order
+    // Returns the metrics of all devices added; memory is not among them.
+    Metrics of_step(Ns step_time);
+
+private:
+    double samples_per_update();
+
+    const Trace& head_;
+    Ns start_;
+    Metrics metrics_;
+    double busy_ = 0;
+    std::vector<int> microbatches_, updates_;  // of the last stage
+};
+
+// Notes what a device holds at some moment: its peak is the first of the largest.
+void note_memory(DeviceMetrics& device, const MemoryUse& use);
 
 MicroBatchSizes sizes_of(const Trace& trace);
 

@@ -2,6 +2,7 @@
 // change.
 #pragma once
 
+#include "schedules/durations.h"
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/rows.h"
@@ -11,23 +12,32 @@
 
 namespace pw {
 
-// The relation is schedules/waiting.h. Keeps a reference to the graph.
+struct Proof;  // schedules/passes.h
+
+// The relation is schedules/waiting.h. Keeps references to the graph, the kinds and the proof.
 class Recurrence {
 public:
-    Recurrence(const PlanGraph& graph, const TransferMode& mode);
+    Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof);
 
     // Returns false for a plan that deadlocks in the mode: it has no times.
-    bool runs_through() const { return order_.size() == static_cast<std::size_t>(graph_.size()); }
+    bool runs_through() const { return std::ssize(order_) == graph_.size(); }
 
-    // Fills in starts and ends, by node. `duration` is by node: what a task takes, for a SEND the time for which it
-    // occupies its link. A message arrives `latency` after that.
-    void evaluate(const std::vector<Ns>& duration, Ns latency, std::vector<Ns>& start, std::vector<Ns>& end) const;
+    // `durations` is by kind: what a task takes, for a SEND the time for which it occupies its link. A message arrives
+    // `latency` after that.
+    void evaluate(std::vector<Ns> durations, Ns latency);
+
+    // These are of the costs evaluated last.
+    Ns start(int node) const;
+    Ns end(int node) const { return end_[node]; }
 
 private:
     const PlanGraph& graph_;
-    std::vector<int> order_;    // nodes, each after those that it waits for
-    std::vector<int> partner_;  // in this order: the SEND of a RECV, -1 for other tasks
-    Rows waits_;                // in this order: nodes
+    const TaskKinds& kinds_;
+    std::vector<int> own_order_;     // where the proof's does not hold
+    const std::vector<int>& order_;  // nodes, each after those that it waits for
+    Rows waits_;                     // in this order: nodes, a RECV's SEND first
+    std::vector<Ns> end_;            // by node
+    std::vector<Ns> durations_;
 };
 
 }  // namespace pw

@@ -1,7 +1,9 @@
 #include "sim/simulate.h"
 
+#include "schedules/buffers.h"
 #include "schedules/durations.h"
 #include "schedules/limits.h"
+#include "schedules/passes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/versions.h"
 #include "sim/metrics.h"
@@ -44,17 +46,29 @@ struct Progress {
 
 class Simulation {
 public:
-    Simulation(const Plan& plan, TransferMode mode)
-        : plan_(plan), graph_(plan), versions_(versions_of(plan)), mode_(mode) {}
+    Simulation(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
+               TransferMode mode)
+        : plan_(plan),
+          proof_(std::move(proof)),
+          graph_(proof_->graph),
+          known_versions_(std::move(versions)),
+          versions_(*known_versions_),
+          kinds_(plan, graph_, versions_),
+          mode_(mode) {
+        for (const std::vector<Task>& order : plan.order)
+            own_.push_back(own_.empty() ? own_of(order, 0) : own_of(order, own_.back().end));
+    }
 
     void run(const Costs& costs) {
         take(costs);
-        if (busy_duration_.empty() && !recurrence_)
-            recurrence_.emplace(graph_, mode_);
-        if (busy_duration_.empty() && recurrence_->runs_through())
-            recurrence_->evaluate(duration_, costs.link.latency, start_, end_);
-        else
-            run_events();
+        if (!busy_duration_.empty())
+            return run_events();
+        if (!recurrence_)
+            recurrence_.emplace(graph_, kinds_, mode_, *proof_);
+        if (!recurrence_->runs_through())
+            return run_events();  // which name what every device waits for
+        by_events_ = false;
+        recurrence_->evaluate(duration_, costs.link.latency);
     }
 
     void run_by_events(const Costs& costs) {
@@ -64,10 +78,34 @@ public:
 
     // These are of the costs last run.
     Trace trace() const;
+    Metrics metrics(const Trace& head) const;
     Ns step_time() const;
 
 private:
+    // The nodes of a device from `begin` to `end`, and among them the first and last that is no transfer, -1 for none.
+    struct Own {
+        int begin, end;
+        int first = -1, last = -1;
+    };
+    static Own own_of(const std::vector<Task>& order, int begin) {
+        Own own{begin, begin + static_cast<int>(order.size())};
+        for (int position = 0; position < static_cast<int>(order.size()); ++position)
+            if (!is_transfer(order[position].op)) {
+                own.first = own.first < 0 ? begin + position : own.first;
+                own.last = begin + position;
+            }
+        return own;
+    }
+
+    Ns start_of(int node) const { return by_events_ ? start_[node] : recurrence_->start(node); }
+    Ns end_of(int node) const { return by_events_ ? end_[node] : recurrence_->end(node); }
+    Ns duration_of(int node) const { return duration_[kinds_.of(node)]; }
+    std::pair<Ns, Ns> extent() const;
+    std::vector<Ns> updates_of_last_stage() const;
+    void append_events(int device, std::vector<TraceEvent>& events) const;
+
     void run_events() {
+        by_events_ = true;
         begin();
         for (int device = 0; device < plan_.shape.devices; ++device)
             ready_.push_back(device);
@@ -83,13 +121,9 @@ private:
 
     void take(const Costs& costs) {
         costs_ = &costs;
-        duration_ = durations_of(plan_, graph_, costs, versions_);
-        busy_duration_ = busy_durations_of(plan_, graph_, costs, versions_);
-        traffic_.emplace(plan_.shape, graph_.index(), costs);
-        refuse_long(graph_, duration_, busy_duration_, plan_.shape, costs);
-        for (int node = 0; node < graph_.size(); ++node)
-            if (is_send(graph_.task(node).op))
-                duration_[node] = traffic_->occupation(graph_.task(node));
+        duration_ = kinds_.durations(graph_, plan_.shape, costs);
+        busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
+        refuse_long(graph_, kinds_, duration_, busy_duration_, costs);
     }
 
     void begin() {
@@ -165,7 +199,7 @@ private:
     void start(int send, Ns now) {
         const int recv = lanes_->partner(send);
         start_[send] = start_[recv] = now;
-        const Ns link_free = now + duration_[send];
+        const Ns link_free = now + duration_of(send);
         push(link_free, What::LinkFree, send);
         push(link_free + costs_->link.latency, What::Arrives, recv);
     }
@@ -199,7 +233,7 @@ private:
             ++next_[device];
             start_[node] = now;
             progress_[device] = {.node = node, .since = now, .end = seq_};
-            push(now + duration_[node], What::ComputeEnds, node);
+            push(now + duration_of(node), What::ComputeEnds, node);
             change_rates(device, now);
         }
     }
@@ -216,8 +250,8 @@ private:
             Progress& progress = progress_[device];
             if (progress.node < 0)
                 continue;
-            const auto alone = static_cast<double>(duration_[progress.node]);
-            const auto busy = static_cast<double>(busy_duration_[progress.node]);
+            const auto alone = static_cast<double>(duration_of(progress.node));
+            const auto busy = static_cast<double>(busy_duration_[kinds_.of(progress.node)]);
             const double time = alone + (busy - alone) * crowd;
             progress.left -= progress.rate * static_cast<double>(now - progress.since);
             progress.since = now;
@@ -239,13 +273,17 @@ private:
 
     const Plan& plan_;
     const Costs* costs_ = nullptr;
-    PlanGraph graph_;
-    VersionTable versions_;
+    const std::shared_ptr<const Proof> proof_;
+    const PlanGraph& graph_;
+    const std::shared_ptr<const VersionTable> known_versions_;
+    const VersionTable& versions_;
+    const TaskKinds kinds_;
     const TransferMode mode_;
+    std::vector<Own> own_;                      // by device
     std::optional<Recurrence> recurrence_;      // each is made for the costs that need it
-    std::optional<Lanes> lanes_;                // of the events
-    std::vector<Ns> duration_, busy_duration_;  // by node; of a SEND the time for which it occupies its link
-    std::optional<Traffic> traffic_;
+    std::optional<Lanes> lanes_;                // of the events, as all below
+    std::vector<Ns> duration_, busy_duration_;  // by kind; of a SEND the time for which it occupies its link
+    bool by_events_ = false;                    // where the times are that were computed last
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
@@ -258,57 +296,100 @@ private:
     std::int64_t seq_ = 0;
 };
 
+void Simulation::append_events(int device, std::vector<TraceEvent>& events) const {
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
+    for (int node = own_[device].begin; node < own_[device].end; ++node) {
+        const Task& task = graph_.task(node);
+        events.push_back({0, device, 0, task, start_of(node), end_of(node), traffic.bytes(task),
+                          version_of(task, versions_, plan_), ahead_of(task, versions_)});
+    }
+}
+
 Trace Simulation::trace() const {
     Trace trace = trace_of(plan_);
-    trace.label = "predicted";
-    const std::vector<Buffer> buffers = buffers_of(plan_, graph_, *costs_, versions_, mode_.early_receive());
+    trace.label = kPredicted;
+    const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
     trace.events.reserve(static_cast<std::size_t>(graph_.size()));
     for (int device = 0; device < plan_.shape.devices; ++device) {
+        append_events(device, trace.events);
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
-        if (plan_.order[device].empty())
-            trace.memory.push_back({0, device, 0, memory.front()});
-        int position = 0;
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
-        for (const Task& task : plan_.order[device]) {
-            const int node = graph_.node(device, position);
-            trace.events.push_back({0, device, 0, task, start_[node], end_[node], traffic_->bytes(task),
-                                    version_of(task, versions_, plan_), ahead_of(task, versions_)});
-            if (!is_transfer(task.op))
-                reached = start_[node];
-            const MemoryUse& use = memory[position];
-            if (position == 0 || use != trace.memory.back().use)
+        for (int position = 0; position < static_cast<int>(memory.size()); ++position) {
+            const int node = own_[device].begin + position;
+            if (node < own_[device].end && !is_transfer(graph_.task(node).op))
+                reached = start_of(node);
+            if (const MemoryUse& use = memory[position]; position == 0 || use != trace.memory.back().use)
                 trace.memory.push_back({0, device, reached, use});
-            ++position;
         }
     }
     return trace;
 }
 
-Ns Simulation::step_time() const {
+std::pair<Ns, Ns> Simulation::extent() const {
     Ns first = std::numeric_limits<Ns>::max(), last = 0;
-    std::vector<Ns> updates;
-    const int last_stage = plan_.shape.stages - 1, device = plan_.shape.devices_of(last_stage).front();
-    for (int node = 0; node < graph_.size(); ++node) {
-        const Task& task = graph_.task(node);
-        if (is_transfer(task.op))
-            continue;
-        first = std::min(first, start_[node]);
-        last = std::max(last, end_[node]);
-        if (task.op == Op::Update && task.stage == last_stage && graph_.device_of(node) == device)
-            updates.push_back(end_[node]);
-    }
-    return plan_.asynchronous ? asynchronous_step_time(updates, plan_.shape.stages, last - first) : last - first;
+    for (const Own& own : own_)
+        if (own.first >= 0) {
+            first = std::min(first, start_of(own.first));
+            last = std::max(last, end_of(own.last));
+        }
+    return {std::min(first, last), last};
 }
 
-Simulator::Simulator(const Plan& plan, TransferMode mode) : simulation_(std::make_unique<Simulation>(plan, mode)) {}
+std::vector<Ns> Simulation::updates_of_last_stage() const {
+    std::vector<Ns> updates;
+    const int last_stage = plan_.shape.stages - 1;
+    const Own& own = own_[graph_.index().devices_of(last_stage).front()];
+    for (int node = own.begin; node < own.end; ++node)
+        if (const Task& task = graph_.task(node); task.op == Op::Update && task.stage == last_stage)
+            updates.push_back(end_of(node));
+    return updates;
+}
+
+Ns Simulation::step_time() const {
+    const auto [first, last] = extent();
+    return plan_.asynchronous ? asynchronous_step_time(updates_of_last_stage(), plan_.shape.stages, last - first)
+                              : last - first;
+}
+
+Metrics Simulation::metrics(const Trace& head) const {
+    const auto [first, last] = extent();
+    StepMetrics of_devices(head, first, last);
+    std::vector<TraceEvent> own;
+    for (int device = 0; device < plan_.shape.devices; ++device) {
+        own.clear();
+        append_events(device, own);
+        of_devices.add(own);
+    }
+    Metrics metrics = of_devices.of_step(step_time());
+    const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
+    const Rows buffers_on = by_device(buffers, plan_.shape.devices);
+    const std::vector<Bytes> reserved = pack(buffers, plan_.shape.devices).arena;
+    for (int device = 0; device < plan_.shape.devices; ++device) {
+        note_memory(metrics.devices[device], peak_of(plan_.order[device], buffers, buffers_on[device]));
+        metrics.devices[device].reserved_memory = reserved[device];
+    }
+    return metrics;
+}
+
+Simulator::Simulator(const Plan& plan, TransferMode mode)
+    : Simulator(plan, std::make_shared<const Proof>(Proof{PlanGraph(plan)}),
+                std::make_shared<const VersionTable>(versions_of(plan)), mode) {}
+Simulator::Simulator(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
+                     TransferMode mode)
+    : simulation_(std::make_unique<Simulation>(plan, std::move(proof), std::move(versions), mode)) {}
 Simulator::~Simulator() = default;
 Simulator::Simulator(Simulator&&) noexcept = default;
 
 Trace Simulator::trace(const Costs& costs) {
     simulation_->run(costs);
     return simulation_->trace();
+}
+
+Metrics Simulator::metrics(const Costs& costs, const Trace& head) {
+    simulation_->run(costs);
+    return simulation_->metrics(head);
 }
 
 Ns Simulator::step_time(const Costs& costs) {

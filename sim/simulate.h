@@ -5,11 +5,16 @@
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
+#include "sim/metrics.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>
 
 namespace pw {
+
+struct Proof;  // schedules/passes.h
+
+inline constexpr const char* kPredicted = "predicted";  // the label of a simulated trace
 
 // Simulates a plan. It is deterministic: the same arguments give the same trace, byte for byte. A synchronous plan
 // gives one step, an asynchronous plan its whole run. Throws Error (Infeasible) when the plan deadlocks, naming what
@@ -21,11 +26,17 @@ Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode = {});
 class Simulator {
 public:
     Simulator(const Plan& plan, TransferMode mode);
+    // Takes what is known of that very plan already.
+    Simulator(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
+              TransferMode mode);
     ~Simulator();
     Simulator(Simulator&&) noexcept;
 
     Trace trace(const Costs& costs);
-    Ns step_time(const Costs& costs);  // the same as in metrics_of(trace(costs))
+    // The same as metrics_of(trace(costs)), in far less memory. `head` is a trace of the plan without events, which
+    // tells the sizes of micro-batches.
+    Metrics metrics(const Costs& costs, const Trace& head);
+    Ns step_time(const Costs& costs);  // the one in there
     // The same as trace(), from a queue of events, which devices that share something need. It is a witness for the
     // others.
     Trace trace_by_events(const Costs& costs);

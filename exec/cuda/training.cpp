@@ -73,10 +73,10 @@ Costs CudaTraining::prepare_memory() {
 }
 
 void CudaTraining::make_lanes() {
-    streams_.assign(static_cast<std::size_t>(lanes_.size()), nullptr);
+    streams_.assign(static_cast<std::size_t>(lanes_.table().lanes), nullptr);
     std::set<Route> routes;
     for (int node = 0; node < plan.graph.size(); ++node) {
-        const int lane = lanes_.lane_of(node);
+        const int lane = lanes_.table().lane_of[node];
         if (lane < 0)
             continue;
         const int device = plan.graph.device_of(node);
@@ -167,8 +167,8 @@ void CudaTraining::leave(int send) {
         parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
         parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);
     }
-    parcel.out = streams_[lanes_.lane_of(send)];
-    parcel.in = streams_[lanes_.lane_of(recv)];
+    parcel.out = streams_[lanes_.table().lane_of[send]];
+    parcel.in = streams_[lanes_.table().lane_of[recv]];
     const std::unique_lock turn = turn_to_capture();
     const CurrentGpu current(seats[parcel.from_device].gpu);
     call_for(send, "queues", [&] {

@@ -295,8 +295,8 @@ CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
     return parse_csv(read_text(path, "write one with: pipewright plan CONFIG --format csv -o PLAN.csv"), path, mode);
 }
 
-void prove(const CsvPlan& read, const TransferMode& mode) {
-    check(read.plan, mode, [&](int device, int position) {
+std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode) {
+    return check(read.plan, mode, [&](int device, int position) {
         const Task& task = read.plan.order[device][position];
         if (const auto sum = read.sums.find({device, task.stage});
             (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())

@@ -6,11 +6,14 @@
 #include "schedules/plan.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace pw {
+
+struct Proof;  // schedules/passes.h
 
 // Returns whether PyTorch's format compute_comms has a cell for such a task: U, the update, and R, recomputation, have
 // none.
@@ -47,6 +50,6 @@ CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 
 // Runs check() (schedules/passes.h) so that its errors name cells.
-void prove(const CsvPlan& read, const TransferMode& mode);
+std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

@@ -74,7 +74,7 @@ private:
     }
 
     void check_event(const TraceEvent& event) const {
-        const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
+        const auto& [stage, microbatch, peer, slice, op, with_next] = event.task;
         const std::vector<int>& held = trace_.stages_of[static_cast<std::size_t>(event.device)];
         if (std::find(held.begin(), held.end(), stage) == held.end())
             reject("{}: the device does not hold stage {}", print(event), stage);
@@ -189,7 +189,7 @@ private:
 
     // Checks that a tensor is not there before it was sent, and is there before it is read.
     void check_receive(const TraceEvent& event) const {
-        const auto& [op, stage, microbatch, slice, peer, with_next] = event.task;
+        const auto& [stage, microbatch, peer, slice, op, with_next] = event.task;
         const bool forward = op == Op::RecvForward;
         const Op sent = forward ? Op::SendForward : Op::SendBackward;
         const TraceEvent* send = find(event.step, {sent, peer, microbatch, slice, stage});

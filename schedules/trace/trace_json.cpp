@@ -138,14 +138,14 @@ private:
         const auto step_of = [&](const TraceEvent& event) { return trace_.asynchronous ? 0 : event.step; };
         std::map<Key, std::size_t> receives;
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
-            const auto& [op, stage, microbatch, slice, peer, with_next] = trace_.events[i].task;
+            const auto& [stage, microbatch, peer, slice, op, with_next] = trace_.events[i].task;
             if (is_recv(op))
                 receives[{step_of(trace_.events[i]), op, stage, peer, microbatch, slice}] = i;
         }
         int id = 0;
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
             const TraceEvent& send = trace_.events[i];
-            const auto& [op, stage, microbatch, slice, peer, with_next] = send.task;
+            const auto& [stage, microbatch, peer, slice, op, with_next] = send.task;
             if (!is_send(op))
                 continue;
             const Op matching = op == Op::SendForward ? Op::RecvForward : Op::RecvBackward;

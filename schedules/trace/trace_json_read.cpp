@@ -197,7 +197,7 @@ private:
         TraceEvent event{args.small("step"), args.small("device"), args.small("rank"), Task{*op, 0, 0}, 0, 0, 0, -1};
         event.task.stage = args.small("stage");
         event.task.microbatch = args.small("microbatch");
-        event.task.slice = args.small("slice");
+        event.task.slice = static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
         event.task.peer = args.small("peer", -1);
         event.task.with_next = args.object.contains("with_next") && args.flag("with_next");
         event.start = args.integer("start_ns", 0, kMaxTime);

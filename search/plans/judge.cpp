@@ -62,7 +62,7 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
     }
     std::unique_ptr<Candidate>& candidate = candidates_[links];
     try {
-        candidate = std::make_unique<Candidate>(make_plan(config_, links, config_.training.steps), mode_);
+        candidate = std::make_unique<Candidate>(proven_plan(config_, links, config_.training.steps), mode_);
         for (const std::vector<Task>& order : candidate->plan.order)
             kept_tasks_ += std::ssize(order);
     } catch (const Error&) {  // the schedule refuses these edges: no candidate
@@ -86,7 +86,8 @@ std::optional<double> Judge::bubble_rate(const StageSplit& split) {
     if (candidate == nullptr)
         return std::nullopt;
     const Costs costs = costs_.costs_of(split);
-    return metrics_of(candidate->simulator.trace(executed(costs, split, candidate->plan))).bubble_rate;
+    return candidate->simulator.metrics(executed(costs, split, candidate->plan), without_hash(candidate->plan))
+        .bubble_rate;
 }
 
 std::vector<Bytes> Judge::reserved(const StageSplit& split) {

@@ -47,7 +47,9 @@ private:
     struct Candidate {
         Plan plan;
         Simulator simulator;
-        Candidate(Plan made, TransferMode mode) : plan(std::move(made)), simulator(plan, mode) {}
+        Candidate(ProvenPlan made, TransferMode mode)
+            : plan(std::move(made.plan)),
+              simulator(plan, std::move(made.proof), std::make_shared<const VersionTable>(versions_of(plan)), mode) {}
     };
     Candidate* candidate_for(const StageSplit& split);
     Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;

@@ -128,7 +128,7 @@ TEST(Replicas, KeepAsManyMicroBatchesInFlightAsPipeDreamKeepsVersions) {
         const Plan plan = plan_of("1f1b", replicas, 60);
         const Metrics metrics = metrics_of(simulate(plan, uniform(plan.shape.stages, 1, 1, 1)));
         for (int device = 0; device < plan.shape.devices; ++device)
-            EXPECT_EQ(metrics.devices[device].peak_in_flight, versions[plan.shape.only_stage_of(device)]);
+            EXPECT_EQ(metrics.devices[device].peak_in_flight, versions[plan.shape.stages_of(device).front()]);
     }
 }
 
@@ -183,7 +183,7 @@ TEST(Replicas, HoldTheStageAndTheirOwnMicroBatches) {
     const std::vector<Buffer> buffers = buffers_of(plan, costs, versions_of(plan));
     const auto memory = memory_of(plan, buffers);
     for (int device = 0; device < plan.shape.devices; ++device) {
-        const int stage = plan.shape.only_stage_of(device);
+        const int stage = plan.shape.stages_of(device).front();
         const MemoryUse peak = peak_of(memory[device]);
         for (const MemoryKind kind : {MemoryKind::Weights, MemoryKind::Gradients, MemoryKind::Optimizer})
             EXPECT_EQ(peak[static_cast<int>(kind)], 1000 * (stage + 1)) << device;

@@ -188,7 +188,7 @@ TEST(AsynchronousReplicas, HoldAsManyVersionsAsPipeDream) {
         for (int device = 0; device < replicas[0]; ++device)
             EXPECT_EQ(metrics.devices[device].peak_in_flight, noam);
         for (int device = 0; device < plan.shape.devices; ++device)
-            EXPECT_EQ(metrics.devices[device].weight_versions, held[plan.shape.only_stage_of(device)]);
+            EXPECT_EQ(metrics.devices[device].weight_versions, held[plan.shape.stages_of(device).front()]);
     }
 }
 
@@ -202,7 +202,8 @@ TEST(AsynchronousReplicas, ReadTheNewestVersionOfTheirOwnList) {
             versions_of(planned("pipedream", replicas, m, 0, with_policy(WeightPolicy::VerticalSync)));
         for (int stage = 0; stage < plan.shape.stages; ++stage)
             for (int mb = 0; mb < m; ++mb) {
-                const int newest = std::max(0, mb - share_ahead(plan.shape, stage) * replicas[stage]) / share;
+                const Holding own = Holdings(plan.shape).of(plan.shape.devices_of(stage).front());
+                const int newest = std::max(0, mb - share_ahead(own) * replicas[stage]) / share;
                 EXPECT_EQ(stash.forward[stage][mb], newest);
                 EXPECT_EQ(stash.backward[stage][mb], newest);
                 EXPECT_EQ(vertical.forward[stage][mb], stash.forward[0][mb]);
