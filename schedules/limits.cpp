@@ -14,8 +14,9 @@ namespace pw {
 
 namespace {
 
-// Bytes per task and transfer of all that grows with the plan alone; measured from 8 to 1024 stages.
-constexpr double kPerTask = 450;
+// Bytes per task and transfer of all that grows with a plan, its proof and its numbers, and of these and a trace; no
+// measurement from 8 to 1024 stages, with every schedule and all kinds of buffers, was above.
+constexpr double kPerTask = 250, kPerTracedTask = 400;
 
 double years(double nanoseconds) { return nanoseconds / (365.25 * 24 * 3600 * 1e9); }
 
@@ -149,6 +150,10 @@ void refuse_large(const Shape& shape) {
                                       shape.stages, shape.devices, inputs_of_all, kMostInputs),
                           "plan fewer stages or devices that share parameters or a norm");
     refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_all, shape);
+}
+
+void refuse_large_trace(const PlanGraph& graph, const Shape& shape) {
+    refuse_large_table(kPerTracedTask * graph.size(), shape);
 }
 
 void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,

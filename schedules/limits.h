@@ -26,6 +26,8 @@ int microbatches_of_plan(int micro_batches, int steps);
 // Refuses a plan that has more than kMostTasks, or that would take more than memory_for_plans() to make, prove and
 // simulate.
 void refuse_large(const Shape& shape);
+// Does the same for a trace of a plan that is there.
+void refuse_large_trace(const PlanGraph& graph, const Shape& shape);
 // Does the same for `bytes` of one table of such a plan.
 void refuse_large_table(double bytes, const Shape& shape);
 

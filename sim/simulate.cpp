@@ -306,6 +306,7 @@ void Simulation::append_events(int device, std::vector<TraceEvent>& events) cons
 }
 
 Trace Simulation::trace() const {
+    refuse_large_trace(graph_, plan_.shape);
     Trace trace = trace_of(plan_);
     trace.label = kPredicted;
     const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
