@@ -1,0 +1,271 @@
+// The engine beside SimGrid (Debian's libsimgrid-dev) at equal modelling, on one core: one actor per device goes through
+// the plan's list, one per lane sends what is ready in turn, receives are posted early. SimGrid's CM02 without
+// cross-traffic and with TCP-gamma out of the way gives a message bytes / bandwidth on its link and the latency, as
+// here. Compares when every task ends (the largest distance, in parts of the step), and measures: SimGrid's run alone,
+// and of the engine the plan with its proof, the first evaluation and one more. Nanoseconds per task that computes,
+// medians of five (SimGrid: of three); and how often the engine goes into SimGrid's time: whole (plan and first), first
+// and again.
+//
+//     bench_simgrid
+#include "schedules/passes.h"
+#include "schedules/schedule.h"
+#include "sim/simulate.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <simgrid/s4u.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace pw {
+namespace {
+
+namespace sg = simgrid::s4u;
+
+struct Case {
+    std::string schedule;
+    int devices, micro_batches;
+    Ns latency, occupation;
+};
+
+constexpr Bytes kBytesPerNs = 25;  // 25 GB/s
+
+double now() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+Shape shape_of(const Case& one) {
+    const Schedule& schedule = schedule_named(one.schedule);
+    Shape shape;
+    shape.devices = one.devices;
+    shape.stages = one.devices * schedule.chunks;
+    shape.microbatches = one.micro_batches;
+    return shape;
+}
+
+// Forwards and backwards of stages differ, so that devices wait.
+Costs costs_of(const Case& one, const Shape& shape) {
+    Costs costs;
+    costs.link = {.latency = one.latency, .bandwidth = kBytesPerNs * 1e9};
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const Ns unit = 1'000'000 + 10'007 * (stage * 7 % 11);
+        costs.stage.push_back(
+            {.forward = unit, .backward = 2 * unit + 1, .backward_input = unit + 3, .backward_weight = unit - 2});
+        costs.bytes.push_back({});
+        if (stage > 0)
+            costs.edges.push_back({stage - 1, stage, one.occupation * kBytesPerNs, one.occupation * kBytesPerNs});
+    }
+    return costs;
+}
+
+Ns time_of(const Task& task, const StageCost& cost) {
+    switch (task.op) {
+        case Op::Forward:
+            return cost.forward;
+        case Op::Backward:
+            return cost.backward;
+        case Op::BackwardInput:
+            return cost.backward_input;
+        case Op::BackwardWeight:
+            return cost.backward_weight;
+        default:
+            return 0;
+    }
+}
+
+// What the child process that runs SimGrid tells its parent.
+struct Told {
+    double run_ns = 0;
+    double ends[1];  // by task that computes, device after device
+};
+
+// A lane sends in the order in which its messages get ready, and the next when the link is free.
+struct SendingLane {
+    sg::Mailbox* mailbox = nullptr;
+    sg::Host* out = nullptr;
+    sg::SemaphorePtr ready;
+    int messages = 0;
+};
+
+// SimGrid counts in seconds and merges events nearer than 1e-9 of them: here its second is a nanosecond.
+void run_simgrid(const Plan& plan, const Case& one, const Costs& costs, Told& told) {
+    int count = 2;
+    std::string name = "bench_simgrid", quiet = "--log=root.thresh:warning";
+    char* values[] = {name.data(), quiet.data(), nullptr};
+    sg::Engine engine(&count, values);
+    for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30",
+                                "network/latency-factor:1", "network/bandwidth-factor:1", "network/weight-S:0"})
+        sg::Engine::set_config(setting);
+    sg::NetZone* zone = sg::create_full_zone("cluster");
+    std::vector<sg::Host*> hosts;
+    for (int device = 0; device < plan.shape.devices; ++device)
+        hosts.push_back(zone->create_host(fmt::format("device{}", device), 1.0));
+    const auto device_of = [&](int stage) { return plan.shape.devices_of(stage).front(); };
+    std::map<std::tuple<int, int, bool>, SendingLane> lanes;  // from, to, gradients
+    const auto lane_of = [&](const Task& send) -> SendingLane& {
+        return lanes[{device_of(send.stage), device_of(send.peer), send.op == Op::SendBackward}];
+    };
+    std::vector<std::size_t> first_end;
+    std::size_t computing = 0;
+    for (const std::vector<Task>& order : plan.order) {
+        first_end.push_back(computing);
+        for (const Task& task : order) {
+            computing += is_transfer(task.op) ? 0 : 1;
+            if (is_send(task.op))
+                ++lane_of(task).messages;
+        }
+    }
+    for (auto& [ends, lane] : lanes) {
+        const auto& [from, to, gradients] = ends;
+        const std::string lane_name = fmt::format("{}-{}-{}", from, to, gradients);
+        lane.mailbox = sg::Mailbox::by_name(lane_name);
+        lane.out = zone->create_host("out" + lane_name, 1.0);
+        lane.ready = sg::Semaphore::create(0);
+        const sg::Link* link = zone->create_link("link" + lane_name, static_cast<double>(kBytesPerNs))
+                                   ->set_latency(static_cast<double>(one.latency))
+                                   ->seal();
+        zone->add_route(lane.out->get_netpoint(), hosts[static_cast<std::size_t>(to)]->get_netpoint(), nullptr, nullptr,
+                        {sg::LinkInRoute(link)});
+    }
+    zone->seal();
+    static int token = 0;
+    for (auto& [ends, lane] : lanes)
+        sg::Actor::create("lane", lane.out, [&lane, &one] {
+            for (int message = 0; message < lane.messages; ++message) {
+                lane.ready->acquire();
+                lane.mailbox->put_init(&token, static_cast<std::uint64_t>(one.occupation * kBytesPerNs))->detach();
+                sg::this_actor::sleep_for(static_cast<double>(one.occupation));
+            }
+        });
+    for (int device = 0; device < plan.shape.devices; ++device)
+        sg::Actor::create("device", hosts[static_cast<std::size_t>(device)], [&, device] {
+            for (auto& [ends, lane] : lanes)
+                if (std::get<1>(ends) == device)
+                    lane.mailbox->set_receiver(sg::Actor::self());
+            std::map<std::tuple<bool, int, int>, sg::CommPtr> coming;  // gradients, stage, micro-batch
+            std::vector<int*> tokens(plan.order[static_cast<std::size_t>(device)].size());
+            std::size_t at = first_end[static_cast<std::size_t>(device)], received = 0;
+            for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
+                if (is_send(task.op)) {
+                    lane_of(task).ready->release();
+                } else if (is_recv(task.op)) {
+                    const bool gradients = task.op == Op::RecvBackward;
+                    const Task send = other_end(task);
+                    coming[{gradients, task.stage, task.microbatch}] =
+                        lane_of(send).mailbox->get_async<int>(&tokens[received++]);
+                } else {
+                    const bool forward = task.op == Op::Forward;
+                    if (const auto found = coming.find({!forward, task.stage, task.microbatch});
+                        (forward || makes_input_gradient(task.op)) && found != coming.end()) {
+                        found->second->wait();
+                        coming.erase(found);
+                    }
+                    if (const Ns time = time_of(task, costs.stage[static_cast<std::size_t>(task.stage)]); time > 0)
+                        sg::this_actor::execute(static_cast<double>(time));
+                    told.ends[at++] = sg::Engine::get_clock();
+                }
+            }
+        });
+    const double since = now();
+    engine.run();
+    told.run_ns = now() - since;
+}
+
+// SimGrid has one engine per process.
+Told* told_by_simgrid(const Plan& plan, const Case& one, const Costs& costs, std::size_t computing) {
+    void* shared = mmap(nullptr, sizeof(Told) + computing * sizeof(double), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto* told = static_cast<Told*>(shared);
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        run_simgrid(plan, one, costs, *told);
+        std::fflush(stdout);
+        _exit(0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) < 0 || status != 0) {
+        fmt::print("SimGrid failed\n");
+        std::exit(1);
+    }
+    return told;
+}
+
+void measure(const Case& one) {
+    const Shape shape = shape_of(one);
+    const Costs costs = costs_of(one, shape);
+    std::vector<double> plans, firsts, agains, theirs;
+    std::size_t computing = 0;
+    double worst = 0;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+        double since = now();
+        const auto lap = [&](std::vector<double>& laps) {
+            laps.push_back(now() - since);
+            since = now();
+        };
+        const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
+        lap(plans);
+        Simulator simulator(proven.plan, proven.proof,
+                            std::make_shared<const VersionTable>(versions_of(proven.plan)), {.sent_copies = false});
+        (void)simulator.step_time(costs);
+        lap(firsts);
+        (void)simulator.step_time(costs);
+        lap(agains);
+        if (repeat >= 3)
+            continue;
+        const Trace trace = simulator.trace(costs);
+        std::vector<double> ends;
+        double last = 0;
+        for (const TraceEvent& event : trace.events)
+            if (!is_transfer(event.task.op)) {
+                ends.push_back(static_cast<double>(event.end));
+                last = std::max(last, ends.back());
+            }
+        computing = ends.size();
+        const Told* told = told_by_simgrid(proven.plan, one, costs, computing);
+        theirs.push_back(told->run_ns);
+        for (std::size_t at = 0; at < computing; ++at)
+            worst = std::max(worst, std::abs(told->ends[at] - ends[at]) / last);
+    }
+    const auto each = [&](const std::vector<double>& times) { return median(times) / static_cast<double>(computing); };
+    const double whole = median(plans) + median(firsts);
+    fmt::print("{:<16}{:>4}{:>6}{:>9}{:>9}{:>8}{:>9.0f}{:>7.0f}{:>7.0f}{:>7.2f}{:>8.0f}{:>8.0f}{:>8.0f}{:>9.1e}\n",
+               one.schedule, one.devices, one.micro_batches, one.latency, one.occupation, computing, each(theirs),
+               each(plans), each(firsts), each(agains), median(theirs) / whole, median(theirs) / median(firsts),
+               median(theirs) / median(agains), worst);
+    std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace pw
+
+int main() {
+    fmt::print("{:<16}{:>4}{:>6}{:>9}{:>9}{:>8}{:>9}{:>7}{:>7}{:>7}{:>8}{:>8}{:>8}{:>9}\n", "schedule", "p", "m",
+               "latency", "occupied", "tasks", "SimGrid", "plan", "first", "again", "/whole", "/first", "/again",
+               "apart");
+    for (const char* schedule : {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved-1f1b", "breadth-first",
+                                 "zb-v", "zb1p"})
+        for (const pw::Ns latency : {0, 5'000, 3'000'000})
+            for (const pw::Ns occupation : {100, 400'000, 2'500'000})
+                pw::measure({schedule, 8, 32, latency, occupation});
+    for (const char* schedule : {"1f1b", "gpipe", "zb-h1"})
+        pw::measure({schedule, 16, 512, 5'000, 400'000});
+    return 0;
+}
