@@ -1,6 +1,7 @@
 // Times the engine step by step: the plan (orders, transfers, proof), its simulator, the first evaluation of the costs,
 // one more, and the numbers of devices. Per task, transfers included: nanoseconds, medians of three, on one core,
-// and the bytes by which the process has grown at most. Every size runs in a process of its own.
+// and the bytes by which the process has grown at most. Every size runs in a process of its own. Before that, the time
+// of a thousand draws.
 //
 //     bench_engine [SCHEDULE STAGES MICRO_BATCHES]
 #include "schedules/schedule.h"
@@ -101,6 +102,28 @@ void measure(const Size& size) {
     fmt::print("{}{:>12.0f}\n", line, (peak_bytes() - empty) / static_cast<double>(tasks));
 }
 
+// A thousand draws of 16 stages and 512 micro-batches, random numbers included, on one core.
+void measure_draws() {
+    const Size size{"1f1b", 16, 512};
+    Shape shape;
+    shape.devices = shape.stages = size.stages;
+    shape.microbatches = size.micro_batches;
+    const Costs costs = costs_of(size.stages);
+    const ProvenPlan proven = proven_plan(schedule_named(size.schedule), shape, {});
+    Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
+                        {.sent_copies = costs.sent_copies});
+    const Jitter jitter = lognormal_jitter(0.05);
+    std::vector<double> times;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+        const double since = now();
+        (void)simulator.sample(costs, jitter, 1000, 1, 1);
+        times.push_back(now() - since);
+    }
+    std::sort(times.begin(), times.end());
+    fmt::print("1000 draws of {} p={} m={}: {:.3f} s\n", size.schedule, size.stages, size.micro_batches,
+               times[2] / 1e9);
+}
+
 int run(const std::vector<Size>& sizes) {
     fmt::print("{:<12}{:>6}{:>8}{:>10}", "schedule", "p", "m", "tasks");
     for (const char* phase : kPhases)
@@ -129,6 +152,7 @@ int run(const std::vector<Size>& sizes) {
 int main(int count, char** values) {
     if (count == 4)
         return pw::run({{values[1], std::atoi(values[2]), std::atoi(values[3])}});
+    pw::measure_draws();
     return pw::run({{"1f1b", 8, 32},
                     {"1f1b", 64, 512},
                     {"1f1b", 64, 4096},

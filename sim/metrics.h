@@ -20,6 +20,7 @@ struct DeviceMetrics {
     int peak_in_flight = 0;                // (micro-batch, stage) pairs, freed at I or B
     int peak_in_flight_until_weight = 0;   // freed at W or B
     int weight_versions = 1;
+    bool operator==(const DeviceMetrics&) const = default;
 };
 
 struct Metrics {
@@ -34,6 +35,7 @@ struct Metrics {
     int tasks = 0;  // of a step, transfers included
     int step = 0;   // the step the numbers are from: the one with the median step time
     std::vector<DeviceMetrics> devices;
+    bool operator==(const Metrics&) const = default;
 };
 
 // Returns the metrics of the median step of a synchronous trace without its first (when it has others), or of the whole

@@ -2,6 +2,7 @@
 
 #include "schedules/passes.h"
 #include "schedules/waiting.h"
+#include "workloads/random.h"
 
 #include <algorithm>
 #include <cassert>
@@ -30,6 +31,7 @@ Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const Tra
 void Recurrence::evaluate(std::vector<Ns> durations, Ns latency) {
     assert(runs_through());
     durations_ = std::move(durations);
+    latency_ = latency;
     end_.resize(order_.size());
     for (std::size_t turn = 0; turn < order_.size(); ++turn) {
         const std::span<const int> waits = waits_[turn];
@@ -39,6 +41,89 @@ void Recurrence::evaluate(std::vector<Ns> durations, Ns latency) {
             reached = std::max(reached, end_[other]);
         end_[node] = kind == TaskKinds::kNone ? reached : reached + durations_[kind];
     }
+}
+
+namespace {
+
+using Draws = Recurrence::Draws;
+
+// What a pass reads, and a node's row of the draws it fills in.
+struct Pass {
+    const PlanGraph& graph;
+    const TaskKinds& kinds;
+    const std::vector<int>& order;
+    const Rows& waits;
+    const std::vector<Ns>& durations;
+    double latency;
+    const float* deviations;
+    std::uint64_t seed;
+    double* end;
+    double* busy;
+};
+
+[[gnu::always_inline]] inline void run(const Pass& pass) {
+    constexpr std::size_t kCount = Draws::kCount;
+    static_assert(kCount == 8 && Jitter::kQuantiles <= 1 << 16);  // 16 bits for each of them
+    for (std::size_t turn = 0; turn < pass.order.size(); ++turn) {
+        const int node = pass.order[turn], kind = pass.kinds.of(node);
+        const std::span<const int> waits = pass.waits[turn];
+        double reached[kCount] = {};
+        if (kind == TaskKinds::kNone)  // of its SEND
+            for (std::size_t k = 0; k < kCount; ++k)
+                reached[k] = pass.end[static_cast<std::size_t>(waits.front()) * kCount + k] + pass.latency;
+        for (const int other : waits) {
+            const double* end = pass.end + static_cast<std::size_t>(other) * kCount;
+            for (std::size_t k = 0; k < kCount; ++k)
+                reached[k] = reached[k] < end[k] ? end[k] : reached[k];
+        }
+        double* end = pass.end + static_cast<std::size_t>(node) * kCount;
+        const double duration = kind == TaskKinds::kNone ? 0 : static_cast<double>(pass.durations[kind]);
+        if (kind == TaskKinds::kNone || !is_compute(pass.kinds.all()[kind].op)) {
+            for (std::size_t k = 0; k < kCount; ++k)
+                end[k] = reached[k] + duration;
+            continue;
+        }
+        double taken[kCount];
+        for (std::size_t word = 0; word < 2; ++word) {
+            std::uint64_t bits = mixed(pass.seed + (2 * turn + word) * kMixedStep);
+            for (std::size_t k = 4 * word; k < 4 * word + 4; ++k, bits >>= 16)
+                taken[k] = duration + duration * static_cast<double>(pass.deviations[bits % Jitter::kQuantiles]);
+        }
+        double* busy = pass.busy + static_cast<std::size_t>(pass.graph.device_of(node)) * kCount;
+        for (std::size_t k = 0; k < kCount; ++k) {
+            end[k] = reached[k] + taken[k];
+            busy[k] += taken[k];
+        }
+    }
+}
+
+void run_anywhere(const Pass& pass) { run(pass); }
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void run_on_avx2(const Pass& pass) { run(pass); }
+#endif
+
+}  // namespace
+
+void Recurrence::draw(const std::vector<Ns>& durations, Ns latency, const Jitter& jitter, std::uint64_t seed,
+                      Draws& draws) const {
+    assert(runs_through());
+    draws.end.resize(order_.size() * Draws::kCount);
+    draws.busy.assign(draws.busy.size(), 0);
+    const Pass pass{graph_,
+                    kinds_,
+                    order_,
+                    waits_,
+                    durations,
+                    static_cast<double>(latency),
+                    jitter.deviations.data(),
+                    seed,
+                    draws.end.data(),
+                    draws.busy.data()};
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return run_on_avx2(pass);
+#endif
+    run_anywhere(pass);
 }
 
 // A RECV starts with its SEND.

@@ -6,6 +6,7 @@
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/rows.h"
+#include "sim/samples.h"
 #include "workloads/units.h"
 
 #include <vector>
@@ -26,9 +27,24 @@ public:
     // `latency` after that.
     void evaluate(std::vector<Ns> durations, Ns latency);
 
+    // Eight draws in one pass, which the seed alone decides.
+    struct Draws {
+        static constexpr std::size_t kCount = 8;
+        std::vector<double> end;   // [node][draw], nanoseconds
+        std::vector<double> busy;  // [device][draw]: time of tasks F B I W R
+    };
+    // Tasks that compute take as long as `jitter` makes them, transfers as long as by `durations`.
+    void draw(const std::vector<Ns>& durations, Ns latency, const Jitter& jitter, std::uint64_t seed,
+              Draws& draws) const;
+
     // These are of the costs evaluated last.
     Ns start(int node) const;
     Ns end(int node) const { return end_[node]; }
+    Ns latency() const { return latency_; }
+
+    const std::vector<int>& order() const { return order_; }
+    // Returns the nodes that the node of a turn in order() waits for, a RECV's SEND first.
+    std::span<const int> waits(int turn) const { return waits_[turn]; }
 
 private:
     const PlanGraph& graph_;
@@ -38,6 +54,7 @@ private:
     Rows waits_;                     // in this order: nodes, a RECV's SEND first
     std::vector<Ns> end_;            // by node
     std::vector<Ns> durations_;
+    Ns latency_ = 0;
 };
 
 }  // namespace pw

@@ -9,12 +9,15 @@
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
 #include "workloads/error.h"
+#include "workloads/random.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <queue>
+#include <thread>
 #include <utility>
 
 namespace pw {
@@ -76,6 +79,9 @@ public:
         run_events();
     }
 
+    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads);
+    Explanation explain(const Costs& costs);
+
     // These are of the costs last run.
     Trace trace() const;
     Metrics metrics(const Trace& head) const;
@@ -100,8 +106,9 @@ private:
     Ns start_of(int node) const { return by_events_ ? start_[node] : recurrence_->start(node); }
     Ns end_of(int node) const { return by_events_ ? end_[node] : recurrence_->end(node); }
     Ns duration_of(int node) const { return duration_[kinds_.of(node)]; }
+    void refuse_events(const char* what) const;
     std::pair<Ns, Ns> extent() const;
-    std::vector<Ns> updates_of_last_stage() const;
+    std::vector<int> updates_of_last_stage() const;  // nodes
     void append_events(int device, std::vector<TraceEvent>& events) const;
 
     void run_events() {
@@ -338,20 +345,89 @@ std::pair<Ns, Ns> Simulation::extent() const {
     return {std::min(first, last), last};
 }
 
-std::vector<Ns> Simulation::updates_of_last_stage() const {
-    std::vector<Ns> updates;
+std::vector<int> Simulation::updates_of_last_stage() const {
+    std::vector<int> updates;
     const int last_stage = plan_.shape.stages - 1;
     const Own& own = own_[graph_.index().devices_of(last_stage).front()];
     for (int node = own.begin; node < own.end; ++node)
         if (const Task& task = graph_.task(node); task.op == Op::Update && task.stage == last_stage)
-            updates.push_back(end_of(node));
+            updates.push_back(node);
     return updates;
 }
 
 Ns Simulation::step_time() const {
     const auto [first, last] = extent();
-    return plan_.asynchronous ? asynchronous_step_time(updates_of_last_stage(), plan_.shape.stages, last - first)
-                              : last - first;
+    if (!plan_.asynchronous)
+        return last - first;
+    std::vector<Ns> updates;
+    for (const int node : updates_of_last_stage())
+        updates.push_back(end_of(node));
+    return asynchronous_step_time(updates, plan_.shape.stages, last - first);
+}
+
+void Simulation::refuse_events(const char* what) const {
+    if (by_events_)
+        fail("{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
+             "they compute\n  help: give each device a host of its own (cluster.devices[].host), or costs without "
+             "such times (cluster.profile)",
+             what);
+}
+
+Explanation Simulation::explain(const Costs& costs) {
+    run(costs);
+    refuse_events("critical paths");
+    return pw::explain(plan_, graph_, *recurrence_);
+}
+
+Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
+    run(costs);
+    refuse_events("samples");
+    constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);
+    refuse_large_table(static_cast<double>(threads) * kCount * sizeof(double) * graph_.size(), plan_.shape);
+    const std::vector<int> updates = plan_.asynchronous ? updates_of_last_stage() : std::vector<int>{};
+    const int groups = (draws - 1) / kCount + 1;
+    Samples samples{std::vector<Ns>(static_cast<std::size_t>(groups) * kCount), {}};
+    std::vector<int> busiest(samples.step_times.size());  // by draw
+    std::atomic<int> next = 0;
+    const auto work = [&] {
+        Recurrence::Draws drawn;
+        drawn.busy.resize(own_.size() * kCount);
+        for (int group = next++; group < groups; group = next++) {
+            recurrence_->draw(duration_, costs.link.latency, jitter, mixed(seed, static_cast<std::uint64_t>(group)),
+                              drawn);
+            for (int draw = 0; draw < kCount; ++draw) {
+                const auto at = static_cast<std::size_t>(group) * kCount + static_cast<std::size_t>(draw);
+                const auto end_of_node = [&](int node) {
+                    return std::llround(drawn.end[static_cast<std::size_t>(node) * kCount + draw]);
+                };
+                Ns last = 0;  // the first task of all begins at 0
+                int slowest = 0;
+                for (int device = 0; device < static_cast<int>(own_.size()); ++device) {
+                    if (own_[device].last >= 0)
+                        last = std::max<Ns>(last, end_of_node(own_[device].last));
+                    if (drawn.busy[device * kCount + draw] > drawn.busy[slowest * kCount + draw])
+                        slowest = device;
+                }
+                std::vector<Ns> ends;
+                for (const int node : updates)
+                    ends.push_back(end_of_node(node));
+                samples.step_times[at] =
+                    plan_.asynchronous ? asynchronous_step_time(std::move(ends), plan_.shape.stages, last) : last;
+                busiest[at] = slowest;
+            }
+        }
+    };
+    {
+        std::vector<std::jthread> others;
+        for (int thread = 1; thread < std::min(threads, groups); ++thread)
+            others.emplace_back(work);
+        work();
+    }
+    samples.step_times.resize(static_cast<std::size_t>(draws));
+    samples.slowest.assign(own_.size(), 0);
+    for (int draw = 0; draw < draws; ++draw)
+        ++samples.slowest[static_cast<std::size_t>(busiest[static_cast<std::size_t>(draw)])];
+    return samples;
 }
 
 Metrics Simulation::metrics(const Trace& head) const {
@@ -391,6 +467,12 @@ Trace Simulator::trace(const Costs& costs) {
 Metrics Simulator::metrics(const Costs& costs, const Trace& head) {
     simulation_->run(costs);
     return simulation_->metrics(head);
+}
+
+Explanation Simulator::explain(const Costs& costs) { return simulation_->explain(costs); }
+
+Samples Simulator::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
+    return simulation_->sample(costs, jitter, draws, seed, threads);
 }
 
 Ns Simulator::step_time(const Costs& costs) {

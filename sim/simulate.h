@@ -5,7 +5,9 @@
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
+#include "sim/explanation.h"
 #include "sim/metrics.h"
+#include "sim/samples.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>
@@ -37,6 +39,11 @@ public:
     // tells the sizes of micro-batches.
     Metrics metrics(const Costs& costs, const Trace& head);
     Ns step_time(const Costs& costs);  // the one in there
+    // Explains the step time. Throws Error (BadInput) where devices slow each other down, as sample() does.
+    Explanation explain(const Costs& costs);
+    // Draws so many step times, on so many threads: their number changes nothing. Throws Error (BadInput) where devices
+    // slow each other down: there no order of their tasks is the same in all draws.
+    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads);
     // The same as trace(), from a queue of events, which devices that share something need. It is a witness for the
     // others.
     Trace trace_by_events(const Costs& costs);

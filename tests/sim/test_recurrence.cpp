@@ -1,5 +1,8 @@
-// Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule.
+// Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule;
+// and what is told of them.
+#include "schedules/buffers.h"
 #include "schedules/schedule.h"
+#include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/relaxed_times.h"
@@ -10,6 +13,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <vector>
 
 namespace pw {
@@ -83,35 +88,151 @@ void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs&
             << print(trace.events[task].task);
 }
 
+struct Drawn {
+    Plan plan;
+    Costs costs;
+    TransferMode mode;  // with the copies that the costs ask for
+};
+
+// Returns nothing where the schedule does not know the shape that was drawn.
+std::optional<Drawn> draw(Random& random) {
+    const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
+    PlanOptions options;
+    options.transfers = random_mode(random);
+    const Shape shape = random_shape(random, schedule);
+    if (pick(random, 0, 2) == 0)
+        options.recompute = {pick(random, 0, shape.stages - 1)};
+    Drawn drawn;
+    try {
+        drawn.plan = make_plan(schedule, shape, options);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+    drawn.costs = random_costs(random, drawn.plan.shape);
+    drawn.mode = options.transfers;
+    drawn.mode.sent_copies = keeps_copies(drawn.costs, drawn.mode.early_receive());
+    return drawn;
+}
+
 TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     Random random(2026);
     int compared = 0;
     const int count = soaks() ? 200'000 : rounds(4000);
     for (int round = 0; round < count; ++round) {
-        const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
-        PlanOptions options;
-        options.transfers = random_mode(random);
-        const Shape shape = random_shape(random, schedule);
-        if (pick(random, 0, 2) == 0)
-            options.recompute = {pick(random, 0, shape.stages - 1)};
-        const TransferMode mode = options.transfers;
-        Plan plan;
-        try {
-            plan = make_plan(schedule, shape, options);
-        } catch (const Error&) {
-            continue;  // the schedule has no such shape
-        }
-        const Costs costs = random_costs(random, plan.shape);
-        TransferMode with_copies = mode;
-        with_copies.sent_copies = keeps_copies(costs, mode.early_receive());
-        Simulator simulator(plan, with_copies);
+        const std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        const auto& [plan, costs, mode] = *drawn;
+        Simulator simulator(plan, mode);
         const Trace expected = simulator.trace_by_events(costs);
-        ASSERT_EQ(simulator.trace(costs), expected) << schedule.name << ' ' << print(mode) << " round " << round;
-        expect_least_times(plan, with_copies, costs, expected);
-        ASSERT_FALSE(HasFatalFailure()) << schedule.name << ' ' << print(mode) << " round " << round;
+        ASSERT_EQ(simulator.trace(costs), expected) << plan.schedule << ' ' << print(mode) << " round " << round;
+        expect_least_times(plan, mode, costs, expected);
+        ASSERT_FALSE(HasFatalFailure()) << plan.schedule << ' ' << print(mode) << " round " << round;
         ++compared;
     }
     EXPECT_GT(compared, count / 2);
+}
+
+TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
+    Random random(7);
+    for (int round = 0; round < rounds(400); ++round) {
+        const std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        const auto& [plan, costs, mode] = *drawn;
+        Simulator simulator(plan, mode);
+        const Trace trace = simulator.trace(costs);
+        ASSERT_EQ(simulator.metrics(costs, without_hash(plan)), metrics_of(trace)) << plan.schedule << " round " << round;
+        ASSERT_EQ(simulator.step_time(costs), metrics_of(trace).step_time) << plan.schedule << " round " << round;
+    }
+}
+
+// The end of the last task that computes, by the inequalities of every rule, when tasks take so long.
+Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations) {
+    const RelaxedTimes least(drawn.plan, drawn.mode, drawn.costs.link.latency, durations);
+    Ns last = 0;
+    std::size_t number = 0;
+    for (const std::vector<Task>& order : drawn.plan.order)
+        for (const Task& task : order) {
+            last = std::max(last, is_transfer(task.op) ? 0 : least.times()[number].end);
+            ++number;
+        }
+    return last;
+}
+
+TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
+    Random random(11);
+    for (int round = 0; round < rounds(400); ++round) {
+        const std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        const auto& [plan, costs, mode] = *drawn;
+        Simulator simulator(plan, mode);
+        const Explanation all = simulator.explain(costs);
+        const Trace trace = simulator.trace(costs);
+        const Metrics metrics = metrics_of(trace);
+        for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+            ASSERT_EQ(all.idle[device].total(), metrics.devices[device].idle)
+                << plan.schedule << " device " << device << " round " << round;
+        Ns path = 0;
+        for (const Ns time : all.critical)
+            path += time;
+        for (const Explanation::LinkShare& link : all.links)
+            path += link.time;
+        ASSERT_EQ(path, metrics.makespan) << plan.schedule << " round " << round;
+        std::vector<Ns> durations;
+        for (const TraceEvent& event : trace.events)
+            durations.push_back(event.end - event.start);
+        const auto node = static_cast<std::size_t>(pick(random, 0, std::ssize(durations) - 1));
+        if (is_recv(trace.events[node].task.op))
+            continue;  // takes no time of its own
+        durations[node] += all.slack[node];
+        ASSERT_EQ(last_end(*drawn, durations), metrics.makespan) << plan.schedule << " round " << round;
+        durations[node] += 1;
+        ASSERT_EQ(last_end(*drawn, durations), metrics.makespan + 1)
+            << plan.schedule << ' ' << print(trace.events[node].task) << " round " << round;
+    }
+}
+
+TEST(Samples, AreTheStepTimeWithoutJitterAndTheSameOnAnyNumberOfThreads) {
+    Random random(13);
+    for (int round = 0; round < rounds(100); ++round) {
+        const std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        const auto& [plan, costs, mode] = *drawn;
+        Simulator simulator(plan, mode);
+        const Samples still = simulator.sample(costs, lognormal_jitter(0), 11, 1, 2);
+        ASSERT_EQ(still.step_times, std::vector<Ns>(11, simulator.step_time(costs))) << plan.schedule;
+        const Samples one = simulator.sample(costs, lognormal_jitter(0.3), 50, 1, 1);
+        const Samples three = simulator.sample(costs, lognormal_jitter(0.3), 50, 1, 3);
+        ASSERT_EQ(one.step_times, three.step_times) << plan.schedule;
+        ASSERT_EQ(one.slowest, three.slowest) << plan.schedule;
+    }
+}
+
+// One device without transfers: the step is the sum of its tasks, whose mean and deviation are known.
+TEST(Samples, HaveTheMeanAndDeviationOfASumOfLognormalTimes) {
+    Shape shape;
+    shape.microbatches = 100;
+    const Plan plan = make_plan(schedule_named("gpipe"), shape);
+    Costs costs;
+    costs.stage.push_back({.forward = 1'000'000, .backward = 2'000'000});
+    costs.bytes.emplace_back();
+    const double sigma = 0.2;
+    const Samples samples = Simulator(plan, {}).sample(costs, lognormal_jitter(sigma), 20'000, 3, 2);
+    double sum = 0, squares = 0;
+    for (const Ns time : samples.step_times) {
+        sum += static_cast<double>(time);
+        squares += static_cast<double>(time) * static_cast<double>(time);
+    }
+    const double count = static_cast<double>(samples.step_times.size()), mean = sum / count;
+    const double deviation = std::sqrt(squares / count - mean * mean);
+    const double expected = std::sqrt(std::exp(sigma * sigma) - 1) * std::sqrt(100 * (1e6 * 1e6 + 2e6 * 2e6));
+    EXPECT_NEAR(mean, 300e6, 4 * expected / std::sqrt(count));
+    EXPECT_NEAR(deviation, expected, 0.03 * expected);
+    EXPECT_EQ(samples.slowest, std::vector<int>{20'000});
+    EXPECT_NEAR(static_cast<double>(quantile_of(samples, 0.95)), mean + 1.645 * expected, 0.1 * expected);
 }
 
 }  // namespace
