@@ -1,5 +1,5 @@
-// The engine beside SimGrid (Debian's libsimgrid-dev) at equal modelling, on one core: one actor per device goes through
-// the plan's list, one per lane sends what is ready in turn, receives are posted early. SimGrid's CM02 without
+// The engine beside SimGrid (Debian's libsimgrid-dev) at equal modelling, on one core: one actor per device goes
+// through the plan's list, one per lane sends what is ready in turn, receives are posted early. SimGrid's CM02 without
 // cross-traffic and with TCP-gamma out of the way gives a message bytes / bandwidth on its link and the latency, as
 // here. Compares when every task ends (the largest distance, in parts of the step), and measures: SimGrid's run alone,
 // and of the engine the plan with its proof, the first evaluation and one more. Nanoseconds per task that computes,
@@ -222,8 +222,8 @@ void measure(const Case& one) {
         };
         const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
         lap(plans);
-        Simulator simulator(proven.plan, proven.proof,
-                            std::make_shared<const VersionTable>(versions_of(proven.plan)), {.sent_copies = false});
+        Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
+                            {.sent_copies = false});
         (void)simulator.step_time(costs);
         lap(firsts);
         (void)simulator.step_time(costs);
@@ -260,8 +260,8 @@ int main() {
     fmt::print("{:<16}{:>4}{:>6}{:>9}{:>9}{:>8}{:>9}{:>7}{:>7}{:>7}{:>8}{:>8}{:>8}{:>9}\n", "schedule", "p", "m",
                "latency", "occupied", "tasks", "SimGrid", "plan", "first", "again", "/whole", "/first", "/again",
                "apart");
-    for (const char* schedule : {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved-1f1b", "breadth-first",
-                                 "zb-v", "zb1p"})
+    for (const char* schedule :
+         {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved-1f1b", "breadth-first", "zb-v", "zb1p"})
         for (const pw::Ns latency : {0, 5'000, 3'000'000})
             for (const pw::Ns occupation : {100, 400'000, 2'500'000})
                 pw::measure({schedule, 8, 32, latency, occupation});

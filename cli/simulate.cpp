@@ -1,4 +1,5 @@
 // simulate: from a config to the predicted trace and its numbers.
+#include "cli/answers.h"
 #include "cli/command.h"
 #include "cli/prediction.h"
 #include "cli/report.h"
@@ -27,18 +28,28 @@ struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
     std::string trace, plot;
+    AnswerArguments answers;
 };
 
-void refuse_trace_of_sweep(const SimulateArguments& arguments, const Config& config) {
+void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& config) {
+    if (arguments.answers.any())
+        config.fail_at(
+            "sweep",
+            "--samples, --stragglers, --what-if, --explain and --slack are about one simulation, and 'sweep' "
+            "asks for several",
+            "remove them, or take one point: --set sweep= --set KEY=VALUE");
     if (!arguments.trace.empty())
         config.fail_at("sweep", "--trace writes the trace of one simulation, and 'sweep' asks for several",
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
 }
 
-void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report) {
+void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report,
+                      const Answers& answers) {
     if (!arguments.json)
-        return print_result("{}\n\n{}", summary_of(job), print(report));
+        return print_result("{}\n\n{}{}", summary_of(job), print(report), answers.text);
     Json json = json_of(report);
+    if (!answers.json.is_null())
+        json.update(answers.json);
     json["costs"] = std::string(row_of(job.source).name);
     json["interpolated"] = job.costs.interpolated;
     print_json(json);
@@ -57,9 +68,10 @@ void simulate_config(const SimulateArguments& arguments) {
     keep_freed_memory();
     Config config = arguments.config.load();
     check_target_file(arguments.trace);
+    check_target_file(arguments.answers.slack);
     check_plot_file(arguments.plot);
     if (!config.sweep.empty()) {
-        refuse_trace_of_sweep(arguments, config);
+        refuse_single_in_sweep(arguments, config);
         simulate_sweep(arguments.config, config, arguments.json, arguments.plot);
         return;
     }
@@ -68,8 +80,14 @@ void simulate_config(const SimulateArguments& arguments) {
     const Job job = job_of(std::move(config));
     const bool traced = !arguments.trace.empty() || !arguments.plot.empty();
     const Report report = traced ? report_of(predict(job), job.config) : report_of(predict_numbers(job), job.config);
+    const Answers answers =
+        arguments.answers.any() ? answers_of(arguments.answers, arguments.config, job, report) : Answers{};
     Outputs outputs;
-    outputs.attempt([&] { print_simulation(arguments, job, report); });
+    outputs.attempt([&] { print_simulation(arguments, job, report, answers); });
+    outputs.attempt([&] {
+        if (!arguments.answers.slack.empty())
+            write_file(arguments.answers.slack, answers.slack);
+    });
     outputs.attempt([&] {
         if (!arguments.trace.empty())
             write_trace(report.trace, arguments.trace);
@@ -94,6 +112,7 @@ Action add_simulate(CLI::App& command) {
         .add_option("--plot", arguments->plot,
                     "draw the predicted trace, or the step times of a sweep: " + plot_formats())
         ->type_name("FILE");
+    add_answers(command, arguments->answers);
     return [arguments] { simulate_config(*arguments); };
 }
 

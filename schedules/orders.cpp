@@ -94,14 +94,10 @@ Tasks alternate(const Holding& own, int warmup) {
 
 // 1F1B ("PipeDream-Flush", DAPPLE). Device d runs (p - 1 - d) forwards ahead, so it never holds more
 // than (p - d) activations.
-Tasks one_f_one_b(const Holding& own, const ScheduleOptions&) {
-    return alternate(own, share_ahead(own));
-}
+Tasks one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own)); }
 
 // Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that transfers hide behind compute.
-Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) {
-    return alternate(own, share_ahead(own, 2));
-}
+Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own, 2)); }
 
 // PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a
 // mini-batch is at least as long as the pipeline. With replicas too: F(s, i) follows B(s, i - (a + 1) r), and its

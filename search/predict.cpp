@@ -2,12 +2,9 @@
 
 #include "schedules/buffers.h"
 #include "schedules/passes.h"
-#include "sim/simulate.h"
 #include "workloads/beyond_limit.h"
 
 namespace pw {
-
-namespace {
 
 Simulator simulator_of(const Job& job) {
     TransferMode mode = job.mode;
@@ -17,8 +14,6 @@ Simulator simulator_of(const Job& job) {
     const std::shared_ptr<const VersionTable> versions(std::shared_ptr<const void>(), &job.versions);
     return Simulator(job.plan, job.proof, versions, mode);
 }
-
-}  // namespace
 
 Trace predict(const Job& job) {
     check_precision(job.config, job.profile);

@@ -3,6 +3,7 @@
 
 #include "job/job.h"
 #include "sim/metrics.h"
+#include "sim/simulate.h"
 
 namespace pw {
 
@@ -10,6 +11,9 @@ namespace pw {
 // BadInput where the costs are not of run.precision or go beyond what is counted, at their keys; Infeasible where the
 // plan deadlocks.
 Trace predict(const Job& job);
+
+// Returns what predicts the job's plan, under its costs or others. It keeps a reference to the job.
+Simulator simulator_of(const Job& job);
 
 // The numbers of that trace, and the trace without its events and memory: a plan may have too many tasks to keep them.
 struct PredictedNumbers {

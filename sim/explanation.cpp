@@ -100,13 +100,13 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
             all.critical[graph.device_of(node)] += times.end(node) - reached;
         }
         const std::span<const int> waits = times.waits(turns[node]);
-        const auto before = std::find_if(waits.begin(), waits.end(), [&](int other) { return times.end(other) == reached; });
+        const auto before =
+            std::find_if(waits.begin(), waits.end(), [&](int other) { return times.end(other) == reached; });
         node = before == waits.end() ? -1 : *before;
     }
     for (const auto& [ends, time] : links)
         all.links.push_back({ends.first, ends.second, time});
-    std::stable_sort(all.links.begin(), all.links.end(),
-                     [](const auto& a, const auto& b) { return a.time > b.time; });
+    std::stable_sort(all.links.begin(), all.links.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
 }
 
 std::vector<Ns> slack_of(const PlanGraph& graph, const Recurrence& times, Ns makespan) {

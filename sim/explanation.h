@@ -30,10 +30,10 @@ struct Explanation {
         int from, to;  // devices
         Ns time;       // occupied, and latency
     };
-    std::vector<IdleCauses> idle;   // by device
-    std::vector<Ns> critical;       // by device: the time of its tasks on the critical path
-    std::vector<LinkShare> links;   // on that path, the largest first; all together are the makespan
-    std::vector<Ns> slack;          // by node: by how much it could end later without a later end of the last task
+    std::vector<IdleCauses> idle;  // by device
+    std::vector<Ns> critical;      // by device: the time of its tasks on the critical path
+    std::vector<LinkShare> links;  // on that path, the largest first; all together are the makespan
+    std::vector<Ns> slack;         // by node: by how much it could end later without a later end of the last task
 };
 
 // `times` has evaluated the costs.

@@ -30,9 +30,10 @@ Jitter read_jitter(std::string_view text) {
         if (error == std::errc() && end == text.data() + text.size() && sigma >= 0 && sigma <= 1)
             return lognormal_jitter(sigma);
     }
-    fail("--jitter: '{}' is no jitter\n  help: write lognormal:SIGMA with the standard deviation of the logarithm of "
-         "a task's time, from 0 to 1, such as lognormal:0.05",
-         text);
+    fail(
+        "--jitter: '{}' is no jitter\n  help: write lognormal:SIGMA with the standard deviation of the logarithm of "
+        "a task's time, from 0 to 1, such as lognormal:0.05",
+        text);
 }
 
 Ns quantile_of(const Samples& samples, double part) {

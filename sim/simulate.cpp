@@ -367,10 +367,11 @@ Ns Simulation::step_time() const {
 
 void Simulation::refuse_events(const char* what) const {
     if (by_events_)
-        fail("{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
-             "they compute\n  help: give each device a host of its own (cluster.devices[].host), or costs without "
-             "such times (cluster.profile)",
-             what);
+        fail(
+            "{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
+            "they compute\n  help: give each device a host of its own (cluster.devices[].host), or costs without "
+            "such times (cluster.profile)",
+            what);
 }
 
 Explanation Simulation::explain(const Costs& costs) {

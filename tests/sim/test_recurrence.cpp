@@ -142,7 +142,8 @@ TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
         const auto& [plan, costs, mode] = *drawn;
         Simulator simulator(plan, mode);
         const Trace trace = simulator.trace(costs);
-        ASSERT_EQ(simulator.metrics(costs, without_hash(plan)), metrics_of(trace)) << plan.schedule << " round " << round;
+        ASSERT_EQ(simulator.metrics(costs, without_hash(plan)), metrics_of(trace))
+            << plan.schedule << " round " << round;
         ASSERT_EQ(simulator.step_time(costs), metrics_of(trace).step_time) << plan.schedule << " round " << round;
     }
 }
