@@ -25,9 +25,20 @@ constexpr double kSlower = 0.1;  // a straggler
 
 double delta(Ns time, Ns of) { return of > 0 ? static_cast<double>(time - of) / static_cast<double>(of) : 0; }
 
+Jitter jitter_of(const std::string& text, const Job& job) {
+    if (text != "profile")
+        return read_jitter(text);
+    if (job.source != CostSource::Measured)
+        job.config.fail_at("cluster.profile",
+                           fmt::format("--jitter profile takes the spreads of a profile, and these costs are {}",
+                                       row_of(job.source).name),
+                           "write cluster.profile, or --jitter lognormal:0.05");
+    return normal_jitter(spreads_of(job.split, job.profile, job.config.pipeline.micro_batch_size));
+}
+
 void add_samples(const AnswerArguments& arguments, const Job& job, Simulator& simulator, const Report& report,
                  Answers& answers) {
-    const Jitter jitter = read_jitter(arguments.jitter);
+    const Jitter jitter = jitter_of(arguments.jitter, job);
     const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     const Samples samples = simulator.sample(job.costs, jitter, arguments.samples, arguments.seed, threads);
     const double count = arguments.samples;
@@ -151,13 +162,14 @@ std::string csv_of_slack(const Explanation& all, const Plan& plan) {
 }  // namespace
 
 void add_answers(CLI::App& command, AnswerArguments& arguments) {
-    command.add_option("--samples", arguments.samples, "so many draws in which tasks take longer or shorter")
-        ->check(CLI::Range(1, 10'000'000))
-        ->type_name("N");
-    command.add_option("--jitter", arguments.jitter, "how much; default: lognormal:0.05")
-        ->type_name("KIND:SIGMA")
-        ->needs("--samples");
-    command.add_option("--seed", arguments.seed, "of the draws; default: 0")->type_name("N")->needs("--samples");
+    CLI::Option* samples =
+        command.add_option("--samples", arguments.samples, "so many draws in which tasks take longer or shorter")
+            ->type_name("N")
+            ->check(CLI::Range(1, 10'000'000).description(""));
+    command.add_option("--jitter", arguments.jitter, "lognormal:SIGMA, or profile; default: lognormal:0.05")
+        ->type_name("KIND")
+        ->needs(samples);
+    command.add_option("--seed", arguments.seed, "of the draws; default: 0")->type_name("N")->needs(samples);
     command.add_flag("--stragglers", arguments.stragglers, "the step time with each device 10 % slower in turn");
     command
         .add_option("--what-if", arguments.what_if,

@@ -29,7 +29,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"simulate", "predict time, bubbles and memory of a plan", add_simulate,
      "  pipewright simulate cfg.yaml --plot timeline.svg\n"
-     "  pipewright simulate cfg.yaml --set 'sweep={pipeline.micro_batches: [4, 8, 16]}' --plot sweep.html"},
+     "  pipewright simulate cfg.yaml --set 'sweep={pipeline.micro_batches: [4, 8, 16]}' --plot sweep.html\n"
+     "  pipewright simulate cfg.yaml --explain --what-if pipeline.schedule=zb-h1"},
     {"profile", "measure what layers, transfers and updates cost on this machine", add_profile,
      "  pipewright profile cfg.yaml -o profile.yaml\n"
      "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml"},

@@ -55,6 +55,7 @@ struct Pass {
     const Rows& waits;
     const std::vector<Ns>& durations;
     double latency;
+    const std::vector<double>& scales;  // of deviations, by kind
     const float* deviations;
     std::uint64_t seed;
     double* end;
@@ -83,11 +84,13 @@ struct Pass {
                 end[k] = reached[k] + duration;
             continue;
         }
+        const double scaled = duration * pass.scales[kind];
         double taken[kCount];
         for (std::size_t word = 0; word < 2; ++word) {
             std::uint64_t bits = mixed(pass.seed + (2 * turn + word) * kMixedStep);
             for (std::size_t k = 4 * word; k < 4 * word + 4; ++k, bits >>= 16)
-                taken[k] = duration + duration * static_cast<double>(pass.deviations[bits % Jitter::kQuantiles]);
+                taken[k] =
+                    std::max(0.0, duration + scaled * static_cast<double>(pass.deviations[bits % Jitter::kQuantiles]));
         }
         double* busy = pass.busy + static_cast<std::size_t>(pass.graph.device_of(node)) * kCount;
         for (std::size_t k = 0; k < kCount; ++k) {
@@ -109,12 +112,16 @@ void Recurrence::draw(const std::vector<Ns>& durations, Ns latency, const Jitter
     assert(runs_through());
     draws.end.resize(order_.size() * Draws::kCount);
     draws.busy.assign(draws.busy.size(), 0);
+    std::vector<double> scales;
+    for (const TaskKinds::Kind& kind : kinds_.all())
+        scales.push_back(jitter.scale(kind.op, kind.stage));
     const Pass pass{graph_,
                     kinds_,
                     order_,
                     waits_,
                     durations,
                     static_cast<double>(latency),
+                    scales,
                     jitter.deviations.data(),
                     seed,
                     draws.end.data(),

@@ -7,17 +7,53 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace pw {
 
-Jitter lognormal_jitter(double sigma) {
+namespace {
+
+// Returns the jitter with these deviations at the quantiles of a standard normal number.
+template <class At>
+Jitter jitter_of(At at) {
     const boost::math::normal normal;
     Jitter jitter;
     for (std::size_t k = 0; k < Jitter::kQuantiles; ++k) {
         const double part = (static_cast<double>(k) + 0.5) / Jitter::kQuantiles;
-        jitter.deviations[k] =
-            static_cast<float>(std::exp(sigma * boost::math::quantile(normal, part) - sigma * sigma / 2) - 1);
+        jitter.deviations[k] = static_cast<float>(at(boost::math::quantile(normal, part)));
     }
+    return jitter;
+}
+
+}  // namespace
+
+double Jitter::scale(Op op, int stage) const {
+    if (spreads.empty())
+        return 1;
+    const StageSpread& spread = spreads[static_cast<std::size_t>(stage)];
+    switch (op) {
+        case Op::Forward:
+            return spread.forward;
+        case Op::Backward:
+            return spread.backward;
+        case Op::BackwardInput:
+            return spread.backward_input;
+        case Op::BackwardWeight:
+            return spread.backward_weight;
+        case Op::Recompute:
+            return spread.recompute;
+        default:
+            return 0;
+    }
+}
+
+Jitter lognormal_jitter(double sigma) {
+    return jitter_of([&](double normal) { return std::exp(sigma * normal - sigma * sigma / 2) - 1; });
+}
+
+Jitter normal_jitter(std::vector<StageSpread> spreads) {
+    Jitter jitter = jitter_of([](double normal) { return normal; });
+    jitter.spreads = std::move(spreads);
     return jitter;
 }
 
@@ -31,7 +67,8 @@ Jitter read_jitter(std::string_view text) {
             return lognormal_jitter(sigma);
     }
     fail(
-        "--jitter: '{}' is no jitter\n  help: write lognormal:SIGMA with the standard deviation of the logarithm of "
+        "--jitter: '{}' is no jitter\n  help: write profile, or lognormal:SIGMA with the standard deviation of the "
+        "logarithm of "
         "a task's time, from 0 to 1, such as lognormal:0.05",
         text);
 }

@@ -1,6 +1,8 @@
 // Step times under chance: the tasks of a plan take longer or shorter from draw to draw.
 #pragma once
 
+#include "schedules/task.h"
+#include "workloads/costs/spreads.h"
 #include "workloads/units.h"
 
 #include <array>
@@ -18,10 +20,15 @@ namespace pw {
 struct Jitter {
     static constexpr std::size_t kQuantiles = 4096;
     std::array<float, kQuantiles> deviations{};
+    std::vector<StageSpread> spreads = {};  // by stage: what deviations are multiplied by; 1 when it is empty
+
+    double scale(Op op, int stage) const;
 };
 
 // Returns deviations of a lognormal time with mean 1; sigma is the standard deviation of its logarithm.
 Jitter lognormal_jitter(double sigma);
+// Returns normal deviations with the spreads of every stage; no time becomes negative.
+Jitter normal_jitter(std::vector<StageSpread> spreads);
 // Reads "lognormal:0.05". Throws Error (BadInput) with what may be written.
 Jitter read_jitter(std::string_view text);
 

@@ -99,6 +99,8 @@ TEST_F(AnswersOfSimulate, RefuseWhatTheyCannotTell) {
     expect_says(error_of("simulate cfg.yaml --jitter lognormal:0.1", 2), {"--samples"});
     expect_says(error_of("simulate cfg.yaml --samples 10 --jitter gamma:1", 2), {"gamma:1", "lognormal:SIGMA"});
     expect_says(error_of("simulate cfg.yaml --samples 10 --jitter lognormal:2", 2), {"lognormal:2", "from 0 to 1"});
+    expect_says(error_of("simulate cfg.yaml --samples 10 --jitter profile", 2),
+                {"these costs are uniform", "lognormal"});
     expect_says(error_of("simulate cfg.yaml --samples 0", 2), {"--samples"});
     expect_says(error_of("simulate cfg.yaml --explain --set 'sweep={pipeline.micro_batches: [4, 8]}'", 2),
                 {"asks for several", "take one point"});

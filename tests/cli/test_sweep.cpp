@@ -124,6 +124,8 @@ TEST_F(Sweep, TheExampleOfTheDocumentationWorks) {
     const Json json = run_well("simulate '" + example + "' --json").json();
     EXPECT_EQ(json["points"].size(), 15u);
     EXPECT_TRUE(json["best"].is_object());
+    const Json study = run_well("simulate '" PIPEWRIGHT_SOURCE_DIR "/examples/across_datacentres.yaml' --json").json();
+    EXPECT_EQ(study["points"].size(), 60u);
 }
 
 }  // namespace pw

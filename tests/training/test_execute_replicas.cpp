@@ -92,14 +92,14 @@ TEST(ExecutedReplicas, OfAResNetHaveTheLossesOfTheirOracle) {
 }
 
 // Every micro-batch is a mini-batch: S and U stand many times in one plan.
-Job never_flushed(const Execution& execution, std::vector<Task> (*order)(const Shape&, int, const ScheduleOptions&)) {
+Job never_flushed(const Execution& execution, Tasks (*order)(const Holding&, const ScheduleOptions&)) {
     Job job = execution.job();
     Plan& plan = job.plan;
     plan.asynchronous = true;
     plan.weights = WeightPolicy::Stash;
     plan.shape.per_update = 1;
     for (int device = 0; device < plan.shape.devices; ++device)
-        plan.order[device] = order(plan.shape, device, {});
+        plan.order[device] = order(Holdings(plan.shape).of(device), {});
     add_updates(plan);
     add_transfers(plan);
     check(plan);
