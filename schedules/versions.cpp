@@ -12,8 +12,10 @@ namespace {
 
 // What F and B would use if every stage took the newest version at that position of its device's list.
 void newest_versions(const Plan& plan, VersionTable& table) {
+    std::vector<int> updates(static_cast<std::size_t>(plan.shape.stages), 0);  // of the device so far
     for (const std::vector<Task>& order : plan.order) {
-        std::vector<int> updates(static_cast<std::size_t>(plan.shape.stages), 0);
+        for (const Task& task : order)
+            updates[task.stage] = 0;
         for (const Task& task : order) {
             if (task.op == Op::Update)
                 ++updates[task.stage];

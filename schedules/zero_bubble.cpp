@@ -96,6 +96,12 @@ public:
     struct Leg {
         int stage;
         int forwards = 0, inputs = 0, weights = 0;
+        // Counts what came since `before` so many times more.
+        void count(const Leg& before, int times) {
+            forwards += times * (forwards - before.forwards);
+            inputs += times * (inputs - before.inputs);
+            weights += times * (weights - before.weights);
+        }
     };
 
     void forward(Leg& leg) { put(Op::Forward, leg.stage, leg.forwards++); }
@@ -106,8 +112,22 @@ public:
         weight(leg);
     }
     void rest(Leg& leg) {
-        while (leg.weights < leg.inputs)
-            weight(leg);
+        repeat(leg.inputs - leg.weights, [&] { weight(leg); });
+    }
+
+    // Does the same so many times. Once it has put down nothing, it never will: then it is only counted.
+    template <class Step>
+    void repeat(int times, Step step) {
+        for (; times > 0; --times) {
+            const Leg down_before = down, up_before = up;
+            const std::size_t before = order.size();
+            step();
+            if (order.size() > before)
+                continue;
+            down.count(down_before, times - 1);
+            up.count(up_before, times - 1);
+            return;
+        }
     }
 
     Leg down, up;  // stage d on the way down, 2p - 1 - d on the way up
@@ -128,29 +148,27 @@ private:
 Tasks zb_v(const Holding& own, const ScheduleOptions&) {
     const int p = own.shape.devices, device = own.device, filled = std::max(own.shape.microbatches, 2 * p - 1);
     VOrder v(own.shape, device);
-    for (int k = 0; k < 2 * (p - device) - 1; ++k)
-        v.forward(v.down);
-    for (int k = 0; k < device; ++k) {
+    v.repeat(2 * (p - device) - 1, [&] { v.forward(v.down); });
+    v.repeat(device, [&] {
         v.forward(v.up);
         v.forward(v.down);
-    }
-    for (int k = 0; k < p - device; ++k) {
+    });
+    v.repeat(p - device, [&] {
         v.forward(v.up);
         v.input_and_weight(v.up);
-    }
-    while (v.up.forwards < v.down.forwards || v.down.forwards < filled) {
+    });
+    v.repeat(filled - v.up.forwards, [&] {
         if (v.down.forwards < filled)
             v.forward(v.down);
         v.input_and_weight(v.down);
         v.forward(v.up);
         v.input_and_weight(v.up);
-    }
-    for (int k = 0; k < device; ++k) {
+    });
+    v.repeat(device, [&] {
         v.input(v.down);
         v.input(v.up);
-    }
-    for (int k = 0; k < p - device; ++k)
-        v.input_and_weight(v.down);
+    });
+    v.repeat(p - device, [&] { v.input_and_weight(v.down); });
     v.rest(v.up);
     v.rest(v.down);
     return v.order;

@@ -109,7 +109,7 @@ private:
     void refuse_events(const char* what) const;
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
-    void append_events(int device, std::vector<TraceEvent>& events) const;
+    void append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const;
 
     void run_events() {
         by_events_ = true;
@@ -303,8 +303,7 @@ private:
     std::int64_t seq_ = 0;
 };
 
-void Simulation::append_events(int device, std::vector<TraceEvent>& events) const {
-    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
+void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
     for (int node = own_[device].begin; node < own_[device].end; ++node) {
         const Task& task = graph_.task(node);
         events.push_back({0, device, 0, task, start_of(node), end_of(node), traffic.bytes(task),
@@ -319,9 +318,10 @@ Trace Simulation::trace() const {
     const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
     trace.events.reserve(static_cast<std::size_t>(graph_.size()));
     for (int device = 0; device < plan_.shape.devices; ++device) {
-        append_events(device, trace.events);
+        append_events(device, traffic, trace.events);
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (int position = 0; position < static_cast<int>(memory.size()); ++position) {
@@ -434,10 +434,11 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
 Metrics Simulation::metrics(const Trace& head) const {
     const auto [first, last] = extent();
     StepMetrics of_devices(head, first, last);
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
     std::vector<TraceEvent> own;
     for (int device = 0; device < plan_.shape.devices; ++device) {
         own.clear();
-        append_events(device, own);
+        append_events(device, traffic, own);
         of_devices.add(own);
     }
     Metrics metrics = of_devices.of_step(step_time());
