@@ -18,18 +18,19 @@ using Order = std::vector<int>;  // of the buffers of a device
 // others grows with the pairs.
 constexpr double kMostPairs = 5e7;
 
-bool live_together(const Buffer& a, const Buffer& b) { return a.first <= b.last && b.first <= a.last; }
-
 // Returns the bytes that live together at most: no arena is smaller.
 Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
-    std::map<int, Bytes> change;  // by position
+    int positions = 0;
+    for (const int k : order)
+        positions = std::max(positions, buffers[k].last + 1);
+    std::vector<Bytes> change(static_cast<std::size_t>(positions) + 1, 0);
     for (const int k : order) {
         change[buffers[k].first] += buffers[k].bytes;
         change[buffers[k].last + 1] -= buffers[k].bytes;
     }
     Bytes now = 0, peak = 0;
-    for (const auto& [position, bytes] : change)
-        peak = std::max(peak, now += bytes);
+    for (const Bytes step : change)
+        peak = std::max(peak, now += step);
     return peak;
 }
 
@@ -132,29 +133,39 @@ Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std
     return arena;
 }
 
+// A buffer that has its place.
+struct Placed {
+    Bytes offset, end;
+    int first, last;
+};
+
 // Gives buffers offsets in any order, each in the smallest gap that is free all its life, else on top. Returns the size
-// of the arena.
-Bytes place(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
-    Order placed;  // by offset
+// of the arena, or `limit` as soon as it is no smaller.
+Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit, std::vector<Bytes>& offset) {
+    std::vector<Placed> placed;  // by offset
+    placed.reserve(order.size());
     Bytes arena = 0;
     for (const int k : order) {
         const Buffer& buffer = buffers[k];
         Bytes top = 0, best = -1, smallest = 0;
-        for (const int other : placed) {
-            if (!live_together(buffers[other], buffer))
+        for (const Placed& other : placed) {
+            if (other.first > buffer.last || buffer.first > other.last)
                 continue;
-            const Bytes gap = offset[other] - top;
+            const Bytes gap = other.offset - top;
             if (gap >= buffer.bytes && (best < 0 || gap < smallest)) {
                 best = top;
                 smallest = gap;
             }
-            top = std::max(top, offset[other] + buffers[other].bytes);
+            top = std::max(top, other.end);
         }
-        offset[k] = best < 0 ? top : best;
-        arena = std::max(arena, offset[k] + buffer.bytes);
-        placed.insert(std::upper_bound(placed.begin(), placed.end(), offset[k],
-                                       [&](Bytes at, int other) { return at < offset[other]; }),
-                      k);
+        const Bytes at = best < 0 ? top : best;
+        arena = std::max(arena, at + buffer.bytes);
+        if (arena >= limit)
+            return limit;
+        offset[k] = at;
+        placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
+                                       [](Bytes wanted, const Placed& other) { return wanted < other.offset; }),
+                      {at, at + buffer.bytes, buffer.first, buffer.last});
     }
     return arena;
 }
@@ -180,7 +191,7 @@ Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, 
         if (arena == least)
             break;
         std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(buffers[a]) < key(buffers[b]); });
-        if (const Bytes size = place(buffers, order, other); size < arena) {
+        if (const Bytes size = place(buffers, order, arena, other); size < arena) {
             arena = size;
             for (const int k : order)
                 offset[k] = other[k];
