@@ -1,7 +1,6 @@
 #include "schedules/task.h"
 
-#include <array>
-#include <charconv>
+#include <fmt/format.h>
 
 namespace pw {
 
@@ -19,24 +18,21 @@ std::optional<Op> op_from(std::string_view letters) {
 }
 
 void append(std::string& text, const Task& task) {
-    std::array<char, 64> written;  // four numbers and the longest letters
-    char* end = written.data();
     const auto append_number = [&](int number) {
-        end = std::to_chars(end, written.data() + written.size(), number).ptr;
+        const fmt::format_int digits(number);
+        text.append(digits.data(), digits.size());
     };
     append_number(task.stage);
-    for (const char letter : letters_of(task.op))
-        *end++ = letter;
+    text += letters_of(task.op);
     append_number(task.microbatch);
     if (task.slice > 0) {
-        *end++ = '.';
+        text += '.';
         append_number(task.slice);
     }
     if (is_transfer(task.op)) {
-        *end++ = is_send(task.op) ? '>' : '<';
+        text += is_send(task.op) ? '>' : '<';
         append_number(task.peer);
     }
-    text.append(written.data(), end);
 }
 
 std::string print(const Task& task) {

@@ -6,6 +6,7 @@
 #include "schedules/passes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/versions.h"
+#include "sim/event_queue.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
 #include "workloads/error.h"
@@ -16,36 +17,10 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <queue>
 #include <thread>
 #include <utility>
 
 namespace pw {
-
-namespace {
-
-enum class What : std::uint8_t { ComputeEnds, LinkFree, Arrives };
-
-struct Event {
-    Ns time;
-    std::int64_t seq;  // ties break by insertion order, so a run repeats exactly
-    What what;
-    int node;
-    auto operator<=>(const Event&) const = default;
-};
-
-// Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
-// `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside k of
-// them: a line between the two that were measured.
-struct Progress {
-    int node = -1;    // -1 when the device does not compute
-    double left = 1;  // of the task
-    double rate = 0;  // per nanosecond
-    Ns since = 0;
-    std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
-};
-
-}  // namespace
 
 class Simulation {
 public:
@@ -103,9 +78,8 @@ private:
         return own;
     }
 
-    Ns start_of(int node) const { return by_events_ ? start_[node] : recurrence_->start(node); }
-    Ns end_of(int node) const { return by_events_ ? end_[node] : recurrence_->end(node); }
-    Ns duration_of(int node) const { return duration_[kinds_.of(node)]; }
+    Ns start_of(int node) const { return by_events_ ? events_->start(node) : recurrence_->start(node); }
+    Ns end_of(int node) const { return by_events_ ? events_->end(node) : recurrence_->end(node); }
     void refuse_events(const char* what) const;
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
@@ -113,17 +87,9 @@ private:
 
     void run_events() {
         by_events_ = true;
-        begin();
-        for (int device = 0; device < plan_.shape.devices; ++device)
-            ready_.push_back(device);
-        settle(0);
-        while (!queue_.empty()) {
-            const Event event = queue_.top();
-            queue_.pop();
-            handle(event);
-            settle(event.time);
-        }
-        explain_deadlock();
+        if (!events_)
+            events_.emplace(plan_, graph_, kinds_, mode_);
+        events_->run(*costs_, duration_, busy_duration_);
     }
 
     void take(const Costs& costs) {
@@ -131,151 +97,6 @@ private:
         duration_ = kinds_.durations(graph_, plan_.shape, costs);
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
         refuse_long(graph_, kinds_, duration_, busy_duration_, costs);
-    }
-
-    void begin() {
-        if (!lanes_) {
-            lanes_.emplace(graph_, mode_);
-            readers_ = graph_.readers();
-        }
-        place_on_hosts();
-        progress_.assign(plan_.order.size(), {});
-        waits_.clear();
-        for (int node = 0; node < graph_.size(); ++node)
-            waits_.push_back(static_cast<int>(graph_.inputs(node).size()));
-        start_.assign(waits_.size(), 0);
-        end_.assign(waits_.size(), -1);
-        next_.assign(plan_.order.size(), 0);
-        seq_ = 0;
-        queue_ = {};
-        ready_.clear();
-        lanes_->reset();
-    }
-
-    void place_on_hosts() {
-        host_of_ = costs_->host.empty() ? std::vector<int>(plan_.order.size(), 0) : costs_->host;
-        devices_on_.clear();
-        for (std::size_t device = 0; device < plan_.order.size(); ++device) {
-            devices_on_.resize(std::max(devices_on_.size(), static_cast<std::size_t>(host_of_[device]) + 1));
-            devices_on_[host_of_[device]].push_back(static_cast<int>(device));
-        }
-    }
-
-    void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
-
-    void handle(const Event& event) {
-        const int node = event.node;
-        switch (event.what) {
-            case What::ComputeEnds: {
-                const int device = graph_.device_of(node);
-                if (progress_[device].end != event.seq)
-                    return;  // its rate has changed
-                progress_[device] = {};
-                finish(node, event.time);
-                ready_.push_back(device);
-                change_rates(device, event.time);
-                break;
-            }
-            case What::LinkFree:
-                finish(node, event.time);
-                lanes_->leave(node);
-                ready_.push_back(graph_.device_of(node));  // its list may wait for that
-                break;
-            case What::Arrives:
-                lanes_->arrive(node);
-                break;
-        }
-    }
-
-    // Goes on at one moment until nothing moves: starts what the lanes let go, hands on what has come in, and lets the
-    // devices go on that may. A loop: any number of tasks may follow from each other.
-    void settle(Ns now) {
-        for (;;) {
-            for (const int send : std::exchange(lanes_->starting, {}))
-                start(send, now);
-            for (const int recv : std::exchange(lanes_->received, {}))
-                finish(recv, now);
-            if (!lanes_->starting.empty() || !lanes_->received.empty())
-                continue;
-            if (ready_.empty())
-                return;
-            advance(std::exchange(ready_, {}), now);
-        }
-    }
-
-    void start(int send, Ns now) {
-        const int recv = lanes_->partner(send);
-        start_[send] = start_[recv] = now;
-        const Ns link_free = now + duration_of(send);
-        push(link_free, What::LinkFree, send);
-        push(link_free + costs_->link.latency, What::Arrives, recv);
-    }
-
-    void finish(int node, Ns time) {
-        end_[node] = time;
-        for (int reader : readers_[node])
-            if (--waits_[reader] == 0 && !is_transfer(graph_.task(reader).op))
-                ready_.push_back(graph_.device_of(reader));
-    }
-
-    void advance(const std::vector<int>& devices, Ns now) {
-        for (const int device : devices)
-            advance(device, now);
-    }
-
-    // Posts the transfers that the device's list has reached and starts its next task when it can.
-    void advance(int device, Ns now) {
-        const int length = static_cast<int>(plan_.order[device].size());
-        while (progress_[device].node < 0 && next_[device] < length) {
-            const int node = graph_.node(device, next_[device]);
-            if (is_transfer(graph_.task(node).op)) {
-                if (!lanes_->may_post(node))
-                    return;
-                ++next_[device];
-                lanes_->post(node);
-                continue;
-            }
-            if (waits_[node] > 0)
-                return;
-            ++next_[device];
-            start_[node] = now;
-            progress_[device] = {.node = node, .since = now, .end = seq_};
-            push(now + duration_of(node), What::ComputeEnds, node);
-            change_rates(device, now);
-        }
-    }
-
-    // After a task has begun or ended on a device: all others of its host go on at another rate.
-    void change_rates(int changed, Ns now) {
-        const std::vector<int>& devices = devices_on_[host_of_[changed]];
-        if (busy_duration_.empty() || devices.size() < 2)
-            return;
-        const auto computing =
-            std::count_if(devices.begin(), devices.end(), [&](int device) { return progress_[device].node >= 0; });
-        const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
-        for (const int device : devices) {
-            Progress& progress = progress_[device];
-            if (progress.node < 0)
-                continue;
-            const auto alone = static_cast<double>(duration_of(progress.node));
-            const auto busy = static_cast<double>(busy_duration_[kinds_.of(progress.node)]);
-            const double time = alone + (busy - alone) * crowd;
-            progress.left -= progress.rate * static_cast<double>(now - progress.since);
-            progress.since = now;
-            progress.rate = time > 0 ? 1 / time : 0;
-            progress.end = seq_;
-            push(now + std::llround(std::max(0.0, progress.left) * time), What::ComputeEnds, progress.node);
-        }
-    }
-
-    void explain_deadlock() const {
-        std::string heads;
-        for (int device = 0; device < plan_.shape.devices; ++device)
-            if (next_[device] < static_cast<int>(plan_.order[device].size()))
-                heads += fmt::format("{}device {} waits at step {} for the inputs of {}", heads.empty() ? "" : "; ",
-                                     device, next_[device], print(plan_.order[device][next_[device]]));
-        if (!heads.empty())
-            fail_with(ExitCode::Infeasible, "plan '{}' deadlocks: {}", plan_.schedule, heads);
     }
 
     const Plan& plan_;
@@ -288,19 +109,9 @@ private:
     const TransferMode mode_;
     std::vector<Own> own_;                      // by device
     std::optional<Recurrence> recurrence_;      // each is made for the costs that need it
-    std::optional<Lanes> lanes_;                // of the events, as all below
+    std::optional<EventQueue> events_;          // the same
     std::vector<Ns> duration_, busy_duration_;  // by kind; of a SEND the time for which it occupies its link
     bool by_events_ = false;                    // where the times are that were computed last
-    std::vector<Progress> progress_;            // by device
-    std::vector<int> host_of_;                  // by device
-    std::vector<std::vector<int>> devices_on_;  // by host
-    std::vector<int> ready_;                    // devices that may go on at this moment
-    std::vector<int> waits_;
-    Rows readers_;  // the same
-    std::vector<Ns> start_, end_;
-    std::vector<int> next_;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
-    std::int64_t seq_ = 0;
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {

@@ -1,0 +1,170 @@
+#include "sim/event_queue.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace pw {
+
+EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode)
+    : plan_(plan), graph_(graph), kinds_(kinds), lanes_(graph, mode), readers_(graph.readers()) {}
+
+void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy) {
+    costs_ = &costs;
+    durations_ = &durations;
+    busy_ = &busy;
+    begin();
+    for (int device = 0; device < plan_.shape.devices; ++device)
+        ready_.push_back(device);
+    settle(0);
+    while (!queue_.empty()) {
+        const Event event = queue_.top();
+        queue_.pop();
+        handle(event);
+        settle(event.time);
+    }
+    explain_deadlock();
+}
+
+void EventQueue::begin() {
+    place_on_hosts();
+    progress_.assign(plan_.order.size(), {});
+    waits_.clear();
+    for (int node = 0; node < graph_.size(); ++node)
+        waits_.push_back(static_cast<int>(graph_.inputs(node).size()));
+    start_.assign(waits_.size(), 0);
+    end_.assign(waits_.size(), -1);
+    next_.assign(plan_.order.size(), 0);
+    seq_ = 0;
+    queue_ = {};
+    ready_.clear();
+    lanes_.reset();
+}
+
+void EventQueue::place_on_hosts() {
+    host_of_ = costs_->host.empty() ? std::vector<int>(plan_.order.size(), 0) : costs_->host;
+    devices_on_.clear();
+    for (std::size_t device = 0; device < plan_.order.size(); ++device) {
+        devices_on_.resize(std::max(devices_on_.size(), static_cast<std::size_t>(host_of_[device]) + 1));
+        devices_on_[host_of_[device]].push_back(static_cast<int>(device));
+    }
+}
+
+void EventQueue::handle(const Event& event) {
+    const int node = event.node;
+    switch (event.what) {
+        case What::ComputeEnds: {
+            const int device = graph_.device_of(node);
+            if (progress_[device].end != event.seq)
+                return;  // its rate has changed
+            progress_[device] = {};
+            finish(node, event.time);
+            ready_.push_back(device);
+            change_rates(device, event.time);
+            break;
+        }
+        case What::LinkFree:
+            finish(node, event.time);
+            lanes_.leave(node);
+            ready_.push_back(graph_.device_of(node));  // its list may wait for that
+            break;
+        case What::Arrives:
+            lanes_.arrive(node);
+            break;
+    }
+}
+
+// Goes on at one moment until nothing moves: starts what the lanes let go, hands on what has come in, and lets the
+// devices go on that may. A loop: any number of tasks may follow from each other.
+void EventQueue::settle(Ns now) {
+    for (;;) {
+        for (const int send : std::exchange(lanes_.starting, {}))
+            start_send(send, now);
+        for (const int recv : std::exchange(lanes_.received, {}))
+            finish(recv, now);
+        if (!lanes_.starting.empty() || !lanes_.received.empty())
+            continue;
+        if (ready_.empty())
+            return;
+        advance(std::exchange(ready_, {}), now);
+    }
+}
+
+void EventQueue::start_send(int send, Ns now) {
+    const int recv = lanes_.partner(send);
+    start_[send] = start_[recv] = now;
+    const Ns link_free = now + alone_of(send);
+    push(link_free, What::LinkFree, send);
+    push(link_free + costs_->link.latency, What::Arrives, recv);
+}
+
+void EventQueue::finish(int node, Ns time) {
+    end_[node] = time;
+    for (int reader : readers_[node])
+        if (--waits_[reader] == 0 && !is_transfer(graph_.task(reader).op))
+            ready_.push_back(graph_.device_of(reader));
+}
+
+void EventQueue::advance(const std::vector<int>& devices, Ns now) {
+    for (const int device : devices)
+        advance(device, now);
+}
+
+// Posts the transfers that the device's list has reached and starts its next task when it can.
+void EventQueue::advance(int device, Ns now) {
+    const int length = static_cast<int>(plan_.order[device].size());
+    while (progress_[device].node < 0 && next_[device] < length) {
+        const int node = graph_.node(device, next_[device]);
+        if (is_transfer(graph_.task(node).op)) {
+            if (!lanes_.may_post(node))
+                return;
+            ++next_[device];
+            lanes_.post(node);
+            continue;
+        }
+        if (waits_[node] > 0)
+            return;
+        ++next_[device];
+        start_[node] = now;
+        progress_[device] = {.node = node, .since = now, .end = seq_};
+        push(now + alone_of(node), What::ComputeEnds, node);
+        change_rates(device, now);
+    }
+}
+
+// After a task has begun or ended on a device: all others of its host go on at another rate.
+void EventQueue::change_rates(int changed, Ns now) {
+    const std::vector<int>& devices = devices_on_[host_of_[changed]];
+    if (busy_->empty() || devices.size() < 2)
+        return;
+    const auto computing =
+        std::count_if(devices.begin(), devices.end(), [&](int device) { return progress_[device].node >= 0; });
+    const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
+    for (const int device : devices) {
+        Progress& progress = progress_[device];
+        if (progress.node < 0)
+            continue;
+        const auto alone = static_cast<double>(alone_of(progress.node));
+        const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)]);
+        const double time = alone + (busy - alone) * crowd;
+        progress.left -= progress.rate * static_cast<double>(now - progress.since);
+        progress.since = now;
+        progress.rate = time > 0 ? 1 / time : 0;
+        progress.end = seq_;
+        push(now + std::llround(std::max(0.0, progress.left) * time), What::ComputeEnds, progress.node);
+    }
+}
+
+void EventQueue::explain_deadlock() const {
+    std::string heads;
+    for (int device = 0; device < plan_.shape.devices; ++device)
+        if (next_[device] < static_cast<int>(plan_.order[device].size()))
+            heads += fmt::format("{}device {} waits at step {} for the inputs of {}", heads.empty() ? "" : "; ", device,
+                                 next_[device], print(plan_.order[device][next_[device]]));
+    if (!heads.empty())
+        fail_with(ExitCode::Infeasible, "plan '{}' deadlocks: {}", plan_.schedule, heads);
+}
+
+}  // namespace pw

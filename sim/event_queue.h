@@ -1,0 +1,83 @@
+// The times of a plan from a queue of events: where devices of a host slow each other down, nothing else tells them.
+#pragma once
+
+#include "schedules/durations.h"
+#include "schedules/lanes.h"
+#include "schedules/plan.h"
+#include "schedules/plan_graph.h"
+#include "schedules/rows.h"
+#include "workloads/costs/costs.h"
+
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+namespace pw {
+
+// Keeps references to the plan, its graph and its kinds.
+class EventQueue {
+public:
+    EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
+
+    // Durations are by kind, of a SEND the time for which it occupies its link; `busy` may be empty. Throws Error
+    // (Infeasible) when the plan deadlocks, naming what every device waits for.
+    void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy);
+
+    // These are of the last run.
+    Ns start(int node) const { return start_[node]; }
+    Ns end(int node) const { return end_[node]; }
+
+private:
+    enum class What : std::uint8_t { ComputeEnds, LinkFree, Arrives };
+
+    struct Event {
+        Ns time;
+        std::int64_t seq;  // ties break by insertion order, so a run repeats exactly
+        What what;
+        int node;
+        auto operator<=>(const Event&) const = default;
+    };
+
+    // Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
+    // `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside
+    // k of them: a line between the two that were measured.
+    struct Progress {
+        int node = -1;    // -1 when the device does not compute
+        double left = 1;  // of the task
+        double rate = 0;  // per nanosecond
+        Ns since = 0;
+        std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+    };
+
+    Ns alone_of(int node) const { return (*durations_)[kinds_.of(node)]; }
+    void begin();
+    void place_on_hosts();
+    void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
+    void handle(const Event& event);
+    void settle(Ns now);
+    void start_send(int send, Ns now);
+    void finish(int node, Ns time);
+    void advance(const std::vector<int>& devices, Ns now);
+    void advance(int device, Ns now);
+    void change_rates(int changed, Ns now);
+    void explain_deadlock() const;
+
+    const Plan& plan_;
+    const PlanGraph& graph_;
+    const TaskKinds& kinds_;
+    Lanes lanes_;
+    const Rows readers_;
+    const Costs* costs_ = nullptr;
+    const std::vector<Ns>*durations_ = nullptr, *busy_ = nullptr;
+    std::vector<Progress> progress_;            // by device
+    std::vector<int> host_of_;                  // by device
+    std::vector<std::vector<int>> devices_on_;  // by host
+    std::vector<int> ready_;                    // devices that may go on at this moment
+    std::vector<int> waits_;                    // by node: inputs to come
+    std::vector<Ns> start_, end_;               // by node
+    std::vector<int> next_;                     // by device: the position that its list has reached
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+    std::int64_t seq_ = 0;
+};
+
+}  // namespace pw
