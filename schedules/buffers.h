@@ -79,12 +79,14 @@ MemoryUse peak_of(const std::vector<MemoryUse>& positions);
 MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own);
 
 // A packing gives the buffers offsets in one arena per device, so that buffers that live together do not overlap.
-// arena[device] is the size: what a run reserves, the peak or more where gaps stay between the buffers.
+// arena[device] is the size: what a run reserves, the peak or more where gaps stay between the buffers. Where `enough`
+// is given, a device whose arena is no larger than enough[device] is not packed further: then its arena may be larger
+// than the one without, but not than that.
 struct Packing {
     std::vector<Bytes> offset;  // per buffer
     std::vector<Bytes> arena;   // per device
 };
-Packing pack(const std::vector<Buffer>& buffers, int devices);
+Packing pack(const std::vector<Buffer>& buffers, int devices, std::span<const Bytes> enough = {});
 
 // Returns per device the bytes that a run of the plan reserves before its first step.
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,

@@ -178,17 +178,20 @@ PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.firs
 PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
-// No order is the best for all plans: the one that leaves the smallest arena counts.
-Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough,
+// No order is the best for all plans: the one that leaves the smallest arena counts, or the first one that is small
+// enough.
+Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
     Order order = by_birth(buffers, own);
     Bytes arena = place_by_birth(buffers, order, offset);
-    const Bytes least = thorough ? most_alive(buffers, order) : arena;
-    if (arena == least)
+    if (!thorough || arena <= enough)
+        return arena;
+    const Bytes least = std::max(enough, most_alive(buffers, order));
+    if (arena <= least)
         return arena;
     std::vector<Bytes> other = offset;
     for (const auto& key : {by_size, by_area, by_life}) {
-        if (arena == least)
+        if (arena <= least)
             break;
         std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(buffers[a]) < key(buffers[b]); });
         if (const Bytes size = place(buffers, order, arena, other); size < arena) {
@@ -202,14 +205,15 @@ Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, 
 
 }  // namespace
 
-Packing pack(const std::vector<Buffer>& buffers, int devices) {
+Packing pack(const std::vector<Buffer>& buffers, int devices, std::span<const Bytes> enough) {
     Packing packing{std::vector<Bytes>(buffers.size(), 0), std::vector<Bytes>(static_cast<std::size_t>(devices), 0)};
     const Rows own = by_device(buffers, devices);
     double pairs = 0;
     for (int device = 0; device < devices; ++device)
         pairs += static_cast<double>(own[device].size()) * static_cast<double>(own[device].size());
     for (int device = 0; device < devices; ++device)
-        packing.arena[device] = pack_device(buffers, own[device], pairs <= kMostPairs, packing.offset);
+        packing.arena[device] =
+            pack_device(buffers, own[device], pairs <= kMostPairs, enough.empty() ? 0 : enough[device], packing.offset);
     return packing;
 }
 

@@ -50,6 +50,8 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
     any.sent_copies = profile.sent_copies;
     add_cluster(any, config_, profile);
     mode_.sent_copies = keeps_copies(any, mode_.early_receive());
+    for (const DeviceConfig& device : config_.cluster.devices)
+        memory_.push_back(device.memory);
 }
 
 Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
@@ -90,22 +92,28 @@ std::optional<double> Judge::bubble_rate(const StageSplit& split) {
         .bubble_rate;
 }
 
-std::vector<Bytes> Judge::reserved(const StageSplit& split) {
+std::vector<Bytes> Judge::reserved(const StageSplit& split) { return reserved(split, {}); }
+
+std::vector<Bytes> Judge::reserved(const StageSplit& split, std::span<const Bytes> enough) {
     const Candidate* candidate = candidate_for(split);
     if (candidate == nullptr)
         return {};
     const Costs costs = executed(costs_.costs_of(split), split, candidate->plan);
-    return reserved_of(candidate->plan, costs, versions_of(candidate->plan), mode_);
+    const std::vector<Buffer> buffers =
+        buffers_of(candidate->plan, *candidate->proof, costs, *candidate->versions, mode_.early_receive());
+    return pack(buffers, candidate->plan.shape.devices, enough).arena;
 }
 
 std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& reserved) const {
     std::optional<Shortage> worst;
     for (std::size_t device = 0; device < reserved.size(); ++device) {
-        const Bytes needs = reserved[device], has = config_.cluster.devices[device].memory;
+        const Bytes needs = reserved[device], has = memory_[device];
         if (needs > has && (!worst || needs - has > worst->needs - worst->has))
             worst = {chain_.shape.stages_of(static_cast<int>(device)).front(), needs, has};
     }
     return worst;
 }
+
+std::optional<Shortage> Judge::shortage(const StageSplit& split) { return shortage(reserved(split, memory_)); }
 
 }  // namespace pw

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace pw {
@@ -38,20 +39,28 @@ public:
     // of the split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
-    // These are the bytes that a run reserves on every device, and what the device lacks that lacks most: nothing when
-    // the plan fits. These two alone decide whether a plan that was simulated fits.
+    // These are the bytes that a run reserves on every device.
     std::vector<Bytes> reserved(const StageSplit& split);
+    // Returns what the device lacks that lacks most: nothing when the plan fits. This alone decides whether a plan that
+    // was simulated fits.
     std::optional<Shortage> shortage(const std::vector<Bytes>& reserved) const;
+    // Returns the same without working out what is reserved on devices that have enough.
+    std::optional<Shortage> shortage(const StageSplit& split);
 
 private:
     struct Candidate {
         Plan plan;
+        std::shared_ptr<const Proof> proof;
+        std::shared_ptr<const VersionTable> versions;
         Simulator simulator;
         Candidate(ProvenPlan made, TransferMode mode)
             : plan(std::move(made.plan)),
-              simulator(plan, std::move(made.proof), std::make_shared<const VersionTable>(versions_of(plan)), mode) {}
+              proof(std::move(made.proof)),
+              versions(std::make_shared<const VersionTable>(versions_of(plan))),
+              simulator(plan, proof, versions, mode) {}
     };
     Candidate* candidate_for(const StageSplit& split);
+    std::vector<Bytes> reserved(const StageSplit& split, std::span<const Bytes> enough);
     Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;
 
     const SearchProblem& problem_;
@@ -60,6 +69,7 @@ private:
     Config config_;
     TransferMode mode_;
     Plan chain_;
+    std::vector<Bytes> memory_;  // by device
     std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
     std::int64_t kept_tasks_ = 0;  // tasks of the plans in candidates_
 };

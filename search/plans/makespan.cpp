@@ -44,8 +44,8 @@ public:
         try {
             list();
             propose();
-            climb();
-            prove();
+            improve();
+            settle();
         } catch (const std::bad_alloc&) {  // what was found stays
             out_of_memory_ = true;
             sized_.clear();  // room for the answer
@@ -56,6 +56,8 @@ public:
 private:
     // The size of a batch is fixed, so that what a batch knows of the others does not depend on the number of threads.
     static constexpr std::size_t kBatch = 8;
+    static constexpr std::int64_t kFirstRound = 2'000'000;  // tasks
+    static constexpr std::size_t kClimbers = 24, kLeastClimbers = 4;
 
     // A family is of a schedule, sizes and stages with which not every way to run is listed.
     struct Family {
@@ -232,35 +234,78 @@ private:
         return is_new;
     }
 
-    // Climbs with half of what may be simulated, the most promising choices first.
-    void climb() {
-        const auto promise = [](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); };
-        const std::vector<std::size_t> order = ordered_by(promise);
-        const std::int64_t each =
-            limits_.tasks / 2 / static_cast<std::int64_t>(std::clamp<std::size_t>(order.size(), 1, 24));
-        in_batches("improving", order, [&](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
-            if (trial.bound() < limit && trial.has_plan())
+    // Climbs and proves in turn, each with half of a round, until nothing is open or what may be simulated is spent.
+    // Every round is twice as long as the one before, for half as many choices to climb: the most promising ones.
+    void improve() {
+        proven_.assign(trials_.size(), false);
+        std::int64_t left = limits_.tasks;
+        std::size_t climbers = kClimbers;
+        for (std::int64_t round = kFirstRound; prune() > 0 && left > 0 && !time_is_up_ && !deadline_.passed();
+             round *= 2) {
+            const std::int64_t before = spent(), tasks = left < 2 * round ? left : round;
+            climb(tasks / 2, climbers);
+            prove(tasks / 2);
+            if (spent() == before)
+                break;  // memory is short for all that is open
+            left -= std::max(tasks, spent() - before);
+            climbers = std::max(kLeastClimbers, climbers / 2);
+        }
+    }
+
+    void climb(std::int64_t tasks, std::size_t climbers) {
+        const auto promise = [](const Trial& trial) {
+            return std::pair(!trial.fits(), trial.step_time() / 2 + trial.bound() / 2);
+        };
+        std::vector<std::size_t> order = ordered_by(promise);
+        const Ns limit = best();
+        std::erase_if(order, [&](std::size_t index) {
+            return proven_[index] || !trials_[index]->has_plan() || trials_[index]->bound() >= limit;
+        });
+        order.resize(std::min(order.size(), climbers));
+        const std::int64_t each = tasks / static_cast<std::int64_t>(std::max<std::size_t>(order.size(), 1));
+        in_batches("improving", order, [&](Trial& trial, std::size_t, Ns so_far, Deadline& deadline) {
+            if (trial.bound() < so_far)
                 trial.climb(each, deadline);
         });
     }
 
-    // Proves with the other half, in order of the bounds: what remains open with the least bound limits the gap. What
-    // some choices leave over, the others get in another round.
-    void prove() {
-        proven_.assign(trials_.size(), false);
-        std::int64_t left = limits_.tasks / 2;
-        for (std::size_t open = prune(); open > 0 && left > limits_.tasks / 20 && !time_is_up_ && !deadline_.passed();
-             open = prune()) {
-            const std::int64_t each = left / static_cast<std::int64_t>(open), before = spent();
-            const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
-            in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
-                if (proven_[index])
-                    return;
-                trial.open(deadline);
-                proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+    // Raises the least bounds, as long as that raises the least of all.
+    void sharpen() {
+        while (!deadline_.passed() && !time_is_up_) {
+            Ns least = best();
+            for (std::size_t index = 0; index < trials_.size(); ++index)
+                if (!proven_[index] && trials_[index]->is_sharp())
+                    least = std::min(least, trials_[index]->bound());
+            std::vector<std::size_t> order = ordered_by([](const Trial& trial) { return trial.bound(); });
+            std::erase_if(order, [&](std::size_t index) {
+                return proven_[index] || no_memory_[index] || trials_[index]->is_sharp() ||
+                       trials_[index]->bound() >= least;
             });
-            left -= spent() - before;
+            if (order.empty())
+                return;
+            order.resize(std::min(order.size(), kBatch));
+            in_batches("bounding", order, [](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
+                trial.open(deadline);
+                if (trial.refused().empty())
+                    trial.sharpen(limit, deadline);
+            });
         }
+    }
+
+    // Proves in order of the bounds: what remains open with the least bound limits the gap.
+    void prove(std::int64_t tasks) {
+        sharpen();
+        const std::size_t open = prune();
+        if (open == 0)
+            return;
+        const std::int64_t each = tasks / static_cast<std::int64_t>(open);
+        const auto order = ordered_by([](const Trial& trial) { return trial.bound(); });
+        in_batches("proving", order, [&](Trial& trial, std::size_t index, Ns so_far, Deadline& deadline) {
+            if (proven_[index])
+                return;
+            trial.open(deadline);
+            proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+        });
     }
 
     // Closes the choices whose bound is not below the best; returns how many are left that can be proven.
@@ -281,6 +326,18 @@ private:
         return spent;
     }
 
+    // A plan whose memory cannot be worked out, for lack of memory, is left out.
+    void settle() {
+        for_each_index(trials_.size(), limits_.threads, [&](std::size_t index) {
+            try {
+                trials_[index]->settle();
+            } catch (const std::bad_alloc&) {
+                no_memory_[index] = true;
+            }
+            trials_[index]->close();
+        });
+    }
+
     SearchResult result() {
         SearchResult result;
         result.every_cut = space_.complete();
@@ -293,7 +350,7 @@ private:
             result.candidates += trial->candidates();
             result.choices += trial->refused().empty();
             result.fitting += trial->fits();
-            if (!trial->has_plan())
+            if (!trial->has_plan() || trial->found().reserved.empty())
                 continue;
             FoundPlan& plan = result.plans.emplace_back(trial->found());
             assert(!plan.fits || plan.lower_bound <= plan.step_time);

@@ -14,9 +14,9 @@ namespace pw {
 
 struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
-    // These are the tasks to simulate, three million per second or more; they give the same answer on every machine.
-    // They are unlimited when `seconds` is given.
-    std::int64_t tasks = 30'000'000;
+    // These are the tasks to simulate, ten million per second or more; they give the same answer on every machine. They
+    // are unlimited when `seconds` is given.
+    std::int64_t tasks = 40'000'000;
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // where there are more topological cuts, only those of the forward order are tried
 };

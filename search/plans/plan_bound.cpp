@@ -66,16 +66,20 @@ Ns PlanBound::Scale::operator()(Ns time) const {
     return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
+void PlanBound::Way::count(const Task& task) {
+    forwards += task.op == Op::Forward;
+    backwards += makes_input_gradient(task.op);
+    weights += task.op == Op::BackwardWeight;
+    recomputes += task.op == Op::Recompute;
+}
+
 // Goes the way and jumps at the micro-batches for which `jumps_at` says so.
 template <class JumpsAt>
 PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) {
     Way way;
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
-        way.forwards += task.op == Op::Forward;
-        way.backwards += makes_input_gradient(task.op);
-        way.weights += task.op == Op::BackwardWeight;
-        way.recomputes += task.op == Op::Recompute;
+        way.count(task);
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
             continue;
         const std::size_t backward = position_of_backward(tasks, task.microbatch);
@@ -156,7 +160,7 @@ Ns PlanBound::path(Ns time) const {
 
 Ns PlanBound::time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const {
     const Scale scale{stage.speed, dispatch_};
-    const bool split = way.weights > 0;
+    const bool split = stage.all.weights > 0;
     const int adding = std::max(0, (split ? way.weights : way.backwards) - 1);  // to earlier gradients
     const Ns backward = scale(piece.backward), weight = scale(piece.weight);
     const Ns more =
@@ -176,7 +180,7 @@ Ns PlanBound::time(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
     if (asynchronous_)
         return number + 1 == static_cast<int>(stages_.size()) ? between_updates(piece) : 0;
-    const Ns update = stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0;
+    const Ns update = update_time(number, piece);
     const Ns head = path(piece.head), mid = path(piece.mid), after = std::max(path(piece.tail), update);
     Ns most = whole_time(number, piece);
     for (const Way& way : stage.ways)
@@ -189,9 +193,14 @@ Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
     return stage.ways.empty() ? 0 : time_of(stage.ways.front(), piece, stage, 0);
 }
 
+Ns PlanBound::update_time(int number, const Piece& piece) const {
+    const Stage& stage = stages_[number];
+    return stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0;
+}
+
 Ns PlanBound::whole_time(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    return time_of(stage.all, piece, stage, 0) + (stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0);
+    return time_of(stage.all, piece, stage, 0) + update_time(number, piece);
 }
 
 // A time that is rounded in every part may be shorter than the rounded whole.

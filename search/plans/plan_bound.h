@@ -15,6 +15,14 @@ Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded
 
 class PlanBound {
 public:
+    // A way counts the tasks of a stage on one way through its device's list: in list order, or from F, forward, over
+    // the stages behind it to the backward of the same micro-batch.
+    struct Way {
+        int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
+        int jumps = 0;
+        void count(const Task& task);
+    };
+
     // `plan` gives the order of tasks, whatever its edges.
     PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices);
 
@@ -23,6 +31,9 @@ public:
     // Return what the stage takes of its device's time: up to its last backward, and in all.
     Ns until_last_backward(int stage, const Piece& piece) const;
     Ns whole_time(int stage, const Piece& piece) const;
+    // Return what a way without jumps takes, and the update.
+    Ns time_of(const Way& way, int stage, const Piece& piece) const { return time_of(way, piece, stages_[stage], 0); }
+    Ns update_time(int stage, const Piece& piece) const;
     // Return the least that some stages from `stage` on together take of the time of devices as fast as its own, when
     // this piece is cut into `parts`: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
@@ -42,12 +53,6 @@ public:
     Ns path(Ns time) const;  // the time of a path of layers on the fastest devices
 
 private:
-    // A way counts the tasks of the stage on one way through its device's list: in list order, or from F, forward, over
-    // the stages behind it to the backward of the same micro-batch.
-    struct Way {
-        int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
-        int jumps = 0;
-    };
     struct Stage {
         int device = 0;
         double speed = 1;

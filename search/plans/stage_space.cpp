@@ -222,4 +222,9 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
         }
 }
 
+const Piece& Pieces::between(int cut, int later) const {
+    const auto to = [](const Piece& piece, int wanted) { return piece.to < wanted; };
+    return *std::lower_bound(pieces_[cut].begin(), pieces_[cut].end(), later, to);
+}
+
 }  // namespace pw

@@ -62,6 +62,7 @@ public:
 
     int cuts() const { return static_cast<int>(pieces_.size()); }
     const std::vector<Piece>& from(int cut) const { return pieces_[cut]; }  // ascending `to`
+    const Piece& between(int cut, int later) const;                         // precedes(cut, later)
     const Piece& model() const { return pieces_.front().back(); }
     // Return the least of all stages that begin at the cut or behind it.
     Ns least_head(int cut) const { return least_head_[cut]; }

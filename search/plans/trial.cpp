@@ -2,6 +2,7 @@
 
 #include "job/build.h"
 #include "schedules/schedule.h"
+#include "search/plans/device_bound.h"
 #include "search/plans/longest_time.h"
 #include "workloads/bounded.h"
 #include "workloads/error.h"
@@ -166,8 +167,10 @@ Ns Trial::work_of(int stage, const Piece& piece) const {
     return bounded(time / problem_.config.cluster.devices[device].speed);
 }
 
-template <class Cost>
-Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
+// Returns, of all ways from a cut to the end in stages, what the best costs: `joined` makes one cost of those of a
+// stage and of the stages behind it.
+template <class Cost, class Joined>
+Trial::Table Trial::least(Cost cost, Joined joined, Deadline& deadline) const {
     const int stages = found_.choice.stages;
     Table table(static_cast<std::size_t>(stages) + 1, std::vector<Ns>(static_cast<std::size_t>(space_.cuts()), kNever));
     table[stages][space_.whole()] = 0;
@@ -179,9 +182,39 @@ Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
             Ns& least = table[stage][cut];
             for (const Piece& piece : pieces_->from(cut))
                 if (const Ns rest = table[stage + 1][piece.to]; rest < least)
-                    least = std::min(least, std::max(rest, cost(stage, piece)));
+                    least = std::min(least, joined(cost(stage, piece), rest));
         }
     return table;
+}
+
+template <class Cost>
+Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
+    return least(
+        cost, [](Ns a, Ns b) { return std::max(a, b); }, deadline);
+}
+
+// Returns the cuts between stages whose work is as even as can be: its squares add up to the least.
+Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
+    const Piece& model = pieces_->model();
+    const double mean =
+        std::max(1.0, static_cast<double>(model.forward + model.backward + model.weight) / found_.choice.stages);
+    const auto square = [&](int stage, const Piece& piece) {
+        const Ns work = work_of(stage, piece);
+        return work >= kNever ? kNever : bounded(static_cast<double>(work) * (static_cast<double>(work) / mean));
+    };
+    const auto sum = [](Ns a, Ns b) { return std::min(bounded_sum(a, b), kNever); };
+    const Table table = least(square, sum, deadline);
+    Cuts cuts = {0};
+    while (table[0][0] < kNever && std::ssize(cuts) <= found_.choice.stages) {
+        const int stage = static_cast<int>(cuts.size()) - 1;
+        const std::vector<Piece>& pieces = pieces_->from(cuts.back());
+        const auto best = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+            const Ns rest = table[stage + 1][piece.to];
+            return rest < kNever && sum(square(stage, piece), rest) == table[stage][cuts.back()];
+        });
+        cuts.push_back(best->to);
+    }
+    return table[0][0] < kNever ? cuts : Cuts{};
 }
 
 // Returns, of the paths with the least bottleneck, the one whose stages cost least, the first ones first.
@@ -219,6 +252,9 @@ void Trial::propose(Deadline& deadline) {
     const auto work = [this](int stage, const Piece& piece) { return work_of(stage, piece); };
     propose_by(bounds_, bound);
     propose_by(least_bottleneck(work, deadline), work);
+    if (shares_devices())
+        if (const Cuts cuts = balanced_cuts(deadline); !cuts.empty())
+            try_cuts(cuts);
     if (limited_) {
         propose_what_fits(deadline);
         const auto shortage = [this](int stage, const Piece& piece) { return shortage_of(stage, piece); };
@@ -253,58 +289,47 @@ void Trial::propose_what_fits(Deadline& deadline) {
     }
 }
 
-bool Trial::try_cuts(const Cuts& cuts) {
+// Returns the value of the cuts where it is below this one.
+std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above) {
     const StageSplit split = space_.split_of(cuts);
     const std::optional<Ns> time = judge().step_time(split);
     ++candidates_;
     spent_ += tasks_of_plan_;
-    if (!time || (best_.shortage == 0 && *time >= best_.time))
-        return false;
-    std::vector<Bytes> reserved = judge().reserved(split);
-    spent_ += limited_ ? 3 * tasks_of_plan_ : 0;
-    const std::optional<Shortage> shortage = judge().shortage(reserved);
+    if (!time || (above.shortage == 0 && *time >= above.time))
+        return std::nullopt;
+    if (best_.shortage == 0 && *time >= best_.time)
+        return Value{0, *time};  // on the way to better ones, whether or not it fits
+    std::optional<Shortage> shortage;
+    if (limited_) {
+        shortage = judge().shortage(split);
+        spent_ += 2 * tasks_of_plan_;
+    }
     const Value value{shortage ? shortage->needs - shortage->has : 0, *time};
-    if (value >= best_)
-        return false;
-    best_ = value;
-    cuts_ = cuts;
-    found_.split = split;
-    found_.step_time = value.time;
-    found_.fits = !shortage;
-    found_.reserved = std::move(reserved);
-    found_.shortage = shortage;
-    found_.bubble_rate.reset();
-    return true;
+    if (value >= above)
+        return std::nullopt;
+    if (value < best_) {
+        best_ = value;
+        cuts_ = cuts;
+        at_rest_ = false;
+        tries_in_vain_ = 0;
+        found_.split = split;
+        found_.step_time = value.time;
+        found_.fits = !shortage;
+        found_.shortage = shortage;
+        found_.reserved.clear();
+        found_.bubble_rate.reset();
+    }
+    return value;
 }
 
-// Moves a cut by so many layers, forwards or backwards.
-bool Trial::move_cut(std::size_t which, int steps) {
-    Cuts cuts = cuts_;
-    int& cut = cuts[which];
-    for (int step = 0; step < std::abs(steps); ++step) {
-        const std::vector<int>& next = steps > 0 ? space_.grown(cut) : space_.shrunk(cut);
-        const auto legal = std::find_if(next.begin(), next.end(), [&](int moved) {
-            return steps > 0 ? space_.precedes(moved, cuts[which + 1]) : space_.precedes(cuts[which - 1], moved);
-        });
-        if (legal == next.end())
-            return false;
-        cut = *legal;
-    }
-    return try_cuts(cuts);
-}
-
-void Trial::climb(std::int64_t tasks, Deadline& deadline) {
-    const std::int64_t end = spent_ + tasks;
-    const int longest = std::max(1, space_.layers() / (4 * found_.choice.stages));
-    for (int stride = longest; stride > 0;) {
-        bool better = false;
-        for (std::size_t which = 1; which + 1 < cuts_.size(); ++which)
-            for (const int steps : {stride, -stride})
-                while (spent_ < end && !deadline.passed() && move_cut(which, steps))
-                    better = true;
-        if (!better)
-            stride /= 2;
-    }
+void Trial::sharpen(Ns limit, Deadline& deadline) {
+    sharp_ = true;
+    if (!shares_devices() || schedule_named(found_.choice.schedule).asynchronous())
+        return;
+    const auto bound_of_stage = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
+    const Ns bound =
+        bound_of_devices(judge().plan(), *plan_bound_, *pieces_, space_, bound_of_stage, limit, spent_, deadline);
+    found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
 Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
@@ -391,7 +416,13 @@ bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
     return true;
 }
 
+void Trial::settle() {
+    if (has_plan() && found_.reserved.empty())
+        found_.reserved = judge().reserved(found_.split);
+}
+
 void Trial::finish() {
+    settle();
     if (fits() && !found_.bubble_rate)
         found_.bubble_rate = judge().bubble_rate(found_.split);
 }

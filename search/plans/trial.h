@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,11 @@ public:
 
     // Simulates the splits that the bounds propose.
     void propose(Deadline& deadline);
-    // Moves one cut at a time while that helps, for about `tasks` simulated tasks.
+    // Moves cuts while that helps, for about `tasks` simulated tasks.
     void climb(std::int64_t tasks, Deadline& deadline);
+    // Raises the bound where devices have several stages; once, and not beyond `limit`.
+    void sharpen(Ns limit, Deadline& deadline);
+    bool is_sharp() const { return sharp_; }
     // Tries every split whose bound is below `limit`. True when none is left.
     bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
@@ -71,7 +75,9 @@ public:
     bool has_plan() const { return found_.split.stages() > 0; }
     bool fits() const { return found_.fits; }
     Ns step_time() const { return found_.step_time; }
-    void finish();                                                                  // fills in what is only reported
+    // These fill in what is only reported: what the plan reserves, and the bubble rate as well.
+    void settle();
+    void finish();
     std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // how long simulating a plan takes
     std::int64_t candidates() const { return candidates_; }
     std::int64_t spent() const { return spent_; }  // simulated tasks, and pieces looked at
@@ -86,10 +92,15 @@ private:
         Ns time;
         auto operator<=>(const Value&) const = default;
     };
+    static constexpr Value kWorst{std::numeric_limits<Bytes>::max(), kNever};
+    template <class Cost, class Joined>
+    Table least(Cost cost, Joined joined, Deadline& deadline) const;
     template <class Cost>
     Table least_bottleneck(Cost cost, Deadline& deadline) const;
     template <class Cost>
     Cuts cuts_of(const Table& table, Cost cost) const;
+    Cuts even_cuts(Deadline& deadline) const;
+    Cuts balanced_cuts(Deadline& deadline);
     void expect();
     double rounded_tasks() const;
     Ns bound_of(int stage, const Piece& piece) const;
@@ -121,8 +132,17 @@ private:
 
     Judge& judge();
     void propose_what_fits(Deadline& deadline);
-    bool try_cuts(const Cuts& cuts);  // returns true when they are better than the best so far
-    bool move_cut(std::size_t which, int steps);
+    std::optional<Value> try_cuts(const Cuts& cuts, const Value& above);
+    void try_cuts(const Cuts& cuts) { try_cuts(cuts, best_); }
+    bool move_cut(Cuts& cuts, std::size_t which, int steps) const;
+    int longest_move() const;
+    struct Walk {
+        Cuts cuts;
+        Value value;
+    };
+    template <class ValueBelow>
+    Walk descend(Walk walk, ValueBelow value_below) const;
+    Cuts beside(Cuts cuts, int most);
     bool is_too_slow(const Descent& descent, Ns bound) const;
     Level next_level(const Descent& descent, Ns so_far);
     bool shares_devices() const { return found_.choice.stages > std::ssize(found_.choice.devices); }
@@ -140,12 +160,16 @@ private:
     std::optional<BeyondLimit> beyond_;
     Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
-    bool limited_ = false;     // some device's memory is limited
+    bool limited_ = false;  // some device's memory is limited
+    bool sharp_ = false;
     bool same_speed_ = false;  // all devices have the same speed
     Table bounds_;
     FoundPlan found_;
-    Cuts cuts_;  // cuts of the plan found
-    Value best_{std::numeric_limits<Bytes>::max(), kNever};
+    Cuts cuts_;             // cuts of the plan found
+    bool at_rest_ = false;  // no move of one of them helps
+    Value best_ = kWorst;
+    int tries_in_vain_ = 0;    // to find better ones beside them
+    std::minstd_rand random_;  // the same in every search
     std::int64_t candidates_ = 0, spent_ = 0;
 };
 

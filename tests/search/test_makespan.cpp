@@ -161,6 +161,17 @@ Best try_everything(const SearchProblem& problem, const PlanChoice& choice) {
     return best;
 }
 
+// The bound of a choice, raised as far as that goes, whatever has been found.
+Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
+    const StageSpace space(problem.model.layers, 1200);
+    const SizedModel sized(problem, space, choice.micro_batch_size);
+    Trial trial(problem, space, sized, choice);
+    Deadline never(1e9);
+    trial.open(never);
+    trial.sharpen(Trial::kNever, never);
+    return trial.bound();
+}
+
 class Makespan : public testing::TestWithParam<std::string> {
 protected:
     // `change`: to each random profile.
@@ -189,8 +200,10 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
         std::optional<Ns> best;
         for (const PlanChoice& choice : choices.all) {
             const Best all = try_everything(problem, choice);
-            if (all.time)
+            if (all.time) {
                 best = std::min(best.value_or(*all.time), *all.time);
+                EXPECT_LE(sharpest_bound(problem, choice), *all.time) << print(choice) << " round " << round;
+            }
             for (const FoundPlan& plan : result.plans)
                 if (plan.choice == choice && all.time) {
                     EXPECT_LE(plan.lower_bound, *all.time) << print(choice) << " round " << round;
