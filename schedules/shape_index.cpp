@@ -50,7 +50,9 @@ bool ShapeIndex::holds(int device, int stage) const {
 
 int ShapeIndex::edge(int from, int to) const {
     const std::span<const int> neighbours = after(from);
-    const auto found = std::lower_bound(neighbours.begin(), neighbours.end(), to);
+    constexpr std::size_t kFew = 8;
+    const auto found = neighbours.size() <= kFew ? std::find(neighbours.begin(), neighbours.end(), to)
+                                                 : std::lower_bound(neighbours.begin(), neighbours.end(), to);
     return found != neighbours.end() && *found == to ? after_.first(from) + static_cast<int>(found - neighbours.begin())
                                                      : -1;
 }

@@ -1,6 +1,8 @@
 #include "schedules/task.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+#include <iterator>
 
 namespace pw {
 
@@ -18,21 +20,22 @@ std::optional<Op> op_from(std::string_view letters) {
 }
 
 void append(std::string& text, const Task& task) {
-    const auto append_number = [&](int number) {
-        const fmt::format_int digits(number);
-        text.append(digits.data(), digits.size());
-    };
+    char buffer[64];  // four numbers of eleven characters, and letters
+    char* end = buffer;
+    const auto append_number = [&](int number) { end = std::to_chars(end, std::end(buffer), number).ptr; };
     append_number(task.stage);
-    text += letters_of(task.op);
+    const std::string_view letters = letters_of(task.op);
+    end = std::copy(letters.begin(), letters.end(), end);
     append_number(task.microbatch);
     if (task.slice > 0) {
-        text += '.';
+        *end++ = '.';
         append_number(task.slice);
     }
     if (is_transfer(task.op)) {
-        text += is_send(task.op) ? '>' : '<';
+        *end++ = is_send(task.op) ? '>' : '<';
         append_number(task.peer);
     }
+    text.append(buffer, end);
 }
 
 std::string print(const Task& task) {

@@ -41,7 +41,10 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
         }
         waits_.close();
     }
-    partner_ = std::move(table.partner);
+    other_end_ = std::move(table.partner);
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_send(graph.task(node).op))
+            other_end_[node] = -2 - other_end_[node];
 }
 
 // What keeps a node waiting, or -1 when nothing does. Counts on how many of of(node) have ended.

@@ -64,6 +64,33 @@ std::vector<Ns> distances_of(std::vector<Ns> updates) {
 
 using Pair = std::pair<int, int>;  // stage, micro-batch
 
+// Finds one after the other in a sorted list: mostly the next one is asked for.
+template <class Item, class Key>
+class Finder {
+public:
+    Finder(const std::vector<Item>& sorted, Key key) : sorted_(sorted), key_(key) {}
+
+    // Returns where the items begin that have the wanted key, or the end.
+    template <class Wanted>
+    auto operator()(const Wanted& wanted) {
+        const auto begin = sorted_.begin() + next_;
+        const bool is_next = begin != sorted_.end() && key_(*begin) == wanted &&
+                             (next_ == 0 || key_(*std::prev(begin)) != wanted);
+        const auto before = [this](const Item& item, const Wanted& other) { return key_(item) < other; };
+        const auto found =
+            is_next ? begin : std::lower_bound(sorted_.begin(), sorted_.end(), wanted, before);
+        if (found == sorted_.end() || key_(*found) != wanted)
+            return sorted_.end();
+        next_ = found - sorted_.begin() + 1;
+        return found;
+    }
+
+private:
+    const std::vector<Item>& sorted_;
+    Key key_;
+    std::ptrdiff_t next_ = 0;
+};
+
 // Returns the most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A pair
 // that nothing frees (no backward pass) ends with its F.
 template <class Frees>
@@ -74,9 +101,8 @@ int peak_of_pairs(Events events, Frees frees) {
             freed.emplace_back(event.task.stage, event.task.microbatch);
     if (!std::is_sorted(freed.begin(), freed.end()))
         std::sort(freed.begin(), freed.end());
-    const auto is_freed = [&](const Task& task) {
-        return std::binary_search(freed.begin(), freed.end(), Pair{task.stage, task.microbatch});
-    };
+    Finder find(freed, [](const Pair& pair) { return pair; });
+    const auto is_freed = [&](const Task& task) { return find(Pair{task.stage, task.microbatch}) != freed.end(); };
     std::vector<std::pair<Ns, int>> changes;
     for (const TraceEvent& event : events) {
         const bool forward = event.task.op == Op::Forward;
@@ -124,6 +150,8 @@ Ns exposed_communication(Events events, Ns start_of_step) {
     for (std::vector<Arrival>* all : {&activations, &gradients})
         if (!std::is_sorted(all->begin(), all->end()))
             std::sort(all->begin(), all->end());
+    const auto tensor_of = [](const Arrival& arrival) { return arrival.first; };
+    Finder find_activation(activations, tensor_of), find_gradient(gradients, tensor_of);
     std::vector<Interval> own;
     Ns exposed = 0, idle_since = start_of_step;
     for (const TraceEvent& event : events) {
@@ -131,11 +159,11 @@ Ns exposed_communication(Events events, Ns start_of_step) {
             continue;
         const Task& task = event.task;
         if (event.start > idle_since && (task.op == Op::Forward || makes_input_gradient(task.op))) {
-            const std::vector<Arrival>& all = task.op == Op::Forward ? activations : gradients;
+            const bool forward = task.op == Op::Forward;
+            const std::vector<Arrival>& all = forward ? activations : gradients;
             const Tensor tensor{task.stage, task.microbatch, task.slice};
-            const auto before = [](const Arrival& arrival, const Tensor& wanted) { return arrival.first < wanted; };
             own.clear();
-            for (auto at = std::lower_bound(all.begin(), all.end(), tensor, before);
+            for (auto at = forward ? find_activation(tensor) : find_gradient(tensor);
                  at != all.end() && at->first == tensor; ++at)
                 own.push_back(at->second);
             exposed += covered(own, idle_since, event.start);
