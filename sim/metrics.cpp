@@ -74,11 +74,10 @@ public:
     template <class Wanted>
     auto operator()(const Wanted& wanted) {
         const auto begin = sorted_.begin() + next_;
-        const bool is_next = begin != sorted_.end() && key_(*begin) == wanted &&
-                             (next_ == 0 || key_(*std::prev(begin)) != wanted);
+        const bool is_next =
+            begin != sorted_.end() && key_(*begin) == wanted && (next_ == 0 || key_(*std::prev(begin)) != wanted);
         const auto before = [this](const Item& item, const Wanted& other) { return key_(item) < other; };
-        const auto found =
-            is_next ? begin : std::lower_bound(sorted_.begin(), sorted_.end(), wanted, before);
+        const auto found = is_next ? begin : std::lower_bound(sorted_.begin(), sorted_.end(), wanted, before);
         if (found == sorted_.end() || key_(*found) != wanted)
             return sorted_.end();
         next_ = found - sorted_.begin() + 1;
