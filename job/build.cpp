@@ -135,6 +135,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const Link given{cluster.link_latency, cluster.link_bandwidth};
     costs.link = profiled ? profile.link : given;
     costs.sums = profiled ? profile.sums : given;
+    costs.between_hosts = cluster.between_hosts;
     if (config.run.transport == RunConfig::Transport::Link)
         costs.sent_copies = true;
 }

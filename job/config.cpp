@@ -83,25 +83,97 @@ void read_ranks(const Yaml& at, ClusterConfig& cluster) {
     }
 }
 
+Link read_link(const Yaml& at) {
+    if (at.is_text()) {
+        const std::string name = at.text();
+        const auto named = std::find_if(std::begin(kNamedLinks), std::end(kNamedLinks),
+                                        [&](const NamedLink& one) { return one.name == name; });
+        if (named != std::end(kNamedLinks))
+            return named->link;
+        std::string names;
+        for (const NamedLink& one : kNamedLinks)
+            names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+        at.complain(fmt::format("'{}' is '{}', which is no link", at.path(), name),
+                    fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names));
+        return {};
+    }
+    at.allow({"bandwidth", "latency"});
+    return {read_time(at["latency"], 0), at["bandwidth"].bandwidth(Link{}.bandwidth)};
+}
+
+// Places devices on hosts, as many on each, unless they say theirs.
+void read_hosts(const Yaml& at, ClusterConfig& cluster) {
+    const Yaml hosts = at["hosts"], each = at["devices_per_host"];
+    if (!hosts.present() && !each.present())
+        return;
+    if (!hosts.present() || !each.present()) {
+        (hosts.present() ? hosts : each)
+            .complain("'cluster.hosts' and 'cluster.devices_per_host' go together", "write both");
+        return;
+    }
+    const std::int64_t count = hosts.integer(1, 1, kMostDevices), on_each = each.integer(1, 1, kMostDevices);
+    if (count * on_each > kMostDevices) {
+        hosts.complain(fmt::format("{} hosts of {} devices are more than {} devices", count, on_each, kMostDevices),
+                       "write fewer");
+        return;
+    }
+    if (cluster.devices.empty())
+        cluster.devices.assign(static_cast<std::size_t>(count * on_each), {"", 1, cluster.memory, ""});
+    if (std::ssize(cluster.devices) != count * on_each) {
+        at["devices"].complain(fmt::format("'cluster.devices' is {}, but {} hosts of {} devices have {}",
+                                           cluster.devices.size(), count, on_each, count * on_each),
+                               "remove the key, or correct the hosts");
+        return;
+    }
+    for (std::size_t device = 0; device < cluster.devices.size(); ++device)
+        if (std::string& host = cluster.devices[device].host; host.empty())
+            host = fmt::format("host {}", static_cast<std::int64_t>(device) / on_each);
+        else
+            hosts.complain(fmt::format("device {} says its host, '{}', and 'cluster.hosts' another", device, host),
+                           "write one of them");
+}
+
+void read_links(const Yaml& at, ClusterConfig& cluster) {
+    const Yaml link = at["link"], inside = at["inside"], between = at["between"];
+    if (link.present() && inside.present())
+        inside.complain("'cluster.link' and 'cluster.inside' are both the link between devices of a host",
+                        "write inside: and between:, or link: for all devices");
+    const Yaml own = inside.present() ? inside : link;
+    cluster.link_given = own.is_map() || own.is_text();
+    const Link given = own.present() ? read_link(own) : Link{};
+    cluster.link_latency = given.latency;
+    cluster.link_bandwidth = given.bandwidth;
+    if (!between.present())
+        return;
+    cluster.between_hosts = read_link(between);
+    if (!cluster.link_given)
+        between.complain("'cluster.between' needs the link inside a host",
+                         "write inside: {bandwidth: .., latency: ..}");
+    const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                                       [](const DeviceConfig& device) { return device.host.empty(); });
+    if (nameless != cluster.devices.end() || cluster.devices.empty())
+        between.complain(fmt::format("'cluster.between' is the link between hosts, and device {} says no host",
+                                     nameless - cluster.devices.begin()),
+                         "write hosts: and devices_per_host:, or the host of each device");
+}
+
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
-    at.allow({"devices", "memory", "link", "links", "shared", "profile", "rank_table", "compute", "memory_bandwidth"});
+    at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
+              "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
-    const Yaml link = at["link"];
-    link.allow({"bandwidth", "latency"});
-    cluster.link_given = link.is_map();
-    cluster.link_latency = read_time(link["latency"], 0);
-    cluster.link_bandwidth = link["bandwidth"].bandwidth(cluster.link_bandwidth);
     for (const std::string_view key : {"links", "shared"})
         if (at[key].present()) {
             at[key].items();
             not_in_this_version(at[key], fmt::format("'cluster.{}'", key),
-                                "write one link: {bandwidth, latency} for all pairs");
+                                "write link: {bandwidth, latency} for all pairs, or hosts: with inside: and between:");
         }
     cluster.profile = absolute_path(folder, at["profile"].text());
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
     read_ranks(at, cluster);
+    read_hosts(at, cluster);
+    read_links(at, cluster);
     cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
     cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
     return cluster;

@@ -46,14 +46,30 @@ struct DeviceConfig {
     std::string host;
 };
 
+// A named link has the bandwidth in one direction that its makers state, and the latency that NCCL counts with for a
+// hop of its kind: the constants of its ring and simple protocol, 3.4 us for NVLink and 14 us for a network
+// (src/graph/tuning.cc of NCCL).
+struct NamedLink {
+    std::string_view name;
+    Link link;
+};
+inline constexpr NamedLink kNamedLinks[] = {
+    {"nvlink3", {3'400, 300e9}},   // A100: 12 links of 25 GB/s (NVIDIA A100 architecture, 2020)
+    {"nvlink4", {3'400, 450e9}},   // H100: 18 links of 25 GB/s (NVIDIA H100 architecture, 2022)
+    {"hdr200", {14'000, 25e9}},    // InfiniBand HDR, four lanes: 200 Gbit/s
+    {"ndr400", {14'000, 50e9}},    // InfiniBand NDR, four lanes: 400 Gbit/s
+    {"roce100", {14'000, 12.5e9}}  // Ethernet of 100 Gbit/s
+};
+
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
     Bytes memory = kUnlimited;  // memory of devices that do not say theirs
     Ns link_latency = 0;
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
-    bool link_given = false;  // whether the config gives a link; else a profile's measured one counts
-    std::string profile;      // absolute path; when empty, costs are analytic
-    std::string rank_table;   // absolute path; devices and their hosts come from it unless it is empty
+    bool link_given = false;            // whether the config gives a link; else a profile's measured one counts
+    std::optional<Link> between_hosts;  // between devices of different hosts, where it is another one
+    std::string profile;                // absolute path; when empty, costs are analytic
+    std::string rank_table;             // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;
 };
 

@@ -86,8 +86,12 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
     out += "cluster:\n";
     print_devices(cluster.devices, out);
     if (cluster.link_given)
-        out += fmt::format("  link: {{bandwidth: {}, latency: {}}}\n", exact_bandwidth(cluster.link_bandwidth),
-                           exact_time(cluster.link_latency));
+        out += fmt::format("  {}: {{bandwidth: {}, latency: {}}}\n", cluster.between_hosts ? "inside" : "link",
+                           exact_bandwidth(cluster.link_bandwidth), exact_time(cluster.link_latency));
+    if (cluster.between_hosts)
+        out +=
+            fmt::format("  between: {{bandwidth: {}, latency: {}}}\n",
+                        exact_bandwidth(cluster.between_hosts->bandwidth), exact_time(cluster.between_hosts->latency));
     if (!cluster.rank_table.empty())
         out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())

@@ -4,6 +4,8 @@
 #include "workloads/bounded.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -57,26 +59,40 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
-        durations.push_back(is_send(kind.op) ? traffic.occupation(graph.task(kind.first))
+        durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
+                                                             costs.link_of(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
     return durations;
 }
 
-int count_of_devices(const Shape& shape, const StageTie& tie) {
+std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
     std::set<int> devices;
     for (const int stage : {tie.from, tie.to})
         for (const int device : shape.devices_of(stage))
             devices.insert(device);
-    return static_cast<int>(devices.size());
+    return {devices.begin(), devices.end()};
+}
+
+// A ring goes through all devices of a host before it leaves it: where it goes on is what is slowest in every step.
+Ns sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs) {
+    const auto holders = static_cast<int>(devices.size());
+    const Ns time = ring_sum(holders, bytes, costs.sums);
+    const bool leaves = std::any_of(devices.begin(), devices.end(),
+                                    [&](int device) { return costs.are_apart(device, devices.front()); });
+    return leaves && costs.between_hosts ? std::max(time, ring_sum(holders, bytes, *costs.between_hosts)) : time;
 }
 
 }  // namespace
 
 TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions)
     : of_(static_cast<std::size_t>(graph.size()), kNone) {
-    // Kinds so far: of the sends by edge, gradients and last micro-batch; of a device's other tasks by its stage,
-    // operation, last micro-batch and accumulation.
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_recv(graph.task(node).op))
+            of_[graph.inputs(node).front()] = graph.device_of(node);  // the receiver of each SEND, for now
+    // Kinds so far: of the sends by edge, gradients and last micro-batch, the last one and all by their devices; of a
+    // device's other tasks by its stage, operation, last micro-batch and accumulation.
     std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 4, kNone), of_tasks;
+    std::map<std::array<int, 3>, int> of_pairs;
     std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
     std::span<const int> stages;
     for (int node = 0; node < graph.size(); ++node) {
@@ -91,11 +107,19 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             continue;
         const std::size_t last = plan.shape.ends_mini_batch(task.microbatch) ? 1 : 0;
         bool accumulates = false;
+        int receiver = kNone;
         int* known = nullptr;
         if (is_send(task.op)) {
             const Edge edge = edge_of(task);
             const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
-            known = &of_sends[row * 4 + (task.op == Op::SendBackward ? 2 : 0) + last];
+            const std::size_t one = row * 4 + (task.op == Op::SendBackward ? 2 : 0) + last;
+            receiver = of_[static_cast<std::size_t>(node)];
+            known = &of_sends[one];
+            if (*known != kNone && (all_[*known].device != device || all_[*known].receiver != receiver)) {
+                of_pairs[{static_cast<int>(one), all_[*known].device, all_[*known].receiver}] = *known;
+                const auto other = of_pairs.find({static_cast<int>(one), device, receiver});
+                *known = other == of_pairs.end() ? kNone : other->second;
+            }
         } else {
             const auto row = static_cast<std::size_t>(
                 stages.size() == 1 ? 0 : std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin());
@@ -109,7 +133,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         if (*known == kNone) {
             *known = static_cast<int>(all_.size());
             all_.push_back(
-                {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0});
+                {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0, receiver});
         }
         of_[static_cast<std::size_t>(node)] = *known;
         ++all_[static_cast<std::size_t>(*known)].count;
@@ -118,6 +142,14 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
 
 std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
     return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
+}
+
+std::vector<Ns> TaskKinds::latencies(const Costs& costs) const {
+    std::vector<Ns> latencies;
+    latencies.reserve(all_.size());
+    for (const Kind& kind : all_)
+        latencies.push_back(is_send(kind.op) ? costs.link_of(kind.device, kind.receiver).latency : 0);
+    return latencies;
 }
 
 std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
@@ -138,11 +170,10 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {
     for (int stage = 0; stage < shape.stages; ++stage) {
-        const auto holders = static_cast<int>(shape.devices_of(stage).size());
-        Ns time = ring_sum(holders, costs.bytes[stage].weights, costs.sums);
+        Ns time = sum_among(shape.devices_of(stage), costs.bytes[stage].weights, costs);
         for (const StageTie& tie : ties)
             if (tie.from == stage || tie.to == stage)
-                time = bounded_sum(time, ring_sum(count_of_devices(shape, tie), tie.bytes, costs.sums));
+                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs));
         costs.stage[stage].sum_gradients = time;
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;
@@ -151,16 +182,13 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
 
 Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
     const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
-        const auto load = [&](Bytes bytes) {
-            return Load{bytes, bounded(static_cast<double>(bytes) / costs.link.bandwidth * 1e9)};
-        };
         Loads loads;
-        for (std::vector<Load>& kind : loads)
+        for (std::vector<Bytes>& kind : loads)
             kind.resize(static_cast<std::size_t>(index.edges()));
         for (const EdgeBytes& edge : edges)
             if (const int number = index.edge(edge.from, edge.to); number >= 0) {
-                loads[0][number] = load(edge.forward);
-                loads[1][number] = load(edge.backward);
+                loads[0][number] = edge.forward;
+                loads[1][number] = edge.backward;
             }
         return loads;
     };
@@ -169,20 +197,35 @@ Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs
         last_ = loads_of(costs.last_edges);
 }
 
-const Traffic::Load& Traffic::load_of(const Task& task) const {
+Bytes Traffic::bytes(const Task& task) const {
     if (!is_transfer(task.op))
-        return nothing_;
+        return 0;
     const Edge edge = edge_of(task);
     const int number = index_.edge(edge.from, edge.to);
     if (number < 0)
-        return nothing_;
+        return 0;
     const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
     const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
     return (smaller ? last_ : full_)[gradient ? 1 : 0][number];
 }
 
-Bytes Traffic::bytes(const Task& task) const { return load_of(task).bytes; }
+bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
+    if (!costs.between_hosts || std::isinf(costs.between_hosts->bandwidth) || costs.host.empty())
+        return false;
+    const LaneTable table(graph, mode.communicator);
+    std::vector<int> lane_of_end(2 * (*std::max_element(costs.host.begin(), costs.host.end()) + 1), -1);
+    for (int send = 0; send < graph.size(); ++send) {
+        if (!is_send(graph.task(send).op) || table.partner[send] < 0)
+            continue;
+        const int from = graph.device_of(send), to = graph.device_of(table.partner[send]);
+        if (costs.are_apart(from, to))
+            for (int* lane : {&lane_of_end[2 * costs.host[from]], &lane_of_end[2 * costs.host[to] + 1]})
+                if (const int before = std::exchange(*lane, table.lane_of[send]); before >= 0 && before != *lane)
+                    return true;  // messages of one lane follow each other
+    }
+    return false;
+}
 
-Ns Traffic::occupation(const Task& task) const { return load_of(task).time; }
+Ns occupation_of(Bytes bytes, const Link& link) { return bounded(static_cast<double>(bytes) / link.bandwidth * 1e9); }
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 // device sleeps.
 #pragma once
 
+#include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 #include "schedules/shape_index.h"
 #include "schedules/versions.h"
@@ -15,7 +16,7 @@ namespace pw {
 
 // Tasks of one kind take equally long, whatever the costs: those of one operation on a device's stage, of which the
 // last micro-batch of a mini-batch, which may be smaller, and the first gradients, which are not added to others, are
-// kinds of their own; and the sends of one direction of an edge. A RECV is of no kind.
+// kinds of their own; and the sends of one direction of an edge from one device to another. A RECV is of no kind.
 class TaskKinds {
 public:
     struct Kind {
@@ -26,6 +27,7 @@ public:
         bool predicts;  // weights
         int first;      // node of the kind
         int count;
+        int receiver = -1;  // device, of a SEND
     };
     static constexpr int kNone = -1;
 
@@ -36,7 +38,9 @@ public:
 
     // Returns the durations by kind, see below; of a SEND the time for which it occupies its link.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
-    // Returns the same while all other devices compute; it is empty when the costs do not know it.
+    // Returns by kind what a message takes beyond that before it is there; 0 for what is no SEND.
+    std::vector<Ns> latencies(const Costs& costs) const;
+    // Returns the durations while all other devices compute; it is empty when the costs do not know it.
     std::vector<Ns> busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
 
 private:
@@ -54,7 +58,7 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 // `costs.sums`, and then, all over, the devices that share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
 
-// What transfers move, and for how long they occupy their links: bytes / bandwidth.
+// What transfers move.
 class Traffic {
 public:
     Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
@@ -62,20 +66,19 @@ public:
     // Returns fewer bytes for a smaller last micro-batch, 0 for tasks that move nothing and for edges that carry
     // nothing.
     Bytes bytes(const Task& task) const;
-    Ns occupation(const Task& task) const;
 
 private:
-    struct Load {
-        Bytes bytes = 0;
-        Ns time = 0;
-    };
-    using Loads = std::array<std::vector<Load>, 2>;  // [0: activations, 1: gradients][edge]
-    const Load& load_of(const Task& task) const;
+    using Loads = std::array<std::vector<Bytes>, 2>;  // [0: activations, 1: gradients][edge]
 
     const Shape& shape_;
     const ShapeIndex& index_;
     Loads full_, last_;  // of a mini-batch's last micro-batch, empty where that is no smaller
-    Load nothing_;
 };
+
+// Returns whether two messages may be under way at once that share what leads out of a host or into one.
+bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
+
+// Returns for how long a message occupies its link: bytes / bandwidth.
+Ns occupation_of(Bytes bytes, const Link& link);
 
 }  // namespace pw

@@ -165,7 +165,7 @@ void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vect
         const TaskKinds::Kind& kind = kinds.all()[number];
         const Ns time = busy.empty() ? durations[number] : std::max(durations[number], busy[number]);
         if (is_send(kind.op))
-            total += latency.add(costs.link.latency, kind);
+            total += latency.add(costs.link_of(kind.device, kind.receiver).latency, kind);
         total += shares[static_cast<int>(is_send(kind.op) ? Op::SendForward : kind.op)].add(time, kind);
     }
     if (total <= static_cast<double>(kLongestPlan))

@@ -41,6 +41,9 @@ void EventQueue::begin() {
     queue_ = {};
     ready_.clear();
     lanes_.reset();
+    flows_.clear();
+    room_.assign(2 * devices_on_.size(), 1);
+    takers_.assign(room_.size(), 0);
 }
 
 void EventQueue::place_on_hosts() {
@@ -66,6 +69,8 @@ void EventQueue::handle(const Event& event) {
             break;
         }
         case What::LinkFree:
+            if (!end_flow(node, event.seq, event.time))
+                return;  // its rate has changed
             finish(node, event.time);
             lanes_.leave(node);
             ready_.push_back(graph_.device_of(node));  // its list may wait for that
@@ -95,9 +100,80 @@ void EventQueue::settle(Ns now) {
 void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
+    const int from = graph_.device_of(send), to = graph_.device_of(recv);
+    if (costs_->between_hosts && costs_->are_apart(from, to) && alone_of(send) > 0) {
+        flows_.push_back({.send = send,
+                          .out = 2 * host_of_[from],
+                          .in = 2 * host_of_[to] + 1,
+                          .left = static_cast<double>(alone_of(send)),
+                          .since = now});
+        return share_links(now);
+    }
     const Ns link_free = now + alone_of(send);
     push(link_free, What::LinkFree, send);
-    push(link_free + costs_->link.latency, What::Arrives, recv);
+    push(link_free + latency_of(send), What::Arrives, recv);
+}
+
+Ns EventQueue::latency_of(int send) const {
+    return costs_->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
+}
+
+// Returns false for a flow that does not end with this event.
+bool EventQueue::end_flow(int send, std::int64_t seq, Ns now) {
+    const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.send == send; });
+    if (flow == flows_.end())
+        return end_[send] < 0;  // else it had ended before this event
+    if (flow->end != seq)
+        return false;
+    flows_.erase(flow);
+    share_links(now);
+    push(now + latency_of(send), What::Arrives, lanes_.partner(send));
+    return true;
+}
+
+// After a flow has begun or ended: gives every flow its rate. What leaves least to each of its takers decides first.
+void EventQueue::share_links(Ns now) {
+    std::vector<Flow*> open;
+    for (Flow& flow : flows_) {
+        open.push_back(&flow);
+        for (const int end : {flow.out, flow.in}) {
+            room_[end] = 1;
+            takers_[end] = 0;
+        }
+    }
+    for (const Flow& flow : flows_)
+        for (const int end : {flow.out, flow.in})
+            ++takers_[end];
+    while (!open.empty()) {
+        const auto share_of = [this](const Flow* flow) {
+            return std::min(room_[flow->out] / takers_[flow->out], room_[flow->in] / takers_[flow->in]);
+        };
+        double least = 1;
+        for (const Flow* flow : open)
+            least = std::min(least, share_of(flow));
+        constexpr double kRounded = 1 + 1e-12;
+        std::vector<Flow*> rest, decided;
+        for (Flow* flow : open)
+            (share_of(flow) <= least * kRounded ? decided : rest).push_back(flow);
+        for (Flow* flow : decided) {
+            for (const int end : {flow->out, flow->in}) {
+                room_[end] = std::max(0.0, room_[end] - least);
+                --takers_[end];
+            }
+            set_rate(*flow, least, now);
+        }
+        open = std::move(rest);
+    }
+}
+
+void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
+    if (flow.rate == rate)
+        return;
+    flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now - flow.since));
+    flow.since = now;
+    flow.rate = rate;
+    flow.end = seq_;
+    push(now + std::llround(flow.left / rate), What::LinkFree, flow.send);
 }
 
 void EventQueue::finish(int node, Ns time) {

@@ -1,4 +1,5 @@
-// The times of a plan from a queue of events: where devices of a host slow each other down, nothing else tells them.
+// The times of a plan from a queue of events: where devices of a host slow each other down or messages share what leads
+// out of a host, nothing else tells them.
 #pragma once
 
 #include "schedules/durations.h"
@@ -49,6 +50,18 @@ private:
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
 
+    // Messages between hosts that are under way share what leads out of a host and what leads into one so that none can
+    // have more without another that has no more having less (max-min fairness: Bertsekas, Gallager, "Data Networks",
+    // 1992, section 6.5.2). A message that is alone has all of it.
+    struct Flow {
+        int send;
+        int out, in;      // what it takes, by host: 2 h leads out of host h, 2 h + 1 into it
+        double left;      // nanoseconds alone
+        double rate = 0;  // 1 when it is alone
+        Ns since;
+        std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+    };
+
     Ns alone_of(int node) const { return (*durations_)[kinds_.of(node)]; }
     void begin();
     void place_on_hosts();
@@ -60,6 +73,10 @@ private:
     void advance(const std::vector<int>& devices, Ns now);
     void advance(int device, Ns now);
     void change_rates(int changed, Ns now);
+    Ns latency_of(int send) const;
+    bool end_flow(int send, std::int64_t seq, Ns now);
+    void share_links(Ns now);
+    void set_rate(Flow& flow, double rate, Ns now);
     void explain_deadlock() const;
 
     const Plan& plan_;
@@ -72,10 +89,13 @@ private:
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
-    std::vector<int> ready_;                    // devices that may go on at this moment
-    std::vector<int> waits_;                    // by node: inputs to come
-    std::vector<Ns> start_, end_;               // by node
-    std::vector<int> next_;                     // by device: the position that its list has reached
+    std::vector<Flow> flows_;
+    std::vector<double> room_;     // by what leads out of hosts and into them
+    std::vector<int> takers_;      // the same: flows without a rate yet
+    std::vector<int> ready_;       // devices that may go on at this moment
+    std::vector<int> waits_;       // by node: inputs to come
+    std::vector<Ns> start_, end_;  // by node
+    std::vector<int> next_;        // by device: the position that its list has reached
     std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
     std::int64_t seq_ = 0;
 };

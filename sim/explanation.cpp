@@ -88,8 +88,8 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
         Ns reached = times.start(node);
         if (is_recv(op)) {
             const int send = graph.inputs(node).front();
-            if (times.end(send) + times.latency() == times.end(node)) {
-                link(send, node) += times.latency();
+            if (times.end(send) + times.latency(send) == times.end(node)) {
+                link(send, node) += times.latency(send);
                 node = send;
                 continue;
             }
@@ -119,7 +119,7 @@ std::vector<Ns> slack_of(const PlanGraph& graph, const Recurrence& times, Ns mak
             latest[other] = std::min(latest[other], start);
         if (received) {
             const int send = graph.inputs(node).front();
-            latest[send] = std::min(latest[send], latest[node] - times.latency());
+            latest[send] = std::min(latest[send], latest[node] - times.latency(send));
         }
     }
     for (int node = 0; node < graph.size(); ++node)

@@ -28,15 +28,15 @@ Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const Tra
     }
 }
 
-void Recurrence::evaluate(std::vector<Ns> durations, Ns latency) {
+void Recurrence::evaluate(std::vector<Ns> durations, std::vector<Ns> latencies) {
     assert(runs_through());
     durations_ = std::move(durations);
-    latency_ = latency;
+    latencies_ = std::move(latencies);
     end_.resize(order_.size());
     for (std::size_t turn = 0; turn < order_.size(); ++turn) {
         const std::span<const int> waits = waits_[turn];
         const int node = order_[turn], kind = kinds_.of(node);
-        Ns reached = kind == TaskKinds::kNone ? end_[waits.front()] + latency : 0;
+        Ns reached = kind == TaskKinds::kNone ? end_[waits.front()] + latency(waits.front()) : 0;
         for (const int other : waits)
             reached = std::max(reached, end_[other]);
         end_[node] = kind == TaskKinds::kNone ? reached : reached + durations_[kind];
@@ -54,7 +54,7 @@ struct Pass {
     const std::vector<int>& order;
     const Rows& waits;
     const std::vector<Ns>& durations;
-    double latency;
+    const std::vector<Ns>& latencies;
     const std::vector<double>& scales;  // of deviations, by kind
     const float* deviations;
     std::uint64_t seed;
@@ -69,9 +69,12 @@ struct Pass {
         const int node = pass.order[turn], kind = pass.kinds.of(node);
         const std::span<const int> waits = pass.waits[turn];
         double reached[kCount] = {};
-        if (kind == TaskKinds::kNone)  // of its SEND
+        if (kind == TaskKinds::kNone) {
+            const int send = waits.front();
+            const auto latency = static_cast<double>(pass.latencies[pass.kinds.of(send)]);
             for (std::size_t k = 0; k < kCount; ++k)
-                reached[k] = pass.end[static_cast<std::size_t>(waits.front()) * kCount + k] + pass.latency;
+                reached[k] = pass.end[static_cast<std::size_t>(send) * kCount + k] + latency;
+        }
         for (const int other : waits) {
             const double* end = pass.end + static_cast<std::size_t>(other) * kCount;
             for (std::size_t k = 0; k < kCount; ++k)
@@ -107,25 +110,17 @@ __attribute__((target("avx2"))) void run_on_avx2(const Pass& pass) { run(pass); 
 
 }  // namespace
 
-void Recurrence::draw(const std::vector<Ns>& durations, Ns latency, const Jitter& jitter, std::uint64_t seed,
-                      Draws& draws) const {
+void Recurrence::draw(const std::vector<Ns>& durations, const std::vector<Ns>& latencies, const Jitter& jitter,
+                      std::uint64_t seed, Draws& draws) const {
     assert(runs_through());
     draws.end.resize(order_.size() * Draws::kCount);
     draws.busy.assign(draws.busy.size(), 0);
     std::vector<double> scales;
     for (const TaskKinds::Kind& kind : kinds_.all())
         scales.push_back(jitter.scale(kind.op, kind.stage));
-    const Pass pass{graph_,
-                    kinds_,
-                    order_,
-                    waits_,
-                    durations,
-                    static_cast<double>(latency),
-                    scales,
-                    jitter.deviations.data(),
-                    seed,
-                    draws.end.data(),
-                    draws.busy.data()};
+    const Pass pass{graph_,    kinds_,           order_,           waits_,
+                    durations, latencies,        scales,           jitter.deviations.data(),
+                    seed,      draws.end.data(), draws.busy.data()};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
         return run_on_avx2(pass);

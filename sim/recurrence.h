@@ -23,9 +23,9 @@ public:
     // Returns false for a plan that deadlocks in the mode: it has no times.
     bool runs_through() const { return std::ssize(order_) == graph_.size(); }
 
-    // `durations` is by kind: what a task takes, for a SEND the time for which it occupies its link. A message arrives
-    // `latency` after that.
-    void evaluate(std::vector<Ns> durations, Ns latency);
+    // These are by kind: what a task takes, for a SEND the time for which it occupies its link, and how much later its
+    // message is there.
+    void evaluate(std::vector<Ns> durations, std::vector<Ns> latencies);
 
     // Eight draws in one pass, which the seed alone decides.
     struct Draws {
@@ -34,13 +34,13 @@ public:
         std::vector<double> busy;  // [device][draw]: time of tasks F B I W R
     };
     // Tasks that compute take as long as `jitter` makes them, transfers as long as by `durations`.
-    void draw(const std::vector<Ns>& durations, Ns latency, const Jitter& jitter, std::uint64_t seed,
-              Draws& draws) const;
+    void draw(const std::vector<Ns>& durations, const std::vector<Ns>& latencies, const Jitter& jitter,
+              std::uint64_t seed, Draws& draws) const;
 
     // These are of the costs evaluated last.
     Ns start(int node) const;
     Ns end(int node) const { return end_[node]; }
-    Ns latency() const { return latency_; }
+    Ns latency(int send) const { return latencies_[kinds_.of(send)]; }
 
     const std::vector<int>& order() const { return order_; }
     // Returns the nodes that the node of a turn in order() waits for, a RECV's SEND first.
@@ -49,12 +49,11 @@ public:
 private:
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
-    std::vector<int> own_order_;     // where the proof's does not hold
-    const std::vector<int>& order_;  // nodes, each after those that it waits for
-    Rows waits_;                     // in this order: nodes, a RECV's SEND first
-    std::vector<Ns> end_;            // by node
-    std::vector<Ns> durations_;
-    Ns latency_ = 0;
+    std::vector<int> own_order_;             // where the proof's does not hold
+    const std::vector<int>& order_;          // nodes, each after those that it waits for
+    Rows waits_;                             // in this order: nodes, a RECV's SEND first
+    std::vector<Ns> end_;                    // by node
+    std::vector<Ns> durations_, latencies_;  // by kind
 };
 
 }  // namespace pw

@@ -39,14 +39,14 @@ public:
 
     void run(const Costs& costs) {
         take(costs);
-        if (!busy_duration_.empty())
+        if (!busy_duration_.empty() || may_share_links(graph_, mode_, costs))
             return run_events();
         if (!recurrence_)
             recurrence_.emplace(graph_, kinds_, mode_, *proof_);
         if (!recurrence_->runs_through())
             return run_events();  // which name what every device waits for
         by_events_ = false;
-        recurrence_->evaluate(duration_, costs.link.latency);
+        recurrence_->evaluate(duration_, latency_);
     }
 
     void run_by_events(const Costs& costs) {
@@ -95,6 +95,7 @@ private:
     void take(const Costs& costs) {
         costs_ = &costs;
         duration_ = kinds_.durations(graph_, plan_.shape, costs);
+        latency_ = kinds_.latencies(costs);
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
         refuse_long(graph_, kinds_, duration_, busy_duration_, costs);
     }
@@ -107,11 +108,12 @@ private:
     const VersionTable& versions_;
     const TaskKinds kinds_;
     const TransferMode mode_;
-    std::vector<Own> own_;                      // by device
-    std::optional<Recurrence> recurrence_;      // each is made for the costs that need it
-    std::optional<EventQueue> events_;          // the same
-    std::vector<Ns> duration_, busy_duration_;  // by kind; of a SEND the time for which it occupies its link
-    bool by_events_ = false;                    // where the times are that were computed last
+    std::vector<Own> own_;                  // by device
+    std::optional<Recurrence> recurrence_;  // each is made for the costs that need it
+    std::optional<EventQueue> events_;      // the same
+    // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
+    std::vector<Ns> duration_, busy_duration_, latency_;
+    bool by_events_ = false;  // where the times are that were computed last
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
@@ -180,8 +182,8 @@ void Simulation::refuse_events(const char* what) const {
     if (by_events_)
         fail(
             "{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
-            "they compute\n  help: give each device a host of its own (cluster.devices[].host), or costs without "
-            "such times (cluster.profile)",
+            "they compute, or their messages share what leads out of it\n  help: give each device a host of its own "
+            "(cluster.devices[].host), or costs without such times (cluster.profile, cluster.between)",
             what);
 }
 
@@ -205,8 +207,7 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
         Recurrence::Draws drawn;
         drawn.busy.resize(own_.size() * kCount);
         for (int group = next++; group < groups; group = next++) {
-            recurrence_->draw(duration_, costs.link.latency, jitter, mixed(seed, static_cast<std::uint64_t>(group)),
-                              drawn);
+            recurrence_->draw(duration_, latency_, jitter, mixed(seed, static_cast<std::uint64_t>(group)), drawn);
             for (int draw = 0; draw < kCount; ++draw) {
                 const auto at = static_cast<std::size_t>(group) * kCount + static_cast<std::size_t>(draw);
                 const auto end_of_node = [&](int node) {

@@ -34,9 +34,10 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       lanes_(graph, options_.mode) {
     for (int node = 0; node < graph.size(); ++node)
         done_[node] = false;
-    const std::vector<Ns>& occupation = options_.link.occupation;
-    if (options_.link.latency > 0 ||
-        std::any_of(occupation.begin(), occupation.end(), [](Ns time) { return time > 0; }))
+    const auto has_time = [](const std::vector<Ns>& times) {
+        return std::any_of(times.begin(), times.end(), [](Ns time) { return time > 0; });
+    };
+    if (has_time(options_.link.occupation) || has_time(options_.link.latency))
         wire_ = start_thread("the link", [this] { run_wire(); });
 }
 
@@ -141,7 +142,7 @@ void Mailbox::start(int send, Lock& lock) {
     interval_[send].start = interval_[recv].start = now;
     const Ns leaves = now + (options_.link.occupation.empty() ? 0 : options_.link.occupation[send]);
     happen_at(leaves, now, send, lock);
-    happen_at(leaves + options_.link.latency, now, recv, lock);
+    happen_at(leaves + (options_.link.latency.empty() ? 0 : options_.link.latency[send]), now, recv, lock);
 }
 
 void Mailbox::happen_at(Ns time, Ns now, int node, Lock& lock) {

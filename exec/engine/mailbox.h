@@ -35,8 +35,7 @@ public:
 
 // An emulated link: a message leaves `occupation` after it started and arrives `latency` later.
 struct LinkTimes {
-    std::vector<Ns> occupation;  // by node; empty where no link is emulated
-    Ns latency = 0;
+    std::vector<Ns> occupation, latency;  // by node, of SENDs; empty where no link is emulated
 };
 
 class Mailbox {

@@ -220,7 +220,7 @@ private:
         for (int node = 0; node < plan_.graph.size(); ++node) {
             const Ns task = predicted.empty() ? timeout : predicted[node];
             limits_.task.push_back(std::max(timeout, times_generous(task)));
-            all += link.occupation[node] + link.latency + (predicted.empty() ? 0 : predicted[node]);
+            all += link.occupation[node] + link.latency[node] + (predicted.empty() ? 0 : predicted[node]);
         }
         limits_.rest = timeout;
         limits_.standstill = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
@@ -251,12 +251,20 @@ private:
         options.watch = plan_.watch.get();
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;
-        options.link.latency = costs.link.latency;
-        const Traffic traffic(job_.plan.shape, plan_.graph.index(), costs);
-        for (int node = 0; node < plan_.graph.size(); ++node) {
-            const Task& task = plan_.graph.task(node);
-            options.link.occupation.push_back(is_send(task.op) ? traffic.occupation(task) : 0);
-        }
+        options.link.occupation.assign(plan_.moved.size(), 0);
+        options.link.latency = options.link.occupation;
+        for (int node = 0; node < plan_.graph.size(); ++node)
+            if (is_recv(plan_.graph.task(node).op)) {
+                const int send = plan_.graph.inputs(node).front();
+                const Link& link = costs.link_of(plan_.graph.device_of(send), plan_.graph.device_of(node));
+                options.link.occupation[send] = occupation_of(plan_.moved[send], link);
+                options.link.latency[send] = link.latency;
+            }
+        if (may_share_links(plan_.graph, options.mode, costs))
+            job_.config.fail_at("cluster.between",
+                                "messages of this plan share what leads out of a host or into one, and links are "
+                                "emulated as if each had it alone",
+                                "simulate it, or write one link for all devices (cluster.link)");
         plan_limits(options.link);
         auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));
         const std::lock_guard lock(mailbox_mutex_);

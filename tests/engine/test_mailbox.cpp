@@ -93,7 +93,7 @@ TEST_F(Hands, OverALinkWithTimes) {
     Mailbox::Options with_link = options({}, 5'000'000'000);
     with_link.payload = &journal;
     with_link.link.occupation.assign(static_cast<std::size_t>(graph.size()), 2'000'000);
-    with_link.link.latency = 1'000'000;
+    with_link.link.latency.assign(static_cast<std::size_t>(graph.size()), 1'000'000);
     Mailbox mailbox(graph, with_link);
     mailbox.post(send(0));
     mailbox.post(send(1));

@@ -99,6 +99,32 @@ TEST(Config, OnlyTheModelIsRequired) {
     EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
 }
 
+TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
+    const Config config = load(
+        "{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 3, inside: nvlink3, between: {bandwidth: "
+        "100 Gbit/s, latency: 7 us}}}");
+    for (const ClusterConfig& cluster : {config.cluster, load(config.yaml).cluster}) {
+        ASSERT_EQ(cluster.devices.size(), 6u);
+        EXPECT_EQ(cluster.devices[2].host, "host 0");
+        EXPECT_EQ(cluster.devices[3].host, "host 1");
+        EXPECT_TRUE(cluster.link_given);
+        EXPECT_EQ(cluster.link_bandwidth, 300e9);
+        EXPECT_EQ(cluster.link_latency, 3'400);
+        EXPECT_EQ(cluster.between_hosts, (Link{7'000, 12.5e9}));
+    }
+    const auto cluster = [](const std::string& text) {
+        return refusal([&] { load("{workload: {model: mlp}, cluster: {" + text + "}}"); });
+    };
+    EXPECT_TRUE(contains(cluster("hosts: 2"), "go together"));
+    EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, devices: 5"), "2 hosts of 2 devices have 4"));
+    EXPECT_TRUE(contains(cluster("hosts: 1000000, devices_per_host: 2"), "more than 1000000 devices"));
+    EXPECT_TRUE(contains(cluster("hosts: 1, devices_per_host: 1, devices: [{host: a}]"), "says its host, 'a'"));
+    EXPECT_TRUE(contains(cluster("devices: 2, inside: nvlink3, between: hdr200"), "device 0 says no host"));
+    EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, between: hdr200"), "needs the link inside a host"));
+    EXPECT_TRUE(contains(cluster("link: hdr200, inside: hdr200"), "both the link"));
+    EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is no link"));
+}
+
 template <class E>
 class ClosedChoices : public testing::Test {};
 using AllChoices =

@@ -77,11 +77,26 @@ Costs random_costs(Random& random, const Shape& shape) {
     return costs;
 }
 
+RelaxedTimes::Latency latency_of(const Costs& costs) {
+    return [&costs](int from, int to) { return costs.link_of(from, to).latency; };
+}
+
+// Places the devices on hosts, of which the messages may share what leads out and in.
+void add_hosts(Random& random, const Shape& shape, Costs& costs) {
+    if (pick(random, 0, 2) == 0)
+        return;
+    for (int device = 0; device < shape.devices; ++device)
+        costs.host.push_back(pick(random, 0, 2));
+    costs.between_hosts = {.latency = pick(random, 0, 40)};
+    if (pick(random, 0, 1))
+        costs.between_hosts->bandwidth = 1e9 / pick(random, 1, 3);
+}
+
 void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs& costs, const Trace& trace) {
     std::vector<Ns> durations;
     for (const TraceEvent& event : trace.events)
         durations.push_back(event.end - event.start);
-    const RelaxedTimes least(plan, mode, costs.link.latency, durations);
+    const RelaxedTimes least(plan, mode, latency_of(costs), durations);
     ASSERT_TRUE(least.fulfilled());
     for (std::size_t task = 0; task < trace.events.size(); ++task)
         ASSERT_EQ((TaskTime{trace.events[task].start, trace.events[task].end}), least.times()[task])
@@ -119,9 +134,10 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     int compared = 0;
     const int count = soaks() ? 200'000 : rounds(4000);
     for (int round = 0; round < count; ++round) {
-        const std::optional<Drawn> drawn = draw(random);
+        std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
+        add_hosts(random, drawn->plan.shape, drawn->costs);
         const auto& [plan, costs, mode] = *drawn;
         Simulator simulator(plan, mode);
         const Trace expected = simulator.trace_by_events(costs);
@@ -150,7 +166,7 @@ TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
 
 // The end of the last task that computes, by the inequalities of every rule, when tasks take so long.
 Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations) {
-    const RelaxedTimes least(drawn.plan, drawn.mode, drawn.costs.link.latency, durations);
+    const RelaxedTimes least(drawn.plan, drawn.mode, latency_of(drawn.costs), durations);
     Ns last = 0;
     std::size_t number = 0;
     for (const std::vector<Task>& order : drawn.plan.order)

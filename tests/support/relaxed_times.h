@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <ostream>
 #include <set>
@@ -25,8 +26,10 @@ inline void PrintTo(const TaskTime& time, std::ostream* out) { *out << time.star
 // Tasks are numbered device by device.
 class RelaxedTimes {
 public:
-    // `durations` are what tasks take, of a SEND the time for which it occupies its link.
-    RelaxedTimes(const Plan& plan, const TransferMode& mode, Ns latency, const std::vector<Ns>& durations)
+    // `durations` are what tasks take, of a SEND the time for which it occupies its link; `latency` is that between two
+    // devices.
+    using Latency = std::function<Ns(int from, int to)>;
+    RelaxedTimes(const Plan& plan, const TransferMode& mode, const Latency& latency, const std::vector<Ns>& durations)
         : plan_(plan), mode_(mode) {
         for (std::size_t device = 0; device < plan.order.size(); ++device)
             for (const Task& task : plan.order[device]) {
@@ -150,7 +153,7 @@ private:
     Ns end_of(int number) const { return number < 0 ? 0 : times_[number].end; }
 
     // Raises every time to what its rule asks for; false when all have been.
-    bool raise(Ns latency, const std::vector<Ns>& durations) {
+    bool raise(const Latency& latency, const std::vector<Ns>& durations) {
         bool raised = false;
         Ns reached = 0;  // when the list comes here
         for (int number = 0; number < static_cast<int>(tasks_.size()); ++number) {
@@ -169,7 +172,9 @@ private:
                             : waits     ? std::max(free, free_[rule.other_end])
                                         : free;
                 now.end =
-                    is_recv(op) ? std::max(free, end_of(rule.other_end) + latency) : now.start + durations[number];
+                    is_recv(op)
+                        ? std::max(free, end_of(rule.other_end) + latency(device_[rule.other_end], device_[number]))
+                        : now.start + durations[number];
             } else {
                 now.start = reached;
                 for (const int input : rule.inputs)

@@ -94,12 +94,22 @@ struct Costs {
     std::vector<StageCost> last, busy_last;
     std::vector<EdgeBytes> last_edges;
     std::vector<double> speed;  // per device, relative; when empty, 1
-    Link link;                  // between any two devices
-    Link sums;                  // the same for the ring of S
+    Link link;                  // between two devices
+    // Between devices of different hosts, where that is another link. The messages that leave a host share its
+    // bandwidth, and those that come in do.
+    std::optional<Link> between_hosts;
+    Link sums;                // the same as `link` for the ring of S
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size
+
+    bool are_apart(int device, int other) const {  // on different hosts
+        return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
+    }
+    const Link& link_of(int from, int to) const {  // devices
+        return between_hosts && are_apart(from, to) ? *between_hosts : link;
+    }
 };
 
 struct DeviceRates {
