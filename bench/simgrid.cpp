@@ -6,7 +6,10 @@
 // medians of five (SimGrid: of three); and how often the engine goes into SimGrid's time: whole (plan and first), first
 // and again.
 //
-//     bench_simgrid
+// With a number, so many random small plans on two or three hosts instead, whose messages share what leads out of a
+// host and into it, max-min: each as a link of SimGrid's, without latency.
+//
+//     bench_simgrid [PLANS]
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "sim/simulate.h"
@@ -20,9 +23,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -101,17 +106,25 @@ struct SendingLane {
     sg::Mailbox* mailbox = nullptr;
     sg::Host* out = nullptr;
     sg::SemaphorePtr ready;
-    int messages = 0;
+    std::vector<Bytes> messages;
+    bool shares = false;  // what leads out of a host
 };
 
+Bytes bytes_of(const Task& send, const Costs& costs) {
+    for (const EdgeBytes& edge : costs.edges)
+        if (edge.from == edge_of(send).from && edge.to == edge_of(send).to)
+            return send.op == Op::SendForward ? edge.forward : edge.backward;
+    return 0;
+}
+
 // SimGrid counts in seconds and merges events nearer than 1e-9 of them: here its second is a nanosecond.
-void run_simgrid(const Plan& plan, const Case& one, const Costs& costs, Told& told) {
+void run_simgrid(const Plan& plan, const Costs& costs, Told& told) {
     int count = 2;
     std::string name = "bench_simgrid", quiet = "--log=root.thresh:warning";
     char* values[] = {name.data(), quiet.data(), nullptr};
     sg::Engine engine(&count, values);
     for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30",
-                                "network/latency-factor:1", "network/bandwidth-factor:1", "network/weight-S:0"})
+                                "network/latency-factor:1", "network/bandwidth-factor:1", "network/weight-S:0", "maxmin/precision:1e-9"})
         sg::Engine::set_config(setting);
     sg::NetZone* zone = sg::create_full_zone("cluster");
     std::vector<sg::Host*> hosts;
@@ -129,29 +142,45 @@ void run_simgrid(const Plan& plan, const Case& one, const Costs& costs, Told& to
         for (const Task& task : order) {
             computing += is_transfer(task.op) ? 0 : 1;
             if (is_send(task.op))
-                ++lane_of(task).messages;
+                lane_of(task).messages.push_back(bytes_of(task, costs));
         }
     }
+    std::map<int, const sg::Link*> ends_of_hosts;  // 2 h leads out of host h, 2 h + 1 into it
+    const auto end_of_host = [&](int number) {
+        const sg::Link*& link = ends_of_hosts[number];
+        if (link == nullptr)
+            link = zone->create_link(fmt::format("end{}", number), static_cast<double>(kBytesPerNs))->seal();
+        return sg::LinkInRoute(link);
+    };
     for (auto& [ends, lane] : lanes) {
         const auto& [from, to, gradients] = ends;
         const std::string lane_name = fmt::format("{}-{}-{}", from, to, gradients);
+        lane.shares = costs.between_hosts && costs.are_apart(from, to);
         lane.mailbox = sg::Mailbox::by_name(lane_name);
         lane.out = zone->create_host("out" + lane_name, 1.0);
         lane.ready = sg::Semaphore::create(0);
         const sg::Link* link = zone->create_link("link" + lane_name, static_cast<double>(kBytesPerNs))
-                                   ->set_latency(static_cast<double>(one.latency))
+                                   ->set_latency(static_cast<double>(costs.link.latency))
                                    ->seal();
+        std::vector<sg::LinkInRoute> route = {sg::LinkInRoute(link)};
+        if (lane.shares)
+            route = {end_of_host(2 * costs.host[static_cast<std::size_t>(from)]),
+                     end_of_host(2 * costs.host[static_cast<std::size_t>(to)] + 1)};
         zone->add_route(lane.out->get_netpoint(), hosts[static_cast<std::size_t>(to)]->get_netpoint(), nullptr, nullptr,
-                        {sg::LinkInRoute(link)});
+                        route, false);
     }
     zone->seal();
     static int token = 0;
     for (auto& [ends, lane] : lanes)
-        sg::Actor::create("lane", lane.out, [&lane, &one] {
-            for (int message = 0; message < lane.messages; ++message) {
+        sg::Actor::create("lane", lane.out, [&lane] {
+            for (const Bytes bytes : lane.messages) {
                 lane.ready->acquire();
-                lane.mailbox->put_init(&token, static_cast<std::uint64_t>(one.occupation * kBytesPerNs))->detach();
-                sg::this_actor::sleep_for(static_cast<double>(one.occupation));
+                if (lane.shares) {
+                    lane.mailbox->put(&token, static_cast<std::uint64_t>(bytes));  // until it has left
+                    continue;
+                }
+                lane.mailbox->put_init(&token, static_cast<std::uint64_t>(bytes))->detach();
+                sg::this_actor::sleep_for(static_cast<double>(bytes / kBytesPerNs));
             }
         });
     for (int device = 0; device < plan.shape.devices; ++device)
@@ -189,14 +218,14 @@ void run_simgrid(const Plan& plan, const Case& one, const Costs& costs, Told& to
 }
 
 // SimGrid has one engine per process.
-Told* told_by_simgrid(const Plan& plan, const Case& one, const Costs& costs, std::size_t computing) {
+Told* told_by_simgrid(const Plan& plan, const Costs& costs, std::size_t computing) {
     void* shared = mmap(nullptr, sizeof(Told) + computing * sizeof(double), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     auto* told = static_cast<Told*>(shared);
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-        run_simgrid(plan, one, costs, *told);
+        run_simgrid(plan, costs, *told);
         std::fflush(stdout);
         _exit(0);
     }
@@ -206,6 +235,25 @@ Told* told_by_simgrid(const Plan& plan, const Case& one, const Costs& costs, std
         std::exit(1);
     }
     return told;
+}
+
+// Of the tasks that compute, device after device.
+std::vector<double> ends_of(const Trace& trace) {
+    std::vector<double> ends;
+    for (const TraceEvent& event : trace.events)
+        if (!is_transfer(event.task.op))
+            ends.push_back(static_cast<double>(event.end));
+    return ends;
+}
+
+// In parts of the step.
+double distance(const Told& told, const std::vector<double>& ends) {
+    double worst = 0, last = 0;
+    for (std::size_t at = 0; at < ends.size(); ++at) {
+        worst = std::max(worst, std::abs(told.ends[at] - ends[at]));
+        last = std::max(last, ends[at]);
+    }
+    return worst / last;
 }
 
 void measure(const Case& one) {
@@ -230,19 +278,11 @@ void measure(const Case& one) {
         lap(agains);
         if (repeat >= 3)
             continue;
-        const Trace trace = simulator.trace(costs);
-        std::vector<double> ends;
-        double last = 0;
-        for (const TraceEvent& event : trace.events)
-            if (!is_transfer(event.task.op)) {
-                ends.push_back(static_cast<double>(event.end));
-                last = std::max(last, ends.back());
-            }
+        const std::vector<double> ends = ends_of(simulator.trace(costs));
         computing = ends.size();
-        const Told* told = told_by_simgrid(proven.plan, one, costs, computing);
+        const Told* told = told_by_simgrid(proven.plan, costs, computing);
         theirs.push_back(told->run_ns);
-        for (std::size_t at = 0; at < computing; ++at)
-            worst = std::max(worst, std::abs(told->ends[at] - ends[at]) / last);
+        worst = std::max(worst, distance(*told, ends));
     }
     const auto each = [&](const std::vector<double>& times) { return median(times) / static_cast<double>(computing); };
     const double whole = median(plans) + median(firsts);
@@ -253,10 +293,57 @@ void measure(const Case& one) {
     std::fflush(stdout);
 }
 
+// Tasks of a second or so: the engine counts in whole nanoseconds, and what is rounded in one flow can grow in the next.
+constexpr Ns kScale = 1000;
+
+// Returns how far apart the two are for a random plan, and adds to `slower` by how much sharing prolongs the step.
+double shared_distance(std::mt19937& random, double& slower) {
+    const auto pick = [&](int least, int most) {
+        return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+    };
+    const char* const schedules[] = {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb-v", "zb1p"};
+    Case one{schedules[pick(0, 7)], pick(2, 6), 0, pick(0, 1) * 5'000, 0};
+    one.micro_batches = one.devices * pick(1, 3);  // as interleaved schedules want it
+    const Shape shape = shape_of(one);
+    Costs costs = costs_of(one, shape);
+    for (StageCost& stage : costs.stage)
+        for (Ns* time : {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight})
+            *time = pick(100'000, 2'000'000) * kScale;
+    for (EdgeBytes& edge : costs.edges)
+        edge.forward = edge.backward = kBytesPerNs * pick(1'000, 1'500'000) * kScale;
+    for (int device = 0; device < shape.devices; ++device)
+        costs.host.push_back(pick(0, 2));
+    const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
+    Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
+                        {.sent_copies = false});
+    costs.between_hosts = Link{0, 1e18};
+    const auto without = static_cast<double>(simulator.step_time(costs));
+    costs.between_hosts->bandwidth = costs.link.bandwidth;
+    slower += static_cast<double>(simulator.step_time(costs)) / without - 1;
+    const std::vector<double> ends = ends_of(simulator.trace(costs));
+    return distance(*told_by_simgrid(proven.plan, costs, ends.size()), ends);
+}
+
+void compare_shared(int plans) {
+    std::mt19937 random(2026);
+    std::vector<double> apart;
+    double slower = 0;
+    for (int plan = 0; plan < plans; ++plan)
+        apart.push_back(shared_distance(random, slower));
+    fmt::print(
+        "{} plans on hosts: median {:.1e} of the step apart, at most {:.1e}; without bytes between hosts a step "
+        "is {:.0f} % shorter on average\n",
+        plans, median(apart), *std::max_element(apart.begin(), apart.end()), 100 * slower / plans);
+}
+
 }  // namespace
 }  // namespace pw
 
-int main() {
+int main(int count, char** values) {
+    if (count > 1) {
+        pw::compare_shared(std::atoi(values[1]));
+        return 0;
+    }
     fmt::print("{:<16}{:>4}{:>6}{:>9}{:>9}{:>8}{:>9}{:>7}{:>7}{:>7}{:>8}{:>8}{:>8}{:>9}\n", "schedule", "p", "m",
                "latency", "occupied", "tasks", "SimGrid", "plan", "first", "again", "/whole", "/first", "/again",
                "apart");

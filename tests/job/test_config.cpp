@@ -122,7 +122,8 @@ TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
     EXPECT_TRUE(contains(cluster("devices: 2, inside: nvlink3, between: hdr200"), "device 0 says no host"));
     EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, between: hdr200"), "needs the link inside a host"));
     EXPECT_TRUE(contains(cluster("link: hdr200, inside: hdr200"), "both the link"));
-    EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is no link"));
+    EXPECT_TRUE(
+        contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is no link"));
 }
 
 template <class E>
