@@ -123,8 +123,9 @@ void run_simgrid(const Plan& plan, const Costs& costs, Told& told) {
     std::string name = "bench_simgrid", quiet = "--log=root.thresh:warning";
     char* values[] = {name.data(), quiet.data(), nullptr};
     sg::Engine engine(&count, values);
-    for (const char* setting : {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30",
-                                "network/latency-factor:1", "network/bandwidth-factor:1", "network/weight-S:0", "maxmin/precision:1e-9"})
+    for (const char* setting :
+         {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30", "network/latency-factor:1",
+          "network/bandwidth-factor:1", "network/weight-S:0", "maxmin/precision:1e-9"})
         sg::Engine::set_config(setting);
     sg::NetZone* zone = sg::create_full_zone("cluster");
     std::vector<sg::Host*> hosts;
@@ -293,7 +294,8 @@ void measure(const Case& one) {
     std::fflush(stdout);
 }
 
-// Tasks of a second or so: the engine counts in whole nanoseconds, and what is rounded in one flow can grow in the next.
+// Tasks of a second or so: the engine counts in whole nanoseconds, and what is rounded in one flow can grow in the
+// next.
 constexpr Ns kScale = 1000;
 
 // Returns how far apart the two are for a random plan, and adds to `slower` by how much sharing prolongs the step.

@@ -120,7 +120,15 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
     }
 }
 
-Profile profile_of(const Config& config, const Model& model) { return cost_source_of(config).profile(config, model); }
+Profile profile_of(const Config& config, const Model& model) {
+    return with_dispatch(cost_source_of(config).profile(config, model), config);
+}
+
+Profile with_dispatch(Profile profile, const Config& config) {
+    if (config.cluster.dispatch)
+        profile.dispatch = {*config.cluster.dispatch, 0};
+    return profile;
+}
 
 void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;

@@ -13,6 +13,8 @@ Model build_model(const Config& config);
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
 // Returns the profile of the config's cost source (cost_source.h).
 Profile profile_of(const Config& config, const Model& model);
+// Returns the profile with the dispatch that the config gives, if it gives one.
+Profile with_dispatch(Profile profile, const Config& config);
 // Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
 // one the profile's. Over the transport `link` tensors are copied.
 void add_cluster(Costs& costs, const Config& config, const Profile& profile);

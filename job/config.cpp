@@ -159,7 +159,7 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "profile", "rank_table", "compute", "memory_bandwidth"});
+              "dispatch", "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -171,6 +171,8 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
         }
     cluster.profile = absolute_path(folder, at["profile"].text());
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
+    if (at["dispatch"].present())
+        cluster.dispatch = read_time(at["dispatch"], 0);
     read_ranks(at, cluster);
     read_hosts(at, cluster);
     read_links(at, cluster);

@@ -68,6 +68,7 @@ struct ClusterConfig {
     double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
     bool link_given = false;            // whether the config gives a link; else a profile's measured one counts
     std::optional<Link> between_hosts;  // between devices of different hosts, where it is another one
+    std::optional<Ns> dispatch;         // what each task takes beside its work; when absent, the profile's
     std::string profile;                // absolute path; when empty, costs are analytic
     std::string rank_table;             // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;

@@ -92,6 +92,8 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
         out +=
             fmt::format("  between: {{bandwidth: {}, latency: {}}}\n",
                         exact_bandwidth(cluster.between_hosts->bandwidth), exact_time(cluster.between_hosts->latency));
+    if (cluster.dispatch)
+        out += fmt::format("  dispatch: {}\n", exact_time(*cluster.dispatch));
     if (!cluster.rank_table.empty())
         out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())

@@ -26,6 +26,7 @@ Costs scaled(Costs costs, double share) {
 Costs uniform_costs(const Config& config) {
     const UniformWorkload& uniform = config.workload.uniform;
     Costs costs;
+    costs.dispatch = config.cluster.dispatch.value_or(0);
     const int stages = config.pipeline.stages;
     for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
         StageCost& cost = costs.stage.emplace_back();

@@ -102,7 +102,7 @@ TEST(Config, OnlyTheModelIsRequired) {
 TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 3, inside: nvlink3, between: {bandwidth: "
-        "100 Gbit/s, latency: 7 us}}}");
+        "100 Gbit/s, latency: 7 us}, dispatch: 900 us}}");
     for (const ClusterConfig& cluster : {config.cluster, load(config.yaml).cluster}) {
         ASSERT_EQ(cluster.devices.size(), 6u);
         EXPECT_EQ(cluster.devices[2].host, "host 0");
@@ -111,6 +111,7 @@ TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
         EXPECT_EQ(cluster.link_bandwidth, 300e9);
         EXPECT_EQ(cluster.link_latency, 3'400);
         EXPECT_EQ(cluster.between_hosts, (Link{7'000, 12.5e9}));
+        EXPECT_EQ(cluster.dispatch, 900'000);
     }
     const auto cluster = [](const std::string& text) {
         return refusal([&] { load("{workload: {model: mlp}, cluster: {" + text + "}}"); });

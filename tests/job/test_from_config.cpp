@@ -1,6 +1,7 @@
 // What a configuration names is built, and errors of the builders point at its keys.
 #include "job/build.h"
 #include "job/config.h"
+#include "job/job.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
@@ -46,6 +47,20 @@ TEST(FromConfig, ListsEqualCuts) {
     const Config same =
         load(fmt::format("{{workload: {{model: resnet50}}, pipeline: {{split: {{stages: [{}]}}}}}}", lists));
     EXPECT_EQ(split_of(same).layers, split.layers);
+}
+
+// Of the config, else of the profile, whether it is read, handed over or not there.
+TEST(FromConfig, TasksTakeTheDispatchThatIsGiven) {
+    const std::string given = "{workload: {model: mlp}, cluster: {dispatch: 3 us}}";
+    Notices notices;
+    EXPECT_EQ(make_job(load(given), notices).costs.dispatch, 3'000);
+    EXPECT_EQ(make_job(load("workload: {model: mlp}"), notices).costs.dispatch, 0);
+    Profile profile = profile_of(load("workload: {model: mlp}"), build_model(load("workload: {model: mlp}")));
+    profile.dispatch.median = 7'000;
+    EXPECT_EQ(make_job(load(given), profile, notices).costs.dispatch, 3'000);
+    EXPECT_EQ(make_job(load("workload: {model: mlp}"), profile, notices).costs.dispatch, 7'000);
+    const Job uniform = make_job(load("{workload: {model: uniform, stages: 1}, cluster: {dispatch: 3 us}}"), notices);
+    EXPECT_EQ(uniform.costs.dispatch, 3'000);
 }
 
 TEST(FromConfig, PointsAtTheWrongCut) {
