@@ -45,11 +45,12 @@ public:
             list();
             propose();
             improve();
-            settle();
         } catch (const std::bad_alloc&) {  // what was found stays
             out_of_memory_ = true;
-            sized_.clear();  // room for the answer
         }
+        settle();
+        if (out_of_memory_)
+            sized_.clear();  // room for the answer
         return result();
     }
 

@@ -228,23 +228,32 @@ TEST(Samples, AreTheStepTimeWithoutJitterAndTheSameOnAnyNumberOfThreads) {
     }
 }
 
-// One device without transfers: the step is the sum of its tasks, whose mean and deviation are known.
-TEST(Samples, HaveTheMeanAndDeviationOfASumOfLognormalTimes) {
+// Mean and deviation of the step of one device without transfers: 100 forwards of a millisecond and backwards of two.
+struct Moments {
+    Samples samples;
+    double mean, deviation;
+};
+Moments moments_of(const Jitter& jitter, int draws) {
     Shape shape;
     shape.microbatches = 100;
     const Plan plan = make_plan(schedule_named("gpipe"), shape);
     Costs costs;
     costs.stage.push_back({.forward = 1'000'000, .backward = 2'000'000});
     costs.bytes.emplace_back();
-    const double sigma = 0.2;
-    const Samples samples = Simulator(plan, {}).sample(costs, lognormal_jitter(sigma), 20'000, 3, 2);
+    Samples samples = Simulator(plan, {}).sample(costs, jitter, draws, 3, 2);
     double sum = 0, squares = 0;
     for (const Ns time : samples.step_times) {
         sum += static_cast<double>(time);
         squares += static_cast<double>(time) * static_cast<double>(time);
     }
-    const double count = static_cast<double>(samples.step_times.size()), mean = sum / count;
-    const double deviation = std::sqrt(squares / count - mean * mean);
+    const double mean = sum / draws;
+    return {std::move(samples), mean, std::sqrt(squares / draws - mean * mean)};
+}
+
+// The step is the sum of its tasks, whose mean and deviation are known.
+TEST(Samples, HaveTheMeanAndDeviationOfASumOfLognormalTimes) {
+    const double sigma = 0.2, count = 20'000;
+    const auto [samples, mean, deviation] = moments_of(lognormal_jitter(sigma), 20'000);
     const double expected = std::sqrt(std::exp(sigma * sigma) - 1) * std::sqrt(100 * (1e6 * 1e6 + 2e6 * 2e6));
     EXPECT_NEAR(mean, 300e6, 4 * expected / std::sqrt(count));
     EXPECT_NEAR(deviation, expected, 0.03 * expected);
@@ -269,21 +278,10 @@ TEST(Samples, ScatterAsTheProfileOfTheirLayers) {
     EXPECT_NEAR(spreads[0].forward, relative, 1e-5);
     EXPECT_EQ(spreads[0].backward, 0);
 
-    Shape shape;
-    shape.microbatches = 100;
-    const Plan plan = make_plan(schedule_named("gpipe"), shape);
-    Costs costs;
-    costs.stage.push_back({.forward = 1'000'000, .backward = 2'000'000});
-    costs.bytes.emplace_back();
-    const Samples samples = Simulator(plan, {}).sample(costs, normal_jitter(spreads), 20'000, 3, 2);
-    double sum = 0, squares = 0;
-    for (const Ns time : samples.step_times) {
-        sum += static_cast<double>(time);
-        squares += static_cast<double>(time) * static_cast<double>(time);
-    }
-    const double mean = sum / 20'000, expected = relative * 1e6 * std::sqrt(100.0);
-    EXPECT_NEAR(mean, 300e6, 4 * expected / std::sqrt(20'000.0));
-    EXPECT_NEAR(std::sqrt(squares / 20'000 - mean * mean), expected, 0.03 * expected);
+    const Moments moments = moments_of(normal_jitter(spreads), 20'000);
+    const double expected = relative * 1e6 * std::sqrt(100.0);
+    EXPECT_NEAR(moments.mean, 300e6, 4 * expected / std::sqrt(20'000.0));
+    EXPECT_NEAR(moments.deviation, expected, 0.03 * expected);
 }
 
 }  // namespace
