@@ -62,14 +62,24 @@ Answer solve_max_load(const Config& config, const SearchLimits& limits) {
     return answer;
 }
 
+// Returns the bandwidth of the one link that other planners' objectives count with.
+double bandwidth_of_the_link(const Config& config) {
+    if (config.cluster.between_hosts)
+        config.fail_at(
+            "cluster.between",
+            fmt::format("objective {} counts with one link between all devices", name_of(config.search.objective)),
+            "write cluster.link in its place (for pipedream search.levels: a bandwidth per level)");
+    return config.cluster.link_bandwidth;
+}
+
 Answer solve_piper(const Config& config, const SearchLimits& limits) {
     PiperInstance instance = read_piper_instance(instance_of(config));
     instance.memory = smaller_memory(config, instance.memory);
     instance.devices = devices_of(config, instance.devices);
     if (is_given(config, "pipeline.micro_batches"))
         instance.microbatches = config.pipeline.micro_batches;
-    if (config.cluster.link_given && std::isfinite(config.cluster.link_bandwidth))
-        instance.bandwidth = config.cluster.link_bandwidth;
+    if (const double bandwidth = bandwidth_of_the_link(config); config.cluster.link_given && std::isfinite(bandwidth))
+        instance.bandwidth = bandwidth;
     const bool recompute =
         !is_given(config, "search.recompute") || config.search.recompute != SearchConfig::Recompute::None;
     const PiperChoices choices{config.search.tensor_parallel, !config.search.straight, recompute};
@@ -84,7 +94,7 @@ PipedreamOptions pipedream_options(const Config& config) {
     for (const SearchConfig::Level& level : config.search.levels)
         options.levels.push_back({level.devices, level.bandwidth});
     if (options.levels.empty())
-        options.levels.push_back({static_cast<int>(config.cluster.devices.size()), config.cluster.link_bandwidth});
+        options.levels.push_back({static_cast<int>(config.cluster.devices.size()), bandwidth_of_the_link(config)});
     options.charge_transfers = config.search.p2p == SearchConfig::P2p::Charged;
     options.straight = config.search.straight;
     if (config.search.memory_limit && config.cluster.devices.front().memory != kUnlimited)

@@ -55,7 +55,8 @@ private:
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
 // Fills in what S, the sum of gradients, costs on every stage of the shape: its holders sum in a ring over
-// `costs.sums`, and then, all over, the devices that share a parameter do.
+// `costs.sums`, which is as slow as `costs.between_hosts` where it leaves a host, and then, all over, the devices that
+// share a parameter do.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
 
 // What transfers move.

@@ -222,6 +222,13 @@ TEST_F(Search, OtherPlannersObjectives) {
     EXPECT_EQ(json["gap"], 0.0);
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.objective=piper", 2), "takes an instance *.json"));
     EXPECT_TRUE(contains(error_of("search config.yaml -o b.yaml --set search.objective=pipedream", 2), "no schedule"));
+    const std::string hosts =
+        " --set search.objective=pipedream --set 'cluster={hosts: 2, devices_per_host: 1, inside: nvlink3, between: "
+        "roce100}'";
+    EXPECT_TRUE(contains(error_of("search config.yaml" + hosts, 2), "counts with one link between all devices"));
+    EXPECT_TRUE(run_well("search config.yaml --json --set 'search.levels=[{devices: 2, bandwidth: 1 GB/s}]'" + hosts)
+                    .json()["objective_ns"]
+                    .is_number());
 }
 
 // What is drawn is what the table says.
