@@ -252,11 +252,12 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol"});
+    at.allow({"communicator", "receive", "protocol", "exchange"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
     transfer.protocol = at["protocol"].choice(transfer.protocol);
+    transfer.exchange = at["exchange"].choice(transfer.exchange);
     return transfer;
 }
 

@@ -27,6 +27,7 @@ inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 // A workload with `model: uniform` has no layers: it gives one value per stage.
 struct UniformWorkload {
     std::vector<Ns> forward, backward_input, backward_weight;
+    double imbalance = 0;  // the last stage takes so much of a device's time longer, all others less: the mean stays
     std::vector<Bytes> activation, activation_until_weight, output, weights;
 };
 

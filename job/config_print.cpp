@@ -57,6 +57,8 @@ void print_workload(const Config& config, std::string& out) {
     out += fmt::format("  forward: {}\n", list(uniform.forward, exact_time));
     out += fmt::format("  backward_input: {}\n", list(uniform.backward_input, exact_time));
     out += fmt::format("  backward_weight: {}\n", list(uniform.backward_weight, exact_time));
+    if (uniform.imbalance > 0)
+        out += fmt::format("  imbalance: {}\n", uniform.imbalance);
     out += fmt::format("  activation: {}\n", list(uniform.activation, exact_bytes));
     out += fmt::format("  activation_until_weight: {}\n", list(uniform.activation_until_weight, exact_bytes));
     out += fmt::format("  output: {}\n", list(uniform.output, exact_bytes));
@@ -199,6 +201,8 @@ std::string print_config(const Config& config) {
     const TransferMode& transfer = config.transfer;
     out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", name_of(transfer.communicator),
                        name_of(transfer.receive), name_of(transfer.protocol));
+    if (transfer.blocks())
+        out += fmt::format("  exchange: {}\n", name_of(transfer.exchange));
     if (config.places.contains("search"))
         out += print_search(config.search);
     return out;

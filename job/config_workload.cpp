@@ -65,6 +65,18 @@ Bytes read_size(const Yaml& at, Bytes fallback) {
     return fallback;
 }
 
+double read_imbalance(const Yaml& workload, const UniformWorkload& uniform) {
+    const Yaml at = workload["imbalance"];
+    const double imbalance = at.number(0, 0, 1);
+    for (const std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
+        if (imbalance > 0 && times->size() > 1) {
+            at.complain("'workload.imbalance' is for times that are means over the stages, here is a time for each",
+                        "write one number for each of forward, backward_input and backward_weight, or remove the key");
+            break;
+        }
+    return imbalance;
+}
+
 UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& claims) {
     if (workload["stages"].present()) {
         const int stages = static_cast<int>(workload["stages"].integer(0, 1, kMostStages));
@@ -81,6 +93,7 @@ UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& clai
     uniform.forward = times("forward");
     uniform.backward_input = times("backward_input");
     uniform.backward_weight = times("backward_weight");
+    uniform.imbalance = read_imbalance(workload, uniform);
     uniform.activation = sizes("activation", 1'000'000);
     uniform.activation_until_weight = sizes("activation_until_weight", 0);
     uniform.output = sizes("output", 0);
@@ -94,15 +107,9 @@ UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& clai
     return uniform;
 }
 
-constexpr std::string_view kUniformKeys[]{"stages",
-                                          "forward",
-                                          "activation",
-                                          "backward_input",
-                                          "backward_weight",
-                                          "output",
-                                          "weights",
-                                          "activation_until_weight",
-                                          "overlapped_forward_backward"};
+constexpr std::string_view kUniformKeys[]{
+    "stages",    "forward", "activation", "backward_input",          "backward_weight",
+    "imbalance", "output",  "weights",    "activation_until_weight", "overlapped_forward_backward"};
 
 // Returns the name of the model without layers.
 std::string_view uniform_model() {

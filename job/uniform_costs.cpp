@@ -21,6 +21,15 @@ Costs scaled(Costs costs, double share) {
     return costs;
 }
 
+// Returns the time of a stage as a multiple of the mean.
+double balance_of(const Config& config, int stage) {
+    const int stages = config.pipeline.stages;
+    if (stages == 1)
+        return 1;
+    const double more = config.workload.uniform.imbalance * stages / static_cast<double>(config.cluster.devices.size());
+    return stage == stages - 1 ? 1 + more : std::max(0.0, 1 - more / (stages - 1));
+}
+
 }  // namespace
 
 Costs uniform_costs(const Config& config) {
@@ -33,6 +42,8 @@ Costs uniform_costs(const Config& config) {
         cost.forward = uniform.forward[stage];
         cost.backward_input = uniform.backward_input[stage];
         cost.backward_weight = uniform.backward_weight[stage];
+        for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight})
+            *time = std::llround(static_cast<double>(*time) * balance_of(config, static_cast<int>(stage)));
         cost.backward = cost.backward_input + cost.backward_weight;
         cost.recompute = cost.forward;
 

@@ -14,8 +14,9 @@ using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 std::string print(const TransferMode& mode) {
-    return fmt::format("communicator {}, receive {}, {}", name_of(mode.communicator), name_of(mode.receive),
-                       mode.protocol == Protocol::OneSlot ? "one slot" : name_of(mode.protocol));
+    return fmt::format("communicator {}, receive {}, {}{}", name_of(mode.communicator), name_of(mode.receive),
+                       mode.protocol == Protocol::OneSlot ? "one slot" : name_of(mode.protocol),
+                       mode.blocks() ? ", exchange blocking" : "");
 }
 
 namespace {
@@ -208,6 +209,7 @@ std::vector<int> Lanes::waiting_sends() const {
 Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode)
     : reached(plan.order.size()),
       graph_(graph),
+      blocks_(mode.blocks()),
       lanes_(graph, mode),
       next_(plan.order.size(), 0),
       inputs_done_(plan.order.size(), 0),
@@ -255,6 +257,18 @@ bool Walk::is_done(int node) const {
     return is_send(op) ? lanes_.has_left(node) : is_recv(op) ? lanes_.is_received(node) : done_[node];
 }
 
+// Where exchanges block: a transfer between a task and the one that computes before it that is not complete; else -1.
+int Walk::open_exchange(int node) const {
+    if (!blocks_ || is_transfer(graph_.task(node).op))
+        return -1;
+    for (int before = node - 1, first = node - graph_.position_of(node); before >= first; --before)
+        if (!is_transfer(graph_.task(before).op))
+            return -1;
+        else if (!is_done(before))
+            return before;
+    return -1;
+}
+
 bool Walk::advance(int device) {
     if (at_end(device))
         return false;
@@ -270,7 +284,7 @@ bool Walk::advance(int device) {
         std::size_t& input = inputs_done_[device];
         while (input < inputs.size() && is_done(inputs[input]))
             ++input;
-        if (input < inputs.size())
+        if (input < inputs.size() || open_exchange(node) >= 0)
             return false;
         input = 0;
         done_[node] = true;
@@ -295,7 +309,7 @@ int Walk::waits_for(int node) const {
     for (const int input : graph_.inputs(node))
         if (!is_done(input))
             return input;
-    return -1;
+    return open_exchange(node);
 }
 
 std::vector<int> Walk::circle() const {

@@ -26,8 +26,13 @@ struct TransferMode {
     // The sender keeps one copy per edge and direction: its list waits at a SEND until the earlier
     // one has left.
     bool sent_copies = true;
+    // What a list says between two tasks that compute is an exchange. With Overlapped, a task waits for what it reads;
+    // with Blocking, for the whole exchange before it, as Megatron-LM's pipelines wait for each batch of sends and
+    // receives.
+    enum class Exchange : std::uint8_t { Overlapped, Blocking } exchange = Exchange::Overlapped;
 
     bool early_receive() const { return receive == Receive::Early; }
+    bool blocks() const { return exchange == Exchange::Blocking; }
     bool operator==(const TransferMode&) const = default;
 };
 
@@ -43,6 +48,9 @@ inline constexpr Choice<TransferMode::Receive> kChoices<TransferMode::Receive>[]
 template <>
 inline constexpr Choice<TransferMode::Protocol> kChoices<TransferMode::Protocol>[] = {
     {"eager", TransferMode::Protocol::Eager}, {"rendezvous", TransferMode::Protocol::Rendezvous}};
+template <>
+inline constexpr Choice<TransferMode::Exchange> kChoices<TransferMode::Exchange>[] = {
+    {"overlapped", TransferMode::Exchange::Overlapped}, {"blocking", TransferMode::Exchange::Blocking}};
 
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 
@@ -132,9 +140,11 @@ private:
     bool advance(int device);
     bool settle();
     bool is_done(int node) const;
+    int open_exchange(int node) const;
     int waits_for(int node) const;
 
     const PlanGraph& graph_;
+    bool blocks_;
     Lanes lanes_;
     std::vector<int> next_, lengths_;
     std::vector<std::size_t> inputs_done_;  // of each device's next node, how many first inputs are done: they stay so

@@ -26,7 +26,8 @@ void add_updates(Plan& plan);
 // the other side, in an order that cannot deadlock in the mode's lanes under any protocol:
 // - lanes per edge, or deferred receives: just before the first task that reads the tensor, or before
 //   the transfer that it would block;
-// - shared lanes and early receives: as soon as it is sent, as PyTorch's lowering does.
+// - shared lanes and early receives: as soon as it is sent, as PyTorch's lowering does;
+// - exchanges that block: as soon as it is made, where both devices have gone the same number of steps.
 void add_transfers(Plan& plan, const TransferMode& mode = {});
 
 // Names a position of a plan in an error; by default it is "device 1 step 4".
@@ -39,12 +40,12 @@ struct Proof {
     TransferMode mode = {};
     std::vector<int> order = {};
 
-    // Returns whether the order is one in `other`, too: rendezvous and copies that are kept only add to what is waited
-    // for.
+    // Returns whether the order is one in `other`, too: rendezvous, copies that are kept and exchanges that block only
+    // add to what is waited for.
     bool holds_in(const TransferMode& other) const {
         return !order.empty() && mode.protocol == TransferMode::Protocol::Rendezvous && mode.sent_copies &&
                other.protocol != TransferMode::Protocol::OneSlot && mode.communicator == other.communicator &&
-               mode.receive == other.receive;
+               mode.receive == other.receive && (mode.blocks() || !other.blocks());
     }
 };
 

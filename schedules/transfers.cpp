@@ -330,6 +330,47 @@ bool receive_as_sent(Plan& plan) {
     return true;
 }
 
+// All devices go in step, each with a task whose inputs from elsewhere the steps before have made, or without one. What
+// a step has made is sent and received behind it on both sides: so a device that waits for all of an exchange waits for
+// none that is at another step. Devices with several stages do a forward and the backward behind it in one step, as
+// Megatron-LM's interleaved pipelines do, which exchange once for both. False when a step has no task.
+bool exchange_in_step(Plan& plan) {
+    const TransferRule rule(plan);
+    const PlanGraph graph(plan);
+    std::vector<std::vector<Task>> order(plan.order.size());
+    std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
+    std::vector<int> next(plan.order.size(), 0), step;
+    const auto take = [&](int device) {
+        const int node = graph.node(device, next[device]);
+        for (const int input : graph.inputs(node))
+            if (!done[input] && graph.device_of(input) != device)
+                return false;
+        order[device].push_back(plan.order[device][next[device]++]);
+        step.push_back(node);
+        return true;
+    };
+    const auto has_next = [&](int device) { return next[device] < std::ssize(plan.order[device]); };
+    for (std::size_t left = done.size(); left > 0; left -= step.size()) {
+        step.clear();
+        for (int device = 0; device < plan.shape.devices; ++device)
+            if (has_next(device) && take(device) && graph.index().stages_of(device).size() > 1 &&
+                order[device].back().op == Op::Forward && has_next(device) &&
+                makes_input_gradient(plan.order[device][next[device]].op))
+                take(device);
+        if (step.empty())
+            return false;
+        for (const int node : step)
+            done[node] = true;
+        for (const int node : step)
+            rule.visit_sends_after(graph.task(node), graph.device_of(node), [&](const Task& send, int to) {
+                order[graph.device_of(node)].push_back(send);
+                order[to].push_back(other_end(send));
+            });
+    }
+    plan.order = std::move(order);
+    return true;
+}
+
 // The list of a device as it was reached, with the moved receives at their new positions.
 std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reached) {
     std::vector<Task> order;
@@ -372,6 +413,8 @@ void hoist_receives(Plan& plan, TransferMode mode) {
 }  // namespace
 
 void add_transfers(Plan& plan, const TransferMode& mode) {
+    if (mode.blocks() && exchange_in_step(plan))
+        return;
     const bool own_lanes = mode.communicator == TransferMode::Communicator::Edge;
     if (!own_lanes && mode.early_receive() && receive_as_sent(plan))
         return;

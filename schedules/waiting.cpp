@@ -13,13 +13,15 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
     next_.assign(size, -1);
     std::vector<int> last_in_lane(static_cast<std::size_t>(table.lanes), -1);
     int computed = -1;
-    std::vector<int> since;  // what the list waits for: its last task that computes, and sends whose copies are kept
+    std::vector<int> since;     // what the list waits for: its last task that computes, and sends whose copies are kept
+    std::vector<int> exchange;  // where it blocks: the transfers since that task
     const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
     for (int node = 0; node < graph.size(); ++node) {
         const Op op = graph.task(node).op;
         if (graph.position_of(node) == 0) {
             computed = -1;
             since.clear();
+            exchange.clear();
         }
         if (const int earlier = is_send(op) && mode.sent_copies ? table.earlier_on_edge[node] : -1; earlier >= 0)
             since.push_back(earlier);
@@ -35,7 +37,11 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
             if (before >= 0)
                 waits_.push(before);
             follow(before, node);
+            if (mode.blocks())
+                exchange.push_back(node);
         } else {
+            waits_.push(exchange);
+            exchange.clear();
             follow(std::exchange(computed, node), node);
             since.assign(1, node);
         }

@@ -12,9 +12,10 @@
 namespace pw {
 
 // A task starts at the latest end of what it waits for: the task before it in its list, its inputs, and for a transfer
-// the one before it in its lane, with rendezvous the receive, and the sends whose copies its list waits for. Lists and
-// lanes are first in, first out, so that nothing else decides, and a plan runs through when nobody waits in a circle.
-// It has the protocols that backends have, which OneSlot is not among. Keeps a reference to the graph.
+// the one before it in its lane, with rendezvous the receive, and the sends whose copies its list waits for; where
+// exchanges block, for all of the one before it. Lists and lanes are first in, first out, so that nothing else decides,
+// and a plan runs through when nobody waits in a circle. It has the protocols that backends have, which OneSlot is not
+// among. Keeps a reference to the graph.
 class Waiting {
 public:
     Waiting(const PlanGraph& graph, const TransferMode& mode);

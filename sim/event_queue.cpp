@@ -9,7 +9,12 @@
 namespace pw {
 
 EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode)
-    : plan_(plan), graph_(graph), kinds_(kinds), lanes_(graph, mode), readers_(graph.readers()) {}
+    : plan_(plan),
+      graph_(graph),
+      kinds_(kinds),
+      blocks_(mode.blocks()),
+      lanes_(graph, mode),
+      readers_(graph.readers()) {}
 
 void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy) {
     costs_ = &costs;
@@ -37,6 +42,7 @@ void EventQueue::begin() {
     start_.assign(waits_.size(), 0);
     end_.assign(waits_.size(), -1);
     next_.assign(plan_.order.size(), 0);
+    exchanging_ = next_;
     seq_ = 0;
     queue_ = {};
     ready_.clear();
@@ -178,6 +184,10 @@ void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
 
 void EventQueue::finish(int node, Ns time) {
     end_[node] = time;
+    if (const int device = graph_.device_of(node); blocks_ && is_transfer(graph_.task(node).op) &&
+                                                   graph_.position_of(node) < next_[device] &&
+                                                   --exchanging_[device] == 0)
+        ready_.push_back(device);
     for (int reader : readers_[node])
         if (--waits_[reader] == 0 && !is_transfer(graph_.task(reader).op))
             ready_.push_back(graph_.device_of(reader));
@@ -197,10 +207,11 @@ void EventQueue::advance(int device, Ns now) {
             if (!lanes_.may_post(node))
                 return;
             ++next_[device];
+            exchanging_[device] += blocks_ && end_[node] < 0 ? 1 : 0;
             lanes_.post(node);
             continue;
         }
-        if (waits_[node] > 0)
+        if (waits_[node] > 0 || exchanging_[device] > 0)
             return;
         ++next_[device];
         start_[node] = now;

@@ -82,6 +82,7 @@ private:
     const Plan& plan_;
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
+    const bool blocks_;  // exchanges do
     Lanes lanes_;
     const Rows readers_;
     const Costs* costs_ = nullptr;
@@ -96,6 +97,7 @@ private:
     std::vector<int> waits_;       // by node: inputs to come
     std::vector<Ns> start_, end_;  // by node
     std::vector<int> next_;        // by device: the position that its list has reached
+    std::vector<int> exchanging_;  // by device, where exchanges block: transfers that its list has passed, not complete
     std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
     std::int64_t seq_ = 0;
 };

@@ -31,7 +31,7 @@ public:
     void begin() override;
     void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
-    void wait_for_received(int recv) override;
+    void wait_for_transfer(int node) override;
     void about_to_post(int transfer, int earlier) override;
     void fetch(int node) override;
     void reduce(int node) override;

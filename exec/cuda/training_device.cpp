@@ -125,11 +125,11 @@ void CudaDevice::run(const Task& task, int node) {
     });
 }
 
-void CudaDevice::wait_for_received(int recv) {
+void CudaDevice::wait_for_transfer(int node) {
     if (!work_.queues())
         return;
     const Turn turn(*this);
-    work_.events[recv].awaited().block(device().stream());
+    work_.events[node].awaited().block(device().stream());
 }
 
 void CudaDevice::about_to_post(int transfer, int earlier) {

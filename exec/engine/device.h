@@ -84,7 +84,7 @@ public:
 
     // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
     // put work: the thread waits until others have queued theirs, the devices wait for each other.
-    virtual void wait_for_received(int /*recv*/) {}  // called before the next run()
+    virtual void wait_for_transfer(int /*node*/) {}  // called before the next run()
     // Is called before a transfer is posted: its SEND, or the landing buffer of its RECV, counts from here in the
     // queue, and what follows may overwrite the copy that the edge's `earlier` SEND left (-1 where there is none).
     virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}

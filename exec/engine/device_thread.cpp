@@ -68,15 +68,30 @@ void DeviceThread::give_back(int position, Ns now) {
             arena_->give_back(buffer.bytes, buffer.kind);
 }
 
+void DeviceThread::wait_for_transfer(int node) {
+    mailbox_->wait(node);
+    work_.wait_for_transfer(node);
+}
+
+// Waits for all transfers between a position and the task that computes before it.
+void DeviceThread::wait_for_exchange(int position) {
+    for (int before = position - 1; before >= 0; --before) {
+        const int node = node_of(before);
+        if (!is_transfer(plan_.graph.task(node).op))
+            return;
+        wait_for_transfer(node);
+    }
+}
+
 // What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
 // own may still be far behind.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
     for (const int input : plan_.graph.inputs(node))
-        if (plan_.graph.device_of(input) == device_ && is_recv(plan_.graph.task(input).op)) {
-            mailbox_->wait(input);
-            work_.wait_for_received(input);
-        }
+        if (plan_.graph.device_of(input) == device_ && is_recv(plan_.graph.task(input).op))
+            wait_for_transfer(input);
+    if (plan_.job.mode.blocks() && !is_transfer(task.op))
+        wait_for_exchange(position);
     if (is_transfer(task.op)) {
         mailbox_->wait_to_post(node);
         work_.about_to_post(node, mailbox_->earlier_on_edge(node));

@@ -31,6 +31,8 @@ public:
 
 private:
     void begin_step(int step);
+    void wait_for_transfer(int node);
+    void wait_for_exchange(int position);
     void launch(const Task& task, int position);
     void wait_for_all();
     Interval interval_of(int position);

@@ -79,7 +79,7 @@ void expect_order_of_list(const Job& job, const Trace& trace) {
 }
 
 struct Mode {
-    const char *communicator, *receive;
+    const char *communicator, *receive, *exchange = "overlapped";
 };
 
 class EverySchedule : public testing::TestWithParam<std::tuple<const Schedule*, Mode, const char*>> {};
@@ -87,9 +87,10 @@ class EverySchedule : public testing::TestWithParam<std::tuple<const Schedule*, 
 TEST_P(EverySchedule, DoesWhatItsOracleDoes) {
     const auto [schedule, mode, protocol] = GetParam();
     const Emulation emulation(settings(
-        schedule->name, {std::string("transfer.communicator=") + mode.communicator,
-                         std::string("transfer.receive=") + mode.receive, std::string("transfer.protocol=") + protocol,
-                         schedule->asynchronous() ? "training.steps=2" : "training.steps=1"}));
+        schedule->name,
+        {std::string("transfer.communicator=") + mode.communicator, std::string("transfer.receive=") + mode.receive,
+         std::string("transfer.protocol=") + protocol, std::string("transfer.exchange=") + mode.exchange,
+         schedule->asynchronous() ? "training.steps=2" : "training.steps=1"}));
     const Job job = emulation.job();
     const RunResult result = run(job, {});
     Job oracle = oracle_of(job);
@@ -109,7 +110,8 @@ std::vector<const Schedule*> every_row() {
 
 std::string name_of_case(const testing::TestParamInfo<EverySchedule::ParamType>& info) {
     const auto& [schedule, mode, protocol] = info.param;
-    std::string name = fmt::format("{}_{}_{}_{}", schedule->name, mode.communicator, mode.receive, protocol);
+    std::string name =
+        fmt::format("{}_{}_{}_{}_{}", schedule->name, mode.communicator, mode.receive, mode.exchange, protocol);
     std::replace(name.begin(), name.end(), '-', '_');
     return name;
 }
@@ -117,7 +119,8 @@ std::string name_of_case(const testing::TestParamInfo<EverySchedule::ParamType>&
 INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
                          testing::Combine(testing::ValuesIn(every_row()),
                                           testing::Values(Mode{"edge", "early"}, Mode{"edge", "deferred"},
-                                                          Mode{"direction", "early"}, Mode{"one", "deferred"}),
+                                                          Mode{"direction", "early"}, Mode{"one", "deferred"},
+                                                          Mode{"edge", "deferred", "blocking"}),
                                           testing::Values("eager", "rendezvous")),
                          name_of_case);
 

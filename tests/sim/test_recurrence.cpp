@@ -25,6 +25,7 @@ TransferMode random_mode(Random& random) {
     mode.communicator = static_cast<TransferMode::Communicator>(pick(random, 0, 2));
     mode.receive = static_cast<TransferMode::Receive>(pick(random, 0, 1));
     mode.protocol = pick(random, 0, 1) ? TransferMode::Protocol::Rendezvous : TransferMode::Protocol::Eager;
+    mode.exchange = pick(random, 0, 2) ? TransferMode::Exchange::Overlapped : TransferMode::Exchange::Blocking;
     return mode;
 }
 

@@ -246,6 +246,27 @@ TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
     EXPECT_EQ(arrivals, (std::vector<Ns>{1030, 1050, 1070}));
 }
 
+// F takes 3 and its message 10 of the link. The first device begins F1 at 3, or when F0's message has left, at 13; the
+// second one begins F1 when the message is there: the first leaves from 3 to 13, the next from 13 to 23, or from 16
+// to 26.
+TEST(Simulate, BlockingExchangesHoldTheSender) {
+    const auto starts_of = [](TransferMode::Exchange exchange) {
+        PlanOptions options;
+        options.transfers.exchange = exchange;
+        const Plan plan = plan_of("gpipe", 2, 2, 1, options);
+        Costs costs = uniform(2, 3, 6, 0);
+        costs.edges = {{0, 1, 10, 10}};
+        costs.link = {.latency = 0, .bandwidth = 1e9};
+        std::vector<Ns> starts;
+        for (const TraceEvent& event : simulate(plan, costs, options.transfers).events)
+            if (event.task.op == Op::Forward)
+                starts.push_back(event.start);
+        return starts;
+    };
+    EXPECT_EQ(starts_of(TransferMode::Exchange::Overlapped), (std::vector<Ns>{0, 3, 13, 23}));
+    EXPECT_EQ(starts_of(TransferMode::Exchange::Blocking), (std::vector<Ns>{0, 13, 13, 26}));
+}
+
 TEST(Simulate, RendezvousWaitsForBothEnds) {
     TransferMode transfers;
     transfers.protocol = TransferMode::Protocol::Rendezvous;

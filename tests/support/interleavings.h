@@ -153,9 +153,23 @@ private:
         return true;
     }
 
+    // Tells whether the transfers between a task and the one that computes before it are complete.
+    bool has_exchanged(const State& state, int id) const {
+        for (int position = places_[id].position - 1; position >= 0; --position) {
+            const int before = id_at(places_[id].device, position);
+            if (!is_transfer(task(before).op))
+                return true;
+            if (!is_complete(state, before))
+                return false;
+        }
+        return true;
+    }
+
     bool may_run(const State& state, int id) const {
         const Task& at = task(id);
         const int device = places_[id].device;
+        if (mode_.exchange == TransferMode::Exchange::Blocking && !is_transfer(at.op) && !has_exchanged(state, id))
+            return false;
         switch (at.op) {
             case Op::Forward:
                 return at.stage == 0 || is_there(state, device, at.stage - 1, Op::Forward, Op::RecvForward, id);

@@ -155,10 +155,11 @@ private:
     // Raises every time to what its rule asks for; false when all have been.
     bool raise(const Latency& latency, const std::vector<Ns>& durations) {
         bool raised = false;
-        Ns reached = 0;  // when the list comes here
+        Ns reached = 0;    // when the list comes here
+        Ns exchanged = 0;  // where exchanges block: when the one before the next task that computes is over
         for (int number = 0; number < static_cast<int>(tasks_.size()); ++number) {
             if (number == 0 || device_[number] != device_[number - 1])
-                reached = 0;
+                reached = exchanged = 0;
             const Op op = tasks_[number].op;
             const Rule& rule = rules_[number];
             TaskTime now;
@@ -175,8 +176,10 @@ private:
                     is_recv(op)
                         ? std::max(free, end_of(rule.other_end) + latency(device_[rule.other_end], device_[number]))
                         : now.start + durations[number];
+                exchanged = std::max(exchanged, now.end);
             } else {
-                now.start = reached;
+                const bool blocks = mode_.exchange == TransferMode::Exchange::Blocking;
+                now.start = std::max(reached, blocks ? exchanged : 0);
                 for (const int input : rule.inputs)
                     now.start = std::max(now.start, end_of(input));
                 now.end = reached = now.start + durations[number];
