@@ -2,6 +2,7 @@
 
 #include "schedules/plan_graph.h"
 #include "workloads/bounded.h"
+#include "workloads/costs/routes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,11 +57,13 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
                              const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     const Traffic traffic(shape, graph.index(), costs);
+    const Routes routes(costs);
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
         durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
-                                                             costs.link_of(kind.device, kind.receiver))
+                                                             costs.link_of(kind.device, kind.receiver),
+                                                             routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
     return durations;
 }
@@ -210,22 +213,29 @@ Bytes Traffic::bytes(const Task& task) const {
 }
 
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    if (!costs.between_hosts || std::isinf(costs.between_hosts->bandwidth) || costs.host.empty())
+    const Routes routes(costs);
+    if (routes.capacities().empty())
         return false;
     const LaneTable table(graph, mode.communicator);
-    std::vector<int> lane_of_end(2 * (*std::max_element(costs.host.begin(), costs.host.end()) + 1), -1);
-    for (int send = 0; send < graph.size(); ++send) {
-        if (!is_send(graph.task(send).op) || table.partner[send] < 0)
-            continue;
-        const int from = graph.device_of(send), to = graph.device_of(table.partner[send]);
-        if (costs.are_apart(from, to))
-            for (int* lane : {&lane_of_end[2 * costs.host[from]], &lane_of_end[2 * costs.host[to] + 1]})
-                if (const int before = std::exchange(*lane, table.lane_of[send]); before >= 0 && before != *lane)
-                    return true;  // messages of one lane follow each other
+    std::set<std::array<int, 3>> ways;  // lane, from, to
+    for (int send = 0; send < graph.size(); ++send)
+        if (is_send(graph.task(send).op) && table.partner[send] >= 0)
+            ways.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
+    // By capacity, what each lane could use of it: messages of one lane follow each other.
+    std::vector<std::map<int, double>> uses(routes.capacities().size());
+    for (const auto& [lane, from, to] : ways)
+        for (const int capacity : routes.takes(from, to)) {
+            double& use = uses[capacity][lane];
+            use = std::max(use, std::min(costs.link_of(from, to).bandwidth, routes.most(from, to)));
+        }
+    for (std::size_t capacity = 0; capacity < uses.size(); ++capacity) {
+        double all = 0;
+        for (const auto& [lane, use] : uses[capacity])
+            all += use;
+        if (all > routes.capacities()[capacity])
+            return true;
     }
     return false;
 }
-
-Ns occupation_of(Bytes bytes, const Link& link) { return bounded(static_cast<double>(bytes) / link.bandwidth * 1e9); }
 
 }  // namespace pw

@@ -76,10 +76,7 @@ private:
     Loads full_, last_;  // of a mini-batch's last micro-batch, empty where that is no smaller
 };
 
-// Returns whether two messages may be under way at once that share what leads out of a host or into one.
+// Returns whether messages may be under way at once that share a capacity (workloads/costs/routes.h) and could together
+// use more than there is of it.
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
-
-// Returns for how long a message occupies its link: bytes / bandwidth.
-Ns occupation_of(Bytes bytes, const Link& link);
-
 }  // namespace pw

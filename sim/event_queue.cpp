@@ -1,5 +1,6 @@
 #include "sim/event_queue.h"
 
+#include "workloads/costs/routes.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -42,8 +43,29 @@ void EventQueue::begin() {
     ready_.clear();
     lanes_.reset();
     flows_.clear();
-    room_.assign(2 * devices_on_.size(), 1);
-    takers_.assign(room_.size(), 0);
+    lay_routes();
+}
+
+void EventQueue::lay_routes() {
+    const Routes routes(*costs_);
+    std::vector<double> capacities = routes.capacities();
+    demands_.assign(kinds_.all().size(), {});
+    if (capacities.empty())
+        return;
+    unit_ = capacities.front();
+    for (double& capacity : capacities)
+        capacity /= unit_;
+    shares_ = FairShares(std::move(capacities));
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
+    for (std::size_t number = 0; number < demands_.size(); ++number) {
+        const TaskKinds::Kind& kind = kinds_.all()[number];
+        if (!is_send(kind.op))
+            continue;
+        const double bandwidth = bandwidth_for(static_cast<double>(traffic.bytes(graph_.task(kind.first))),
+                                               costs_->link_of(kind.device, kind.receiver));
+        demands_[number] = {.takes = routes.takes(kind.device, kind.receiver),
+                            .most = std::min(bandwidth, routes.most(kind.device, kind.receiver)) / unit_};
+    }
 }
 
 void EventQueue::place_on_hosts() {
@@ -69,11 +91,10 @@ void EventQueue::handle(const Event& event) {
             break;
         }
         case What::LinkFree:
-            if (!end_flow(node, event.seq, event.time))
-                return;  // its rate has changed
-            finish(node, event.time);
-            lanes_.leave(node);
-            ready_.push_back(graph_.device_of(node));  // its list may wait for that
+            leave(node, event.time);
+            break;
+        case What::FlowEnds:
+            end_flow(event.seq, event.time);
             break;
         case What::Arrives:
             lanes_.arrive(node);
@@ -100,13 +121,8 @@ void EventQueue::settle(Ns now) {
 void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
-    const int from = graph_.device_of(send), to = graph_.device_of(recv);
-    if (costs_->between_hosts && costs_->are_apart(from, to) && alone_of(send) > 0) {
-        flows_.push_back({.send = send,
-                          .out = 2 * host_of_[from],
-                          .in = 2 * host_of_[to] + 1,
-                          .left = static_cast<double>(alone_of(send)),
-                          .since = now});
+    if (const Demand& demand = demands_[kinds_.of(send)]; !demand.takes.empty() && alone_of(send) > 0) {
+        flows_.push_back({.demand = demand, .send = send, .left = static_cast<double>(alone_of(send)), .since = now});
         return share_links(now);
     }
     const Ns link_free = now + alone_of(send);
@@ -118,52 +134,31 @@ Ns EventQueue::latency_of(int send) const {
     return costs_->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
 }
 
-// Returns false for a flow that does not end with this event.
-bool EventQueue::end_flow(int send, std::int64_t seq, Ns now) {
-    const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.send == send; });
+void EventQueue::leave(int send, Ns now) {
+    finish(send, now);
+    lanes_.leave(send);
+    ready_.push_back(graph_.device_of(send));  // its list may wait for that
+}
+
+// Does nothing when the flow's rate has changed since that end was foreseen.
+void EventQueue::end_flow(std::int64_t seq, Ns now) {
+    const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.end == seq; });
     if (flow == flows_.end())
-        return end_[send] < 0;  // else it had ended before this event
-    if (flow->end != seq)
-        return false;
+        return;
+    const int send = flow->send;
     flows_.erase(flow);
     share_links(now);
     push(now + latency_of(send), What::Arrives, lanes_.partner(send));
-    return true;
+    leave(send, now);
 }
 
-// After a flow has begun or ended: gives every flow its rate. What leaves least to each of its takers decides first.
+// After a flow has begun or ended: gives every flow its rate.
 void EventQueue::share_links(Ns now) {
-    std::vector<Flow*> open;
-    for (Flow& flow : flows_) {
-        open.push_back(&flow);
-        for (const int end : {flow.out, flow.in}) {
-            room_[end] = 1;
-            takers_[end] = 0;
-        }
-    }
-    for (const Flow& flow : flows_)
-        for (const int end : {flow.out, flow.in})
-            ++takers_[end];
-    while (!open.empty()) {
-        const auto share_of = [this](const Flow* flow) {
-            return std::min(room_[flow->out] / takers_[flow->out], room_[flow->in] / takers_[flow->in]);
-        };
-        double least = 1;
-        for (const Flow* flow : open)
-            least = std::min(least, share_of(flow));
-        constexpr double kRounded = 1 + 1e-12;
-        std::vector<Flow*> rest, decided;
-        for (Flow* flow : open)
-            (share_of(flow) <= least * kRounded ? decided : rest).push_back(flow);
-        for (Flow* flow : decided) {
-            for (const int end : {flow->out, flow->in}) {
-                room_[end] = std::max(0.0, room_[end] - least);
-                --takers_[end];
-            }
-            set_rate(*flow, least, now);
-        }
-        open = std::move(rest);
-    }
+    std::vector<Demand*> demands;
+    for (Flow& flow : flows_)
+        demands.push_back(&flow.demand);
+    for (const std::size_t number : shares_.share(demands))
+        set_rate(flows_[number], flows_[number].demand.rate / flows_[number].demand.most, now);
 }
 
 void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
@@ -173,7 +168,7 @@ void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
     flow.since = now;
     flow.rate = rate;
     flow.end = seq_;
-    push(now + std::llround(flow.left / rate), What::LinkFree, flow.send);
+    push(now + std::llround(flow.left / rate), What::FlowEnds, flow.send);
 }
 
 void EventQueue::finish(int node, Ns time) {

@@ -3,13 +3,15 @@
 #pragma once
 
 #include "workloads/costs/convolution_choice.h"
+#include "workloads/costs/link.h"
 #include "workloads/costs/precision.h"
 #include "workloads/stages/stage_layout.h"
 
-#include <limits>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -36,13 +38,6 @@ struct LayerProfile {
     std::map<int, LayerBytes> bytes = {};
     Measured update = {};  // optimizer, per step
     bool operator==(const LayerProfile&) const = default;
-};
-
-// A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
-struct Link {
-    Ns latency = 0;
-    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite for a pointer's hand-over
-    bool operator==(const Link&) const = default;
 };
 
 // A profile is a versioned file. Times of sizes that were not measured are interpolated linearly between neighbours,
@@ -83,6 +78,15 @@ struct StageCost {
     StageCost& operator+=(const StageCost& other);
 };
 
+// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
+// an end in it, in whatever direction, such as those on a bus.
+struct Capacity {
+    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
+    std::vector<int> devices;  // ascending
+    double bandwidth = 0;      // bytes per second
+    bool operator==(const Capacity&) const = default;
+};
+
 // Costs stand beside a plan: they are the simulator's second argument.
 struct Costs {
     std::vector<StageCost> stage;
@@ -98,7 +102,9 @@ struct Costs {
     // Between devices of different hosts, where that is another link. The messages that leave a host share its
     // bandwidth, and those that come in do.
     std::optional<Link> between_hosts;
-    Link sums;                // the same as `link` for the ring of S
+    std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
+    std::vector<Capacity> shared;                   // beside what leads out of hosts and into them
+    Link sums;                                      // the same as `link` for the ring of S
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
@@ -108,6 +114,9 @@ struct Costs {
         return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
     }
     const Link& link_of(int from, int to) const {  // devices
+        if (!own_links.empty())
+            if (const auto own = own_links.find({from, to}); own != own_links.end())
+                return own->second;
         return between_hosts && are_apart(from, to) ? *between_hosts : link;
     }
 };
