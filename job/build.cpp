@@ -186,7 +186,7 @@ Costs complete_costs(Costs of_stages, const Config& config, const Profile& profi
                      const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
     add_cluster(costs, config, profile);
-    add_gradient_sums(costs, shape, ties_of(graph, split));
+    add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     return costs;
 }
 

@@ -232,7 +232,7 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol"});
+    at.allow({"communicator", "receive", "protocol", "sums"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
@@ -329,6 +329,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.training = read_training(root["training"], folder);
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
+    config.sums = root["transfer"]["sums"].choice(config.sums);
     config.sweep = read_sweep(root["sweep"]);
 
     std::string& schedule = config.pipeline.schedule;

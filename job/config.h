@@ -234,7 +234,8 @@ struct Config {
     PipelineConfig pipeline;
     TrainingConfig training;
     RunConfig run;
-    TransferMode transfer;  // sent_copies is no key: the costs know it
+    TransferMode transfer;                   // sent_copies is no key: the costs know it
+    SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: how S goes, for the simulator only
     SearchConfig search;
     std::vector<SweepAxis> sweep;  // in the order of the file; empty when there is none
 

@@ -197,6 +197,8 @@ std::string print_config(const Config& config) {
     const TransferMode& transfer = config.transfer;
     out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", name_of(transfer.communicator),
                        name_of(transfer.receive), name_of(transfer.protocol));
+    if (config.sums != SumAlgorithm::Ring)
+        out += fmt::format("  sums: {}\n", name_of(config.sums));
     if (config.places.contains("search"))
         out += print_search(config.search);
     return out;

@@ -1,6 +1,5 @@
 #include "sim/event_queue.h"
 
-#include "workloads/costs/routes.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -20,11 +19,13 @@ void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const
     for (int device = 0; device < plan_.shape.devices; ++device)
         ready_.push_back(device);
     settle(0);
+    share_when_due(0);
     while (!queue_.empty()) {
         const Event event = queue_.top();
         queue_.pop();
         handle(event);
         settle(event.time);
+        share_when_due(event.time);
     }
     explain_deadlock();
 }
@@ -49,13 +50,14 @@ void EventQueue::begin() {
 void EventQueue::lay_routes() {
     const Routes routes(*costs_);
     std::vector<double> capacities = routes.capacities();
-    demands_.assign(kinds_.all().size(), {});
-    if (capacities.empty())
-        return;
-    unit_ = capacities.front();
+    unit_ = capacities.empty() ? 1 : capacities.front();
     for (double& capacity : capacities)
         capacity /= unit_;
     shares_ = FairShares(std::move(capacities));
+    lay_sums(routes);
+    demands_.assign(kinds_.all().size(), {});
+    if (routes.capacities().empty())
+        return;
     const Traffic traffic(plan_.shape, graph_.index(), *costs_);
     for (std::size_t number = 0; number < demands_.size(); ++number) {
         const TaskKinds::Kind& kind = kinds_.all()[number];
@@ -96,6 +98,9 @@ void EventQueue::handle(const Event& event) {
         case What::FlowEnds:
             end_flow(event.seq, event.time);
             break;
+        case What::StepEnds:
+            end_step(node, event.time);
+            break;
         case What::Arrives:
             lanes_.arrive(node);
             break;
@@ -122,7 +127,10 @@ void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
     if (const Demand& demand = demands_[kinds_.of(send)]; !demand.takes.empty() && alone_of(send) > 0) {
-        flows_.push_back({.demand = demand, .send = send, .left = static_cast<double>(alone_of(send)), .since = now});
+        flows_.push_back({.demand = demand,
+                          .send = send,
+                          .left = static_cast<double>(alone_of(send)),
+                          .since = static_cast<double>(now)});
         return share_links(now);
     }
     const Ns link_free = now + alone_of(send);
@@ -145,15 +153,20 @@ void EventQueue::end_flow(std::int64_t seq, Ns now) {
     const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.end == seq; });
     if (flow == flows_.end())
         return;
-    const int send = flow->send;
+    const Flow ended = std::move(*flow);
     flows_.erase(flow);
+    if (ended.sum >= 0) {
+        share_is_due_ = true;
+        return end_flow_of_sum(ended, now);
+    }
     share_links(now);
-    push(now + latency_of(send), What::Arrives, lanes_.partner(send));
-    leave(send, now);
+    push(now + latency_of(ended.send), What::Arrives, lanes_.partner(ended.send));
+    leave(ended.send, now);
 }
 
 // After a flow has begun or ended: gives every flow its rate.
 void EventQueue::share_links(Ns now) {
+    share_is_due_ = false;
     std::vector<Demand*> demands;
     for (Flow& flow : flows_)
         demands.push_back(&flow.demand);
@@ -161,14 +174,23 @@ void EventQueue::share_links(Ns now) {
         set_rate(flows_[number], flows_[number].demand.rate / flows_[number].demand.most, now);
 }
 
+// Flows of a sum come and go together: once for all of a moment is enough.
+void EventQueue::share_when_due(Ns now) {
+    if (share_is_due_ && (queue_.empty() || queue_.top().time > now))
+        share_links(now);
+}
+
 void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
     if (flow.rate == rate)
         return;
-    flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now - flow.since));
-    flow.since = now;
+    const auto moment = static_cast<double>(now);
+    if (flow.rate > 0) {
+        flow.left = std::max(0.0, flow.left - flow.rate * (moment - flow.since));
+        flow.since = moment;
+    }
     flow.rate = rate;
     flow.end = seq_;
-    push(now + std::llround(flow.left / rate), What::FlowEnds, flow.send);
+    push(now + std::max<Ns>(0, std::llround(flow.left / rate + (flow.since - moment))), What::FlowEnds, flow.send);
 }
 
 void EventQueue::finish(int node, Ns time) {
@@ -200,7 +222,10 @@ void EventQueue::advance(int device, Ns now) {
         ++next_[device];
         start_[node] = now;
         progress_[device] = {.node = node, .since = now, .end = seq_};
-        push(now + alone_of(node), What::ComputeEnds, node);
+        if (sum_of_[node] >= 0)
+            join_sum(node, now);
+        else
+            push(now + alone_of(node), What::ComputeEnds, node);
         change_rates(device, now);
     }
 }
@@ -215,7 +240,7 @@ void EventQueue::change_rates(int changed, Ns now) {
     const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
     for (const int device : devices) {
         Progress& progress = progress_[device];
-        if (progress.node < 0)
+        if (progress.node < 0 || sum_of_[progress.node] >= 0)
             continue;
         const auto alone = static_cast<double>(alone_of(progress.node));
         const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)]);

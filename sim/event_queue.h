@@ -9,6 +9,7 @@
 #include "schedules/rows.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/fair_shares.h"
+#include "workloads/costs/routes.h"
 
 #include <cstdint>
 #include <queue>
@@ -30,7 +31,7 @@ public:
     Ns end(int node) const { return end_[node]; }
 
 private:
-    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, Arrives };
+    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, Arrives };
 
     struct Event {
         Ns time;
@@ -53,12 +54,34 @@ private:
 
     // A message that takes capacities others may take too, and so goes at a rate of its own at every moment.
     struct Flow {
-        Demand demand;  // in parts of `unit_`
-        int send;
-        double left;      // nanoseconds alone
-        double rate = 0;  // 1 when it is alone
-        Ns since;
+        Demand demand;          // in parts of `unit_`
+        int send = -1;          // node, or
+        int sum = -1;           // which sum it belongs to
+        Ns latency = 0;         // of a sum's
+        double left = 0;        // nanoseconds alone
+        double rate = 0;        // 1 when it is alone
+        double since = 0;       // nanoseconds
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+    };
+
+    // A sum of gradients whose messages may share what they take: S of a stage and mini-batch on all holders.
+    struct Sum {
+        int stage = 0;
+        std::vector<int> nodes = {};
+        std::size_t round = 0;
+        int step = 0;               // of the round
+        int under_way = 0;          // flows of the step
+        double reached = 0;         // when the last message of the step is there, of those known
+        Ns begun = -1, ended = -1;  // -1: not yet
+    };
+    struct SumMessage {
+        Demand demand;
+        double alone;  // nanoseconds
+        Ns latency;
+    };
+    struct Round {
+        std::vector<SumMessage> messages;
+        int steps;
     };
 
     Ns alone_of(int node) const { return (*durations_)[kinds_.of(node)]; }
@@ -77,6 +100,13 @@ private:
     void leave(int send, Ns now);
     void end_flow(std::int64_t seq, Ns now);
     void share_links(Ns now);
+    void share_when_due(Ns now);
+    void lay_sums(const Routes& routes);
+    void join_sum(int node, Ns now);
+    void begin_step(int number, double at, Ns now);
+    void end_step(int number, Ns now);
+    void end_flow_of_sum(const Flow& flow, Ns now);
+    void end_share_of_sum(int node);
     void set_rate(Flow& flow, double rate, Ns now);
     void explain_deadlock() const;
 
@@ -94,6 +124,10 @@ private:
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;
     std::vector<Flow> flows_;
+    std::vector<std::vector<Round>> rounds_;  // by stage; none where S is a task of a known length
+    std::vector<Sum> sums_;
+    std::vector<int> sum_of_;      // by node, -1 of what belongs to none
+    bool share_is_due_ = false;    // flows of sums have come or gone at this moment
     std::vector<int> ready_;       // devices that may go on at this moment
     std::vector<int> waits_;       // by node: inputs to come
     std::vector<Ns> start_, end_;  // by node

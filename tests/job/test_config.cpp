@@ -194,10 +194,10 @@ template <class E>
 class ClosedChoices : public testing::Test {};
 using AllChoices =
     testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
-                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, PipelineConfig::Split,
-                   PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer, TrainingConfig::Loss,
-                   TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport, RunConfig::GradientOrder,
-                   SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
+                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
+                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer,
+                   TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,
+                   RunConfig::GradientOrder, SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
 TYPED_TEST_SUITE(ClosedChoices, AllChoices);
 TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
     for (const auto& [name, value] : kChoices<TypeParam>) {

@@ -5,6 +5,7 @@
 #include "workloads/costs/convolution_choice.h"
 #include "workloads/costs/link.h"
 #include "workloads/costs/precision.h"
+#include "workloads/costs/sums.h"
 #include "workloads/stages/stage_layout.h"
 
 #include <cstdint>
@@ -65,9 +66,8 @@ struct Profile {
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
 
-// Returns the time in which `holders` devices sum `bytes` that each has: in a ring, where each hands 1/r of the bytes
-// to the next one 2 (r - 1) times, first adding and then copying. No way of summing sends fewer bytes per device
-// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+// Returns the time in which `holders` devices sum `bytes` that each has in a ring (SumAlgorithm::Ring) over equal
+// links.
 Ns ring_sum(int holders, Bytes bytes, const Link& link);
 
 // All costs are per micro-batch.
@@ -104,7 +104,9 @@ struct Costs {
     std::optional<Link> between_hosts;
     std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
     std::vector<Capacity> shared;                   // beside what leads out of hosts and into them
-    Link sums;                                      // the same as `link` for the ring of S
+    Link sums;                                      // the same as `link` for S
+    // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
+    std::vector<StageSum> stage_sums;
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
