@@ -128,8 +128,8 @@ Config joint_config(Bytes memory) {
     for (DeviceConfig& device : config.cluster.devices)
         device.memory = memory;
     config.cluster.link_given = true;
-    config.cluster.link_latency = 5'000;
-    config.cluster.link_bandwidth = 1e10;
+    config.cluster.link.latency = 5'000;
+    config.cluster.link.bandwidth = 1e10;
     config.search.schedules = {"gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-v"};
     config.search.micro_batch_sizes = {1, 2, 4, 8};
     config.search.mini_batch = 64;

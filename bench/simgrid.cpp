@@ -7,12 +7,14 @@
 // and again.
 //
 // With a number, so many random small plans on two or three hosts instead, whose messages share what leads out of a
-// host and into it, max-min: each as a link of SimGrid's, without latency.
+// host and into it, max-min: each as a link of SimGrid's, without latency. With the word network, pairs have links of
+// their own besides, and messages also share buses and what leads out of and into groups of hosts.
 //
-//     bench_simgrid [PLANS]
+//     bench_simgrid [PLANS [network]]
 #include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "sim/simulate.h"
+#include "workloads/costs/routes.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -25,6 +27,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -107,7 +110,7 @@ struct SendingLane {
     sg::Host* out = nullptr;
     sg::SemaphorePtr ready;
     std::vector<Bytes> messages;
-    bool shares = false;  // what leads out of a host
+    bool shares = false;  // what it takes on its way
 };
 
 Bytes bytes_of(const Task& send, const Costs& costs) {
@@ -146,27 +149,26 @@ void run_simgrid(const Plan& plan, const Costs& costs, Told& told) {
                 lane_of(task).messages.push_back(bytes_of(task, costs));
         }
     }
-    std::map<int, const sg::Link*> ends_of_hosts;  // 2 h leads out of host h, 2 h + 1 into it
-    const auto end_of_host = [&](int number) {
-        const sg::Link*& link = ends_of_hosts[number];
-        if (link == nullptr)
-            link = zone->create_link(fmt::format("end{}", number), static_cast<double>(kBytesPerNs))->seal();
-        return sg::LinkInRoute(link);
-    };
+    const Routes routes(costs);
+    std::vector<sg::LinkInRoute> capacities;
+    for (std::size_t number = 0; number < routes.capacities().size(); ++number)
+        capacities.emplace_back(
+            zone->create_link(fmt::format("capacity{}", number), routes.capacities()[number] / 1e9)->seal());
     for (auto& [ends, lane] : lanes) {
         const auto& [from, to, gradients] = ends;
         const std::string lane_name = fmt::format("{}-{}-{}", from, to, gradients);
-        lane.shares = costs.between_hosts && costs.are_apart(from, to);
+        const Link& own = costs.link_of(from, to);
+        const std::vector<int> takes = routes.takes(from, to);
+        lane.shares = !takes.empty() || !costs.own_links.empty();
         lane.mailbox = sg::Mailbox::by_name(lane_name);
         lane.out = zone->create_host("out" + lane_name, 1.0);
         lane.ready = sg::Semaphore::create(0);
-        const sg::Link* link = zone->create_link("link" + lane_name, static_cast<double>(kBytesPerNs))
-                                   ->set_latency(static_cast<double>(costs.link.latency))
+        const sg::Link* link = zone->create_link("link" + lane_name, own.bandwidth / 1e9)
+                                   ->set_latency(static_cast<double>(own.latency))
                                    ->seal();
         std::vector<sg::LinkInRoute> route = {sg::LinkInRoute(link)};
-        if (lane.shares)
-            route = {end_of_host(2 * costs.host[static_cast<std::size_t>(from)]),
-                     end_of_host(2 * costs.host[static_cast<std::size_t>(to)] + 1)};
+        for (const int number : takes)
+            route.push_back(capacities[static_cast<std::size_t>(number)]);
         zone->add_route(lane.out->get_netpoint(), hosts[static_cast<std::size_t>(to)]->get_netpoint(), nullptr, nullptr,
                         route, false);
     }
@@ -298,9 +300,33 @@ void measure(const Case& one) {
 // next.
 constexpr Ns kScale = 1000;
 
+using Pick = std::function<int(int least, int most)>;
+
+// Links of pairs from an eighth to twice the common one, up to two buses of as much, and a switch above some hosts.
+void add_network(const Pick& pick, int devices, Costs& costs) {
+    const auto bandwidth = [&] { return costs.link.bandwidth * pick(1, 16) / 8; };
+    for (int count = pick(0, 3); count > 0; --count)
+        if (const int from = pick(0, devices - 1), to = pick(0, devices - 1); from != to)
+            costs.own_links[{from, to}] = {0, bandwidth()};
+    const auto some = [&](const auto& belongs) {
+        std::vector<int> chosen;
+        for (int device = 0; device < devices; ++device)
+            if (belongs(device))
+                chosen.push_back(device);
+        return chosen;
+    };
+    for (int count = pick(0, 2); count > 0; --count)
+        costs.shared.push_back({Capacity::Of::Touching, some([&](int) { return pick(0, 1) != 0; }), bandwidth()});
+    const int first = pick(0, 2), last = pick(first, 2);
+    const std::vector<int> below =
+        some([&](int device) { return first <= costs.host[device] && costs.host[device] <= last; });
+    for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
+        costs.shared.push_back({of, below, bandwidth()});
+}
+
 // Returns how far apart the two are for a random plan, and adds to `slower` by how much sharing prolongs the step.
-double shared_distance(std::mt19937& random, double& slower) {
-    const auto pick = [&](int least, int most) {
+double shared_distance(std::mt19937& random, bool network, double& slower) {
+    const Pick pick = [&](int least, int most) {
         return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
     };
     const char* const schedules[] = {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb-v", "zb1p"};
@@ -319,23 +345,28 @@ double shared_distance(std::mt19937& random, double& slower) {
     Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
                         {.sent_copies = false});
     costs.between_hosts = Link{0, 1e18};
-    const auto without = static_cast<double>(simulator.step_time(costs));
+    const auto without = static_cast<double>(simulator.step_time(costs));  // anything shared
     costs.between_hosts->bandwidth = costs.link.bandwidth;
+    if (network) {
+        add_network(pick, shape.devices, costs);
+        costs.link.latency = 0;  // SimGrid's flows of unlike latencies have unlike shares
+    }
     slower += static_cast<double>(simulator.step_time(costs)) / without - 1;
     const std::vector<double> ends = ends_of(simulator.trace(costs));
     return distance(*told_by_simgrid(proven.plan, costs, ends.size()), ends);
 }
 
-void compare_shared(int plans) {
+void compare_shared(int plans, bool network) {
     std::mt19937 random(2026);
     std::vector<double> apart;
     double slower = 0;
     for (int plan = 0; plan < plans; ++plan)
-        apart.push_back(shared_distance(random, slower));
+        apart.push_back(shared_distance(random, network, slower));
     fmt::print(
-        "{} plans on hosts: median {:.1e} of the step apart, at most {:.1e}; without bytes between hosts a step "
-        "is {:.0f} % shorter on average\n",
-        plans, median(apart), *std::max_element(apart.begin(), apart.end()), 100 * slower / plans);
+        "{} plans on hosts{}: median {:.1e} of the step apart, at most {:.1e}; {} makes a step {:.0f} % longer on "
+        "average\n",
+        plans, network ? " with a network" : "", median(apart), *std::max_element(apart.begin(), apart.end()),
+        network ? "the network" : "sharing", 100 * slower / plans);
 }
 
 }  // namespace
@@ -343,7 +374,7 @@ void compare_shared(int plans) {
 
 int main(int count, char** values) {
     if (count > 1) {
-        pw::compare_shared(std::atoi(values[1]));
+        pw::compare_shared(std::atoi(values[1]), count > 2);
         return 0;
     }
     fmt::print("{:<16}{:>4}{:>6}{:>9}{:>9}{:>8}{:>9}{:>7}{:>7}{:>7}{:>8}{:>8}{:>8}{:>9}\n", "schedule", "p", "m",

@@ -64,12 +64,13 @@ Answer solve_max_load(const Config& config, const SearchLimits& limits) {
 
 // Returns the bandwidth of the one link that other planners' objectives count with.
 double bandwidth_of_the_link(const Config& config) {
-    if (config.cluster.between_hosts)
-        config.fail_at(
-            "cluster.between",
-            fmt::format("objective {} counts with one link between all devices", name_of(config.search.objective)),
-            "write cluster.link in its place (for pipedream search.levels: a bandwidth per level)");
-    return config.cluster.link_bandwidth;
+    for (const char* key : {"cluster.between", "cluster.links", "cluster.shared", "cluster.switches"})
+        if (is_given(config, key))
+            config.fail_at(
+                key,
+                fmt::format("objective {} counts with one link between all devices", name_of(config.search.objective)),
+                "write cluster.link in its place (for pipedream search.levels: a bandwidth per level)");
+    return config.cluster.link.bandwidth;
 }
 
 Answer solve_piper(const Config& config, const SearchLimits& limits) {

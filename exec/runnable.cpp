@@ -45,6 +45,10 @@ void check_runnable(const Job& job) {
     if (!cost_source_of(job.config).has_kernels)
         job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");
+    if (job.config.sums != SumAlgorithm::Ring)
+        job.config.fail_at("transfer.sums",
+                           fmt::format("devices that compute sum part by part, not by {}", name_of(job.config.sums)),
+                           "simulate it, set run.backend: emulated, or write sums: ring");
     check_initial(job.config, *job.model);
     check_link(job.config, job.plan.shape);
 }

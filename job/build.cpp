@@ -130,6 +130,32 @@ Profile with_dispatch(Profile profile, const Config& config) {
     return profile;
 }
 
+namespace {
+
+// `hosts` numbers them.
+void add_network(Costs& costs, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
+    costs.own_links.clear();
+    for (const ClusterConfig::PairLink& pair : cluster.links)
+        costs.own_links[{pair.from, pair.to}] = pair.link;
+    costs.shared.clear();
+    for (const ClusterConfig::Shared& shared : cluster.shared)
+        costs.shared.push_back({Capacity::Of::Touching, shared.devices, shared.bandwidth});
+    for (const ClusterConfig::Switch& group : cluster.switches) {
+        std::vector<char> below(hosts.size(), 0);
+        for (const std::string& name : group.hosts)
+            if (const auto host = hosts.find(name); host != hosts.end())
+                below[static_cast<std::size_t>(host->second)] = 1;
+        std::vector<int> devices;
+        for (int device = 0; device < static_cast<int>(costs.host.size()); ++device)
+            if (below[static_cast<std::size_t>(costs.host[device])])
+                devices.push_back(device);
+        for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
+            costs.shared.push_back({of, devices, group.bandwidth});
+    }
+}
+
+}  // namespace
+
 void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;
     costs.speed.clear();
@@ -140,10 +166,10 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
         costs.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
     }
     const bool profiled = is_measured(profile) && !cluster.link_given;
-    const Link given{cluster.link_latency, cluster.link_bandwidth};
-    costs.link = profiled ? profile.link : given;
-    costs.sums = profiled ? profile.sums : given;
+    costs.link = profiled ? profile.link : cluster.link;
+    costs.sums = profiled ? profile.sums : cluster.link;
     costs.between_hosts = cluster.between_hosts;
+    add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link)
         costs.sent_copies = true;
 }
@@ -160,7 +186,7 @@ Costs complete_costs(Costs of_stages, const Config& config, const Profile& profi
                      const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
     add_cluster(costs, config, profile);
-    add_gradient_sums(costs, shape, ties_of(graph, split));
+    add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     return costs;
 }
 

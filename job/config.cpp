@@ -83,35 +83,20 @@ void read_ranks(const Yaml& at, ClusterConfig& cluster) {
     }
 }
 
-Link read_link(const Yaml& at) {
-    if (at.is_text()) {
-        const std::string name = at.text();
-        const auto named = std::find_if(std::begin(kNamedLinks), std::end(kNamedLinks),
-                                        [&](const NamedLink& one) { return one.name == name; });
-        if (named != std::end(kNamedLinks))
-            return named->link;
-        std::string names;
-        for (const NamedLink& one : kNamedLinks)
-            names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
-        at.complain(fmt::format("'{}' is '{}', which is no link", at.path(), name),
-                    fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names));
-        return {};
-    }
-    at.allow({"bandwidth", "latency"});
-    return {read_time(at["latency"], 0), at["bandwidth"].bandwidth(Link{}.bandwidth)};
-}
-
 // Places devices on hosts, as many on each, unless they say theirs.
 void read_hosts(const Yaml& at, ClusterConfig& cluster) {
     const Yaml hosts = at["hosts"], each = at["devices_per_host"];
     if (!hosts.present() && !each.present())
         return;
-    if (!hosts.present() || !each.present()) {
+    if (!each.present() || (!hosts.present() && cluster.devices.empty())) {
         (hosts.present() ? hosts : each)
-            .complain("'cluster.hosts' and 'cluster.devices_per_host' go together", "write both");
+            .complain("'cluster.hosts' and 'cluster.devices_per_host' go together",
+                      hosts.present() ? "write both" : "write both, or how many devices there are (cluster.devices)");
         return;
     }
-    const std::int64_t count = hosts.integer(1, 1, kMostDevices), on_each = each.integer(1, 1, kMostDevices);
+    const std::int64_t on_each = each.integer(1, 1, kMostDevices);
+    const std::int64_t count =
+        hosts.present() ? hosts.integer(1, 1, kMostDevices) : (std::ssize(cluster.devices) + on_each - 1) / on_each;
     if (count * on_each > kMostDevices) {
         hosts.complain(fmt::format("{} hosts of {} devices are more than {} devices", count, on_each, kMostDevices),
                        "write fewer");
@@ -119,7 +104,7 @@ void read_hosts(const Yaml& at, ClusterConfig& cluster) {
     }
     if (cluster.devices.empty())
         cluster.devices.assign(static_cast<std::size_t>(count * on_each), {"", 1, cluster.memory, ""});
-    if (std::ssize(cluster.devices) != count * on_each) {
+    if (hosts.present() && std::ssize(cluster.devices) != count * on_each) {
         at["devices"].complain(fmt::format("'cluster.devices' is {}, but {} hosts of {} devices have {}",
                                            cluster.devices.size(), count, on_each, count * on_each),
                                "remove the key, or correct the hosts");
@@ -129,8 +114,9 @@ void read_hosts(const Yaml& at, ClusterConfig& cluster) {
         if (std::string& host = cluster.devices[device].host; host.empty())
             host = fmt::format("host {}", static_cast<std::int64_t>(device) / on_each);
         else
-            hosts.complain(fmt::format("device {} says its host, '{}', and 'cluster.hosts' another", device, host),
-                           "write one of them");
+            each.complain(
+                fmt::format("device {} says its host, '{}', and 'cluster.devices_per_host' another", device, host),
+                "write one of them");
 }
 
 void read_links(const Yaml& at, ClusterConfig& cluster) {
@@ -140,9 +126,8 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
                         "write inside: and between:, or link: for all devices");
     const Yaml own = inside.present() ? inside : link;
     cluster.link_given = own.is_map() || own.is_text();
-    const Link given = own.present() ? read_link(own) : Link{};
-    cluster.link_latency = given.latency;
-    cluster.link_bandwidth = given.bandwidth;
+    if (own.present())
+        cluster.link = read_link(own);
     if (!between.present())
         return;
     cluster.between_hosts = read_link(between);
@@ -159,16 +144,10 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "dispatch", "profile", "rank_table", "compute", "memory_bandwidth"});
+              "switches", "dispatch", "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
-    for (const std::string_view key : {"links", "shared"})
-        if (at[key].present()) {
-            at[key].items();
-            not_in_this_version(at[key], fmt::format("'cluster.{}'", key),
-                                "write link: {bandwidth, latency} for all pairs, or hosts: with inside: and between:");
-        }
     cluster.profile = absolute_path(folder, at["profile"].text());
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
     if (at["dispatch"].present())
@@ -176,6 +155,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     read_ranks(at, cluster);
     read_hosts(at, cluster);
     read_links(at, cluster);
+    read_network(at, cluster);
     cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
     cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
     return cluster;
@@ -252,7 +232,7 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol", "exchange"});
+    at.allow({"communicator", "receive", "protocol", "exchange", "sums"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
@@ -350,6 +330,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.training = read_training(root["training"], folder);
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
+    config.sums = root["transfer"]["sums"].choice(config.sums);
     config.sweep = read_sweep(root["sweep"]);
 
     std::string& schedule = config.pipeline.schedule;

@@ -54,7 +54,7 @@ struct NamedLink {
     std::string_view name;
     Link link;
 };
-inline constexpr NamedLink kNamedLinks[] = {
+inline const NamedLink kNamedLinks[] = {
     {"nvlink3", {3'400, 300e9}},   // A100: 12 links of 25 GB/s (NVIDIA A100 architecture, 2020)
     {"nvlink4", {3'400, 450e9}},   // H100: 18 links of 25 GB/s (NVIDIA H100 architecture, 2022)
     {"hdr200", {14'000, 25e9}},    // InfiniBand HDR, four lanes: 200 Gbit/s
@@ -65,13 +65,30 @@ inline constexpr NamedLink kNamedLinks[] = {
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
     Bytes memory = kUnlimited;  // memory of devices that do not say theirs
-    Ns link_latency = 0;
-    double link_bandwidth = std::numeric_limits<double>::infinity();  // bytes per second
+    Link link;
     bool link_given = false;            // whether the config gives a link; else a profile's measured one counts
     std::optional<Link> between_hosts;  // between devices of different hosts, where it is another one
-    std::optional<Ns> dispatch;         // what each task takes beside its work; when absent, the profile's
-    std::string profile;                // absolute path; when empty, costs are analytic
-    std::string rank_table;             // absolute path; devices and their hosts come from it unless it is empty
+    struct PairLink {
+        int from, to;  // devices
+        Link link;
+        bool operator==(const PairLink&) const = default;
+    };
+    std::vector<PairLink> links;  // of pairs that have their own
+    struct Shared {
+        std::vector<int> devices;  // ascending
+        double bandwidth;          // of all messages with an end among them
+        bool operator==(const Shared&) const = default;
+    };
+    std::vector<Shared> shared;
+    struct Switch {
+        std::vector<std::string> hosts;
+        double bandwidth;  // of what leaves them, and as much of what enters
+        bool operator==(const Switch&) const = default;
+    };
+    std::vector<Switch> switches;
+    std::optional<Ns> dispatch;  // what each task takes beside its work; when absent, the profile's
+    std::string profile;         // absolute path; when empty, costs are analytic
+    std::string rank_table;      // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;
 };
 
@@ -218,7 +235,8 @@ struct Config {
     PipelineConfig pipeline;
     TrainingConfig training;
     RunConfig run;
-    TransferMode transfer;  // sent_copies is no key: the costs know it
+    TransferMode transfer;                   // sent_copies is no key: the costs know it
+    SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: how S goes, for the simulator only
     SearchConfig search;
     std::vector<SweepAxis> sweep;  // in the order of the file; empty when there is none
 

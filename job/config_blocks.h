@@ -29,6 +29,13 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
 void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
 
+// Reads a link: its name, or a map, which may have further keys.
+Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
+// Reads links, shared and switches of the block `cluster`, whose devices and hosts are known.
+void read_network(const Yaml& at, ClusterConfig& cluster);
+std::string print_network(const ClusterConfig& cluster);
+std::string print_link(const Link& link);  // "bandwidth: 10000000000 B/s, latency: 5000 ns"
+
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
 // Reads pipeline.recompute, once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);

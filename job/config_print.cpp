@@ -88,12 +88,10 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
     out += "cluster:\n";
     print_devices(cluster.devices, out);
     if (cluster.link_given)
-        out += fmt::format("  {}: {{bandwidth: {}, latency: {}}}\n", cluster.between_hosts ? "inside" : "link",
-                           exact_bandwidth(cluster.link_bandwidth), exact_time(cluster.link_latency));
+        out += fmt::format("  {}: {{{}}}\n", cluster.between_hosts ? "inside" : "link", print_link(cluster.link));
     if (cluster.between_hosts)
-        out +=
-            fmt::format("  between: {{bandwidth: {}, latency: {}}}\n",
-                        exact_bandwidth(cluster.between_hosts->bandwidth), exact_time(cluster.between_hosts->latency));
+        out += fmt::format("  between: {{{}}}\n", print_link(*cluster.between_hosts));
+    out += print_network(cluster);
     if (cluster.dispatch)
         out += fmt::format("  dispatch: {}\n", exact_time(*cluster.dispatch));
     if (!cluster.rank_table.empty())
@@ -203,6 +201,8 @@ std::string print_config(const Config& config) {
                        name_of(transfer.receive), name_of(transfer.protocol));
     if (transfer.blocks())
         out += fmt::format("  exchange: {}\n", name_of(transfer.exchange));
+    if (config.sums != SumAlgorithm::Ring)
+        out += fmt::format("  sums: {}\n", name_of(config.sums));
     if (config.places.contains("search"))
         out += print_search(config.search);
     return out;

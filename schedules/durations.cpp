@@ -2,6 +2,8 @@
 
 #include "schedules/plan_graph.h"
 #include "workloads/bounded.h"
+#include "workloads/costs/routes.h"
+#include "workloads/costs/sum_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,11 +58,13 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
                              const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     const Traffic traffic(shape, graph.index(), costs);
+    const Routes routes(costs);
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
         durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
-                                                             costs.link_of(kind.device, kind.receiver))
+                                                             costs.link_of(kind.device, kind.receiver),
+                                                             routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
     return durations;
 }
@@ -73,13 +77,48 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
     return {devices.begin(), devices.end()};
 }
 
-// A ring goes through all devices of a host before it leaves it: where it goes on is what is slowest in every step.
-Ns sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs) {
-    const auto holders = static_cast<int>(devices.size());
-    const Ns time = ring_sum(holders, bytes, costs.sums);
-    const bool leaves = std::any_of(devices.begin(), devices.end(),
-                                    [&](int device) { return costs.are_apart(device, devices.front()); });
-    return leaves && costs.between_hosts ? std::max(time, ring_sum(holders, bytes, *costs.between_hosts)) : time;
+// By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
+// stage.
+using Uses = std::vector<std::map<int, double>>;
+
+void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Costs& costs, const Routes& routes,
+                          Uses& uses) {
+    const LaneTable table(graph, mode.communicator);
+    std::set<std::array<int, 3>> ways;  // lane, from, to
+    for (int send = 0; send < graph.size(); ++send)
+        if (is_send(graph.task(send).op) && table.partner[send] >= 0)
+            ways.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
+    for (const auto& [lane, from, to] : ways)
+        for (const int capacity : routes.takes(from, to)) {
+            double& use = uses[capacity][lane];
+            use = std::max(use, std::min(costs.link_of(from, to).bandwidth, routes.most(from, to)));
+        }
+}
+
+// Messages of one step share with each other too, which the time of the sum alone knows.
+void add_uses_of_sums(const Costs& costs, const Routes& routes, Uses& uses) {
+    for (std::size_t stage = 0; stage < costs.stage_sums.size(); ++stage)
+        for (const SumRound& round : costs.stage_sums[stage].rounds) {
+            std::map<int, double> of_round;
+            for (const SumRound::Pair& pair : round.messages)
+                for (const int capacity : routes.takes(pair.from, pair.to))
+                    of_round[capacity] += std::min(sum_link_of(pair, costs).bandwidth, routes.most(pair.from, pair.to));
+            for (const auto& [capacity, use] : of_round) {
+                double& most = uses[capacity][-1 - static_cast<int>(stage)];
+                most = std::max(most, std::min(use, routes.capacities()[capacity]));
+            }
+        }
+}
+
+bool is_short(const Uses& uses, const Routes& routes) {
+    for (std::size_t capacity = 0; capacity < uses.size(); ++capacity) {
+        double all = 0;
+        for (const auto& [who, use] : uses[capacity])
+            all += use;
+        if (all > routes.capacities()[capacity])
+            return true;
+    }
+    return false;
 }
 
 }  // namespace
@@ -168,12 +207,14 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
     return all;
 }
 
-void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties) {
+void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
+    costs.stage_sums.clear();
     for (int stage = 0; stage < shape.stages; ++stage) {
-        Ns time = sum_among(shape.devices_of(stage), costs.bytes[stage].weights, costs);
+        costs.stage_sums.push_back(sum_among(shape.devices_of(stage), costs.bytes[stage].weights, costs, algorithm));
+        Ns time = costs.stage_sums.back().alone;
         for (const StageTie& tie : ties)
             if (tie.from == stage || tie.to == stage)
-                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs));
+                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs, algorithm).alone);
         costs.stage[stage].sum_gradients = time;
         if (!costs.busy.empty())
             costs.busy[stage].sum_gradients = time;
@@ -210,22 +251,22 @@ Bytes Traffic::bytes(const Task& task) const {
 }
 
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    if (!costs.between_hosts || std::isinf(costs.between_hosts->bandwidth) || costs.host.empty())
+    const Routes routes(costs);
+    if (routes.capacities().empty())
         return false;
-    const LaneTable table(graph, mode.communicator);
-    std::vector<int> lane_of_end(2 * (*std::max_element(costs.host.begin(), costs.host.end()) + 1), -1);
-    for (int send = 0; send < graph.size(); ++send) {
-        if (!is_send(graph.task(send).op) || table.partner[send] < 0)
-            continue;
-        const int from = graph.device_of(send), to = graph.device_of(table.partner[send]);
-        if (costs.are_apart(from, to))
-            for (int* lane : {&lane_of_end[2 * costs.host[from]], &lane_of_end[2 * costs.host[to] + 1]})
-                if (const int before = std::exchange(*lane, table.lane_of[send]); before >= 0 && before != *lane)
-                    return true;  // messages of one lane follow each other
-    }
-    return false;
+    Uses uses(routes.capacities().size());
+    add_uses_of_messages(graph, mode, costs, routes, uses);
+    return is_short(uses, routes);
 }
 
-Ns occupation_of(Bytes bytes, const Link& link) { return bounded(static_cast<double>(bytes) / link.bandwidth * 1e9); }
+bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
+    const Routes routes(costs);
+    if (routes.capacities().empty())
+        return false;
+    Uses uses(routes.capacities().size());
+    add_uses_of_messages(graph, mode, costs, routes, uses);
+    add_uses_of_sums(costs, routes, uses);
+    return is_short(uses, routes);
+}
 
 }  // namespace pw

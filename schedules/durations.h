@@ -54,10 +54,10 @@ private:
 // five times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
-// Fills in what S, the sum of gradients, costs on every stage of the shape: its holders sum in a ring over
-// `costs.sums`, which is as slow as `costs.between_hosts` where it leaves a host, and then, all over, the devices that
-// share a parameter do.
-void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {});
+// Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
+// `costs.sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do.
+void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
+                       SumAlgorithm algorithm = SumAlgorithm::Ring);
 
 // What transfers move.
 class Traffic {
@@ -76,10 +76,8 @@ private:
     Loads full_, last_;  // of a mini-batch's last micro-batch, empty where that is no smaller
 };
 
-// Returns whether two messages may be under way at once that share what leads out of a host or into one.
+// Returns whether messages may be under way at once that share a capacity (workloads/costs/routes.h) and could together
+// use more than there is of it; the second, whether messages and sums of gradients, or two sums, may.
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
-
-// Returns for how long a message occupies its link: bytes / bandwidth.
-Ns occupation_of(Bytes bytes, const Link& link);
-
+bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 }  // namespace pw

@@ -24,11 +24,13 @@ void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const
     for (int device = 0; device < plan_.shape.devices; ++device)
         ready_.push_back(device);
     settle(0);
+    share_when_due(0);
     while (!queue_.empty()) {
         const Event event = queue_.top();
         queue_.pop();
         handle(event);
         settle(event.time);
+        share_when_due(event.time);
     }
     explain_deadlock();
 }
@@ -48,8 +50,30 @@ void EventQueue::begin() {
     ready_.clear();
     lanes_.reset();
     flows_.clear();
-    room_.assign(2 * devices_on_.size(), 1);
-    takers_.assign(room_.size(), 0);
+    lay_routes();
+}
+
+void EventQueue::lay_routes() {
+    const Routes routes(*costs_);
+    std::vector<double> capacities = routes.capacities();
+    unit_ = capacities.empty() ? 1 : capacities.front();
+    for (double& capacity : capacities)
+        capacity /= unit_;
+    shares_ = FairShares(std::move(capacities));
+    lay_sums(routes);
+    demands_.assign(kinds_.all().size(), {});
+    if (routes.capacities().empty())
+        return;
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
+    for (std::size_t number = 0; number < demands_.size(); ++number) {
+        const TaskKinds::Kind& kind = kinds_.all()[number];
+        if (!is_send(kind.op))
+            continue;
+        const double bandwidth = bandwidth_for(static_cast<double>(traffic.bytes(graph_.task(kind.first))),
+                                               costs_->link_of(kind.device, kind.receiver));
+        demands_[number] = {.takes = routes.takes(kind.device, kind.receiver),
+                            .most = std::min(bandwidth, routes.most(kind.device, kind.receiver)) / unit_};
+    }
 }
 
 void EventQueue::place_on_hosts() {
@@ -75,11 +99,13 @@ void EventQueue::handle(const Event& event) {
             break;
         }
         case What::LinkFree:
-            if (!end_flow(node, event.seq, event.time))
-                return;  // its rate has changed
-            finish(node, event.time);
-            lanes_.leave(node);
-            ready_.push_back(graph_.device_of(node));  // its list may wait for that
+            leave(node, event.time);
+            break;
+        case What::FlowEnds:
+            end_flow(event.seq, event.time);
+            break;
+        case What::StepEnds:
+            end_step(node, event.time);
             break;
         case What::Arrives:
             lanes_.arrive(node);
@@ -106,13 +132,11 @@ void EventQueue::settle(Ns now) {
 void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
-    const int from = graph_.device_of(send), to = graph_.device_of(recv);
-    if (costs_->between_hosts && costs_->are_apart(from, to) && alone_of(send) > 0) {
-        flows_.push_back({.send = send,
-                          .out = 2 * host_of_[from],
-                          .in = 2 * host_of_[to] + 1,
+    if (const Demand& demand = demands_[kinds_.of(send)]; !demand.takes.empty() && alone_of(send) > 0) {
+        flows_.push_back({.demand = demand,
+                          .send = send,
                           .left = static_cast<double>(alone_of(send)),
-                          .since = now});
+                          .since = static_cast<double>(now)});
         return share_links(now);
     }
     const Ns link_free = now + alone_of(send);
@@ -124,62 +148,55 @@ Ns EventQueue::latency_of(int send) const {
     return costs_->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
 }
 
-// Returns false for a flow that does not end with this event.
-bool EventQueue::end_flow(int send, std::int64_t seq, Ns now) {
-    const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.send == send; });
-    if (flow == flows_.end())
-        return end_[send] < 0;  // else it had ended before this event
-    if (flow->end != seq)
-        return false;
-    flows_.erase(flow);
-    share_links(now);
-    push(now + latency_of(send), What::Arrives, lanes_.partner(send));
-    return true;
+void EventQueue::leave(int send, Ns now) {
+    finish(send, now);
+    lanes_.leave(send);
+    ready_.push_back(graph_.device_of(send));  // its list may wait for that
 }
 
-// After a flow has begun or ended: gives every flow its rate. What leaves least to each of its takers decides first.
+// Does nothing when the flow's rate has changed since that end was foreseen.
+void EventQueue::end_flow(std::int64_t seq, Ns now) {
+    const auto flow = std::find_if(flows_.begin(), flows_.end(), [&](const Flow& one) { return one.end == seq; });
+    if (flow == flows_.end())
+        return;
+    const Flow ended = std::move(*flow);
+    flows_.erase(flow);
+    if (ended.sum >= 0) {
+        share_is_due_ = true;
+        return end_flow_of_sum(ended, now);
+    }
+    share_links(now);
+    push(now + latency_of(ended.send), What::Arrives, lanes_.partner(ended.send));
+    leave(ended.send, now);
+}
+
+// After a flow has begun or ended: gives every flow its rate.
 void EventQueue::share_links(Ns now) {
-    std::vector<Flow*> open;
-    for (Flow& flow : flows_) {
-        open.push_back(&flow);
-        for (const int end : {flow.out, flow.in}) {
-            room_[end] = 1;
-            takers_[end] = 0;
-        }
-    }
-    for (const Flow& flow : flows_)
-        for (const int end : {flow.out, flow.in})
-            ++takers_[end];
-    while (!open.empty()) {
-        const auto share_of = [this](const Flow* flow) {
-            return std::min(room_[flow->out] / takers_[flow->out], room_[flow->in] / takers_[flow->in]);
-        };
-        double least = 1;
-        for (const Flow* flow : open)
-            least = std::min(least, share_of(flow));
-        constexpr double kRounded = 1 + 1e-12;
-        std::vector<Flow*> rest, decided;
-        for (Flow* flow : open)
-            (share_of(flow) <= least * kRounded ? decided : rest).push_back(flow);
-        for (Flow* flow : decided) {
-            for (const int end : {flow->out, flow->in}) {
-                room_[end] = std::max(0.0, room_[end] - least);
-                --takers_[end];
-            }
-            set_rate(*flow, least, now);
-        }
-        open = std::move(rest);
-    }
+    share_is_due_ = false;
+    std::vector<Demand*> demands;
+    for (Flow& flow : flows_)
+        demands.push_back(&flow.demand);
+    for (const std::size_t number : shares_.share(demands))
+        set_rate(flows_[number], flows_[number].demand.rate / flows_[number].demand.most, now);
+}
+
+// Flows of a sum come and go together: once for all of a moment is enough.
+void EventQueue::share_when_due(Ns now) {
+    if (share_is_due_ && (queue_.empty() || queue_.top().time > now))
+        share_links(now);
 }
 
 void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
     if (flow.rate == rate)
         return;
-    flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now - flow.since));
-    flow.since = now;
+    const auto moment = static_cast<double>(now);
+    if (flow.rate > 0) {
+        flow.left = std::max(0.0, flow.left - flow.rate * (moment - flow.since));
+        flow.since = moment;
+    }
     flow.rate = rate;
     flow.end = seq_;
-    push(now + std::llround(flow.left / rate), What::LinkFree, flow.send);
+    push(now + std::max<Ns>(0, std::llround(flow.left / rate + (flow.since - moment))), What::FlowEnds, flow.send);
 }
 
 void EventQueue::finish(int node, Ns time) {
@@ -216,7 +233,10 @@ void EventQueue::advance(int device, Ns now) {
         ++next_[device];
         start_[node] = now;
         progress_[device] = {.node = node, .since = now, .end = seq_};
-        push(now + alone_of(node), What::ComputeEnds, node);
+        if (sum_of_[node] >= 0)
+            join_sum(node, now);
+        else
+            push(now + alone_of(node), What::ComputeEnds, node);
         change_rates(device, now);
     }
 }
@@ -231,7 +251,7 @@ void EventQueue::change_rates(int changed, Ns now) {
     const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
     for (const int device : devices) {
         Progress& progress = progress_[device];
-        if (progress.node < 0)
+        if (progress.node < 0 || sum_of_[progress.node] >= 0)
             continue;
         const auto alone = static_cast<double>(alone_of(progress.node));
         const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)]);

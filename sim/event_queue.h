@@ -1,5 +1,5 @@
-// The times of a plan from a queue of events: where devices of a host slow each other down or messages share what leads
-// out of a host, nothing else tells them.
+// The times of a plan from a queue of events: where devices of a host slow each other down or messages share what they
+// take on their way, nothing else tells them.
 #pragma once
 
 #include "schedules/durations.h"
@@ -8,6 +8,8 @@
 #include "schedules/plan_graph.h"
 #include "schedules/rows.h"
 #include "workloads/costs/costs.h"
+#include "workloads/costs/fair_shares.h"
+#include "workloads/costs/routes.h"
 
 #include <cstdint>
 #include <queue>
@@ -29,7 +31,7 @@ public:
     Ns end(int node) const { return end_[node]; }
 
 private:
-    enum class What : std::uint8_t { ComputeEnds, LinkFree, Arrives };
+    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, Arrives };
 
     struct Event {
         Ns time;
@@ -50,21 +52,42 @@ private:
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
 
-    // Messages between hosts that are under way share what leads out of a host and what leads into one so that none can
-    // have more without another that has no more having less (max-min fairness: Bertsekas, Gallager, "Data Networks",
-    // 1992, section 6.5.2). A message that is alone has all of it.
+    // A message that takes capacities others may take too, and so goes at a rate of its own at every moment.
     struct Flow {
-        int send;
-        int out, in;      // what it takes, by host: 2 h leads out of host h, 2 h + 1 into it
-        double left;      // nanoseconds alone
-        double rate = 0;  // 1 when it is alone
-        Ns since;
+        Demand demand;          // in parts of `unit_`
+        int send = -1;          // node, or
+        int sum = -1;           // which sum it belongs to
+        Ns latency = 0;         // of a sum's
+        double left = 0;        // nanoseconds alone
+        double rate = 0;        // 1 when it is alone
+        double since = 0;       // nanoseconds
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+    };
+
+    // A sum of gradients whose messages may share what they take: S of a stage and mini-batch on all holders.
+    struct Sum {
+        int stage = 0;
+        std::vector<int> nodes = {};
+        std::size_t round = 0;
+        int step = 0;               // of the round
+        int under_way = 0;          // flows of the step
+        double reached = 0;         // when the last message of the step is there, of those known
+        Ns begun = -1, ended = -1;  // -1: not yet
+    };
+    struct SumMessage {
+        Demand demand;
+        double alone;  // nanoseconds
+        Ns latency;
+    };
+    struct Round {
+        std::vector<SumMessage> messages;
+        int steps;
     };
 
     Ns alone_of(int node) const { return (*durations_)[kinds_.of(node)]; }
     void begin();
     void place_on_hosts();
+    void lay_routes();
     void push(Ns time, What what, int node) { queue_.push({time, seq_++, what, node}); }
     void handle(const Event& event);
     void settle(Ns now);
@@ -74,8 +97,16 @@ private:
     void advance(int device, Ns now);
     void change_rates(int changed, Ns now);
     Ns latency_of(int send) const;
-    bool end_flow(int send, std::int64_t seq, Ns now);
+    void leave(int send, Ns now);
+    void end_flow(std::int64_t seq, Ns now);
     void share_links(Ns now);
+    void share_when_due(Ns now);
+    void lay_sums(const Routes& routes);
+    void join_sum(int node, Ns now);
+    void begin_step(int number, double at, Ns now);
+    void end_step(int number, Ns now);
+    void end_flow_of_sum(const Flow& flow, Ns now);
+    void end_share_of_sum(int node);
     void set_rate(Flow& flow, double rate, Ns now);
     void explain_deadlock() const;
 
@@ -90,9 +121,14 @@ private:
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
+    double unit_ = 1;              // bytes per second that count as 1: the messages that have so much alone have 1
+    std::vector<Demand> demands_;  // by kind of SEND
+    FairShares shares_;
     std::vector<Flow> flows_;
-    std::vector<double> room_;     // by what leads out of hosts and into them
-    std::vector<int> takers_;      // the same: flows without a rate yet
+    std::vector<std::vector<Round>> rounds_;  // by stage; none where S is a task of a known length
+    std::vector<Sum> sums_;
+    std::vector<int> sum_of_;      // by node, -1 of what belongs to none
+    bool share_is_due_ = false;    // flows of sums have come or gone at this moment
     std::vector<int> ready_;       // devices that may go on at this moment
     std::vector<int> waits_;       // by node: inputs to come
     std::vector<Ns> start_, end_;  // by node

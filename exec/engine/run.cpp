@@ -7,6 +7,7 @@
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
+#include "workloads/costs/routes.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
 #include "workloads/start_thread.h"
@@ -35,6 +36,14 @@ std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
     const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
     return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
                                              : std::vector<Ns>{};
+}
+
+// The key of what messages of a plan may share.
+const char* sharing_key(const Config& config) {
+    for (const char* key : {"cluster.shared", "cluster.switches"})
+        if (config.places.contains(key))
+            return key;
+    return "cluster.between";
 }
 
 // Where all threads of a run meet, its devices' and the main one, and what then holds.
@@ -253,17 +262,19 @@ private:
         options.payload = copies ? work_.get() : nullptr;
         options.link.occupation.assign(plan_.moved.size(), 0);
         options.link.latency = options.link.occupation;
+        const Routes routes(costs);
         for (int node = 0; node < plan_.graph.size(); ++node)
             if (is_recv(plan_.graph.task(node).op)) {
                 const int send = plan_.graph.inputs(node).front();
-                const Link& link = costs.link_of(plan_.graph.device_of(send), plan_.graph.device_of(node));
-                options.link.occupation[send] = occupation_of(plan_.moved[send], link);
+                const int from = plan_.graph.device_of(send), to = plan_.graph.device_of(node);
+                const Link& link = costs.link_of(from, to);
+                options.link.occupation[send] = occupation_of(plan_.moved[send], link, routes.most(from, to));
                 options.link.latency[send] = link.latency;
             }
         if (may_share_links(plan_.graph, options.mode, costs))
-            job_.config.fail_at("cluster.between",
-                                "messages of this plan share what leads out of a host or into one, and links are "
-                                "emulated as if each had it alone",
+            job_.config.fail_at(sharing_key(job_.config),
+                                "messages of this plan share what they take on their way, and links are emulated as "
+                                "if each had it alone",
                                 "simulate it, or write one link for all devices (cluster.link)");
         plan_limits(options.link);
         auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));

@@ -288,11 +288,37 @@ Choices choices_of(const Config& config, int layers) {
     return std::move(list.choices);
 }
 
+namespace {
+
+// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen.
+void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, ClusterConfig& chosen) {
+    std::vector<int> number_of(all.devices.size(), -1);
+    chosen.devices.clear();
+    for (const int device : devices) {
+        number_of[static_cast<std::size_t>(device)] = static_cast<int>(chosen.devices.size());
+        chosen.devices.push_back(all.devices[device]);
+    }
+    chosen.links.clear();
+    for (const ClusterConfig::PairLink& pair : all.links)
+        if (number_of[pair.from] >= 0 && number_of[pair.to] >= 0)
+            chosen.links.push_back({number_of[pair.from], number_of[pair.to], pair.link});
+    chosen.shared.clear();
+    for (const ClusterConfig::Shared& shared : all.shared) {
+        ClusterConfig::Shared& left = chosen.shared.emplace_back(ClusterConfig::Shared{{}, shared.bandwidth});
+        for (const int device : shared.devices)
+            if (number_of[device] >= 0)
+                left.devices.push_back(number_of[device]);
+        std::sort(left.devices.begin(), left.devices.end());
+        if (left.devices.empty())
+            chosen.shared.pop_back();
+    }
+}
+
+}  // namespace
+
 Config config_of(const Config& config, const PlanChoice& choice) {
     Config chosen = config;
-    chosen.cluster.devices.clear();
-    for (const int device : choice.devices)
-        chosen.cluster.devices.push_back(config.cluster.devices[device]);
+    choose_devices(config.cluster, choice.devices, chosen.cluster);
     chosen.pipeline.schedule = choice.schedule;
     chosen.pipeline.stages = choice.stages;
     chosen.pipeline.micro_batches = choice.micro_batches;

@@ -226,6 +226,10 @@ TEST_F(Cli, ReplicasArePlannedSimulatedAndRun) {
     EXPECT_EQ(read["makespan_ns"], result["makespan_ns"]);
     const std::string run = "run " + replicas + " --set run.backend=emulated --steps 2 --json";
     EXPECT_EQ(run_well(run).json()["weights_hash"], run_well(run + " --reference").json()["weights_hash"]);
+    EXPECT_GT(run_well("simulate mlp.yaml --set transfer.sums=tree --json").json()["step_time_ns"], 0);
+    const std::string refused = error_of("run mlp.yaml --set transfer.sums=tree", 2);
+    for (const char* part : {"not by tree", "help: simulate it", "or write sums: ring"})
+        EXPECT_TRUE(contains(refused, part)) << refused;
 }
 
 // REDUCE_GRAD of a stage on one device changes nothing but the plan.

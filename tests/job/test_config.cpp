@@ -60,8 +60,8 @@ TEST(Config, ReadsEveryKey) {
     EXPECT_EQ(config.cluster.devices[1].memory, Bytes{16} << 30);
     EXPECT_EQ(config.cluster.devices[1].name, "b c");
     EXPECT_TRUE(config.cluster.link_given);
-    EXPECT_EQ(config.cluster.link_bandwidth, 10e9);
-    EXPECT_EQ(config.cluster.link_latency, 5000);
+    EXPECT_EQ(config.cluster.link.bandwidth, 10e9);
+    EXPECT_EQ(config.cluster.link.latency, 5000);
     EXPECT_EQ(config.cluster.profile, (folder.path() / "profile.yaml").string());
     EXPECT_EQ(config.cluster.rates.flops, 100e9);
     EXPECT_EQ(config.cluster.rates.memory_bandwidth, 12.5e9);
@@ -89,8 +89,8 @@ TEST(Config, OnlyTheModelIsRequired) {
     ASSERT_EQ(config.cluster.devices.size(), 1u);
     EXPECT_EQ(config.cluster.devices[0].memory, kUnlimited);
     EXPECT_FALSE(config.cluster.link_given);
-    EXPECT_EQ(config.cluster.link_latency, 0);
-    EXPECT_EQ(config.cluster.link_bandwidth, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(config.cluster.link.latency, 0);
+    EXPECT_EQ(config.cluster.link.bandwidth, std::numeric_limits<double>::infinity());
     EXPECT_EQ(config.cluster.rates.flops, 150e9);
     EXPECT_EQ(config.training.steps, 20);
     EXPECT_EQ(config.training.momentum, 0.9);
@@ -108,8 +108,8 @@ TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
         EXPECT_EQ(cluster.devices[2].host, "host 0");
         EXPECT_EQ(cluster.devices[3].host, "host 1");
         EXPECT_TRUE(cluster.link_given);
-        EXPECT_EQ(cluster.link_bandwidth, 300e9);
-        EXPECT_EQ(cluster.link_latency, 3'400);
+        EXPECT_EQ(cluster.link.bandwidth, 300e9);
+        EXPECT_EQ(cluster.link.latency, 3'400);
         EXPECT_EQ(cluster.between_hosts, (Link{7'000, 12.5e9}));
         EXPECT_EQ(cluster.dispatch, 900'000);
     }
@@ -127,14 +127,77 @@ TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
         contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is no link"));
 }
 
+TEST(Config, ReadsWhatMessagesTakeAndPrintsItBack) {
+    const Config config = load(
+        "{workload: {model: mlp}, cluster: {devices: [{name: a, host: x}, {name: b, host: y}, {host: z}], "
+        "link: {bandwidth: 10 GB/s, half_size: 64 KiB}, links: [{from: a, to: 2, bandwidth: 1 GB/s, latency: 3 us}, "
+        "{from: 2, to: a, bandwidths: [{bytes: 1 kB, bandwidth: 1 GB/s}, {bytes: 1 MB, bandwidth: 8 GB/s}]}], "
+        "shared: [{devices: [2, b], bandwidth: 5 GB/s}], switches: [{hosts: [x, 1], bandwidth: 4 GB/s}]}}");
+    for (const ClusterConfig& cluster : {config.cluster, load(config.yaml).cluster}) {
+        EXPECT_EQ(cluster.link, (Link{0, 10e9, 65'536}));
+        ASSERT_EQ(cluster.links.size(), 2u);
+        EXPECT_EQ(cluster.links[0], (ClusterConfig::PairLink{0, 2, {3'000, 1e9}}));
+        EXPECT_EQ(cluster.links[1], (ClusterConfig::PairLink{2, 0, {0, 8e9, 0, {{1'000, 1e9}, {1'000'000, 8e9}}}}));
+        EXPECT_EQ(cluster.shared, (std::vector<ClusterConfig::Shared>{{{1, 2}, 5e9}}));
+        EXPECT_EQ(cluster.switches, (std::vector<ClusterConfig::Switch>{{{"x", "y"}, 4e9}}));
+    }
+}
+
+TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
+    const auto says = [](const std::string& text) {
+        return refusal([&] { load("{workload: {model: mlp}, cluster: {" + text + "}}"); });
+    };
+    EXPECT_TRUE(contains(says("links: []"), "nothing says how many there are"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 2}]"), "there is no device '2'"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 2}]"), "a number from 0 to 1"));
+    EXPECT_TRUE(contains(says("devices: [{name: left}, {name: right}], links: [{from: lefd, to: right}]"), "'left'?"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0}]"), "'cluster.links[0]' has no to"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 1, to: 1}]"), "from device 1 to itself"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 1}, {from: 0, to: 1}]"), "stands twice"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 1, bandwidht: 1 GB/s}]"), "bandwidth"));
+    EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [0, 0], bandwidth: 1 GB/s}]"), "'0' stands twice"));
+    EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [], bandwidth: 1 GB/s}]"), "is empty"));
+    EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [0]}]"), "has no bandwidth"));
+    EXPECT_TRUE(contains(
+        says("devices: 2, shared: [{devices: [0, 1], bandwidth: 1 GB/s}, {devices: [1, 0], bandwidth: 2 GB/s}]"),
+        "share two bandwidths"));
+    EXPECT_TRUE(contains(says("devices: 2, switches: [{hosts: [0], bandwidth: 1 GB/s}]"), "not every device says"));
+    const std::string hosts = "hosts: 4, devices_per_host: 1, switches: [";
+    EXPECT_TRUE(contains(says(hosts + "{hosts: [0, 1, 2, 3], bandwidth: 1 GB/s}]"), "no message leaves it"));
+    EXPECT_TRUE(contains(says(hosts + "{hosts: [0, 1], bandwidth: 1 GB/s}, {hosts: [1, 2], bandwidth: 1 GB/s}]"),
+                         "have common hosts"));
+    EXPECT_TRUE(contains(says(hosts + "{hosts: [0, 1], bandwidth: 1 GB/s}, {hosts: [1, 0], bandwidth: 1 GB/s}]"),
+                         "have the same hosts"));
+    EXPECT_TRUE(contains(says(hosts + "{hosts: [host 9], bandwidth: 1 GB/s}]"), "there is no host 'host 9'"));
+    EXPECT_TRUE(contains(says("link: {half_size: 1 kB}"), "no bandwidth to halve"));
+    EXPECT_TRUE(
+        contains(says("link: {bandwidth: 1 GB/s, bandwidths: [{bytes: 1 kB, bandwidth: 1 GB/s}]}"), "and a bandwidth"));
+    EXPECT_TRUE(contains(
+        says("link: {bandwidths: [{bytes: 2 kB, bandwidth: 1 GB/s}, {bytes: 1 kB, bandwidth: 1 GB/s}]}"), "ascend"));
+    EXPECT_TRUE(
+        contains(says("link: {bandwidths: [{bytes: 1 kB, bandwidth: 1 MB/s}, {bytes: 2 kB, bandwidth: 1 GB/s}]}"),
+                 "less time than fewer bytes"));
+}
+
+TEST(Config, CountsTheHostsOfItsDevices) {
+    const Config config =
+        load("{workload: {model: mlp}, cluster: {devices: 5, devices_per_host: 2, inside: nvlink3, between: hdr200}}");
+    for (const ClusterConfig& cluster : {config.cluster, load(config.yaml).cluster}) {
+        ASSERT_EQ(cluster.devices.size(), 5u);
+        EXPECT_EQ(cluster.devices[1].host, "host 0");
+        EXPECT_EQ(cluster.devices[3].host, "host 1");
+        EXPECT_EQ(cluster.devices[4].host, "host 2");
+    }
+}
+
 template <class E>
 class ClosedChoices : public testing::Test {};
 using AllChoices =
     testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
-                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, PipelineConfig::Split,
-                   PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer, TrainingConfig::Loss,
-                   TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport, RunConfig::GradientOrder,
-                   SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
+                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
+                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer,
+                   TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,
+                   RunConfig::GradientOrder, SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
 TYPED_TEST_SUITE(ClosedChoices, AllChoices);
 TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
     for (const auto& [name, value] : kChoices<TypeParam>) {
@@ -286,7 +349,7 @@ TEST(Config, OverridesCount) {
         "workload: {model: resnet50}",
         {"pipeline.split=[layer2.0, layer3.0]", "cluster.link.latency=1 us", "training.steps=3", "workload.path=data"});
     EXPECT_EQ(config.pipeline.stages, 3);
-    EXPECT_EQ(config.cluster.link_latency, 1000);
+    EXPECT_EQ(config.cluster.link.latency, 1000);
     EXPECT_EQ(config.training.steps, 3);
     EXPECT_TRUE(std::filesystem::path(config.workload.path).is_absolute());
 }

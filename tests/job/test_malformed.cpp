@@ -139,9 +139,7 @@ TEST_P(Rejected, WithPlaceAndWayOut) {
 constexpr const char* kNotHere = "is not in this version";
 INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Rejected,
-    testing::Values(Rejection{"{workload: {model: mlp}, cluster: {links: []}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, cluster: {shared: []}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
+    testing::Values(Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, run: {transport: mpi}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, run: {gradient_order: micro_batch}}", kNotHere},

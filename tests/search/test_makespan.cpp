@@ -85,9 +85,9 @@ Config random_config(Random& random, const std::string& schedule) {
         for (DeviceConfig& device : config.cluster.devices)
             device.memory = pick(random, 2, 60) * 512;
     config.cluster.link_given = true;
-    config.cluster.link_latency = pick(random, 0, 1) * pick(random, 0, 60);
+    config.cluster.link.latency = pick(random, 0, 1) * pick(random, 0, 60);
     if (pick(random, 0, 1))
-        config.cluster.link_bandwidth = 1e9 * pick(random, 1, 40);
+        config.cluster.link.bandwidth = 1e9 * pick(random, 1, 40);
     config.search.mini_batch = schedule == "pipedream" ? pick(random, 1, 2) : 4;
     config.search.micro_batch_sizes = {1, 2};
     config.search.schedules = {schedule};

@@ -1,77 +1,53 @@
 // Messages between hosts that share what leads out of one and into another, worked out by hand.
 #include "schedules/schedule.h"
 #include "sim/simulate.h"
+#include "tests/support/arrivals.h"
 #include "tests/support/shapes.h"
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <utility>
+#include <algorithm>
 #include <vector>
 
 namespace pw {
 namespace {
 
-constexpr Ns kForward = 100, kLatency = 10;
-
-struct Message {
-    int from, to;  // stages, each on a device and a host of its own
-    Bytes bytes;   // as many nanoseconds alone
-};
-
-// Returns when each message has come in. All leave stages without inputs, which end at kForward.
-std::vector<Ns> arrivals_of(int stages, const std::vector<Message>& messages, int hosts_from = 0) {
-    Shape shape;
-    shape.devices = shape.stages = stages;
-    shape.microbatches = 1;
-    shape.edges.emplace();
-    Costs costs = uniform(stages, kForward, 0, 0);
-    costs.link = {.latency = kLatency, .bandwidth = 1e9};
+// On hosts of their own, but the first stages on one.
+std::vector<Ns> arrivals_on_hosts(int stages, const std::vector<Message>& messages, int hosts_from = 0) {
+    Costs costs = costs_of_messages(stages);
     costs.between_hosts = costs.link;
     for (int stage = 0; stage < stages; ++stage)
         costs.host.push_back(std::max(0, stage - hosts_from));
-    for (const Message& message : messages) {
-        shape.edges->push_back({message.from, message.to});
-        costs.edges.push_back({message.from, message.to, message.bytes, 0});
-    }
-    const Plan plan = make_plan(schedule_named("forward-only"), shape, {});
-    std::map<std::pair<int, int>, Ns> ends;
-    for (const TraceEvent& event : simulate(plan, costs).events)
-        if (event.task.op == Op::RecvForward)
-            ends[{event.task.peer, event.task.stage}] = event.end;
-    std::vector<Ns> arrivals;
-    for (const Message& message : messages)
-        arrivals.push_back(ends.at({message.from, message.to}) - kForward - kLatency);
-    return arrivals;
+    return arrivals_of(messages, costs);
 }
 
 using Times = std::vector<Ns>;
 
 TEST(Hosts, TwoMessagesShareWhatLeadsOutOfAHost) {
-    EXPECT_EQ(arrivals_of(3, {{0, 1, 50}, {0, 2, 50}}), (Times{100, 100}));
+    EXPECT_EQ(arrivals_on_hosts(3, {{0, 1, 50}, {0, 2, 50}}), (Times{100, 100}));
     // Both have half until the short one has left: 50 of 150 are gone at 100, and the rest goes alone.
-    EXPECT_EQ(arrivals_of(3, {{0, 1, 50}, {0, 2, 150}}), (Times{100, 200}));
+    EXPECT_EQ(arrivals_on_hosts(3, {{0, 1, 50}, {0, 2, 150}}), (Times{100, 200}));
 }
 
 TEST(Hosts, AllToOneShareWhatLeadsIn) {
-    EXPECT_EQ(arrivals_of(4, {{0, 3, 50}, {1, 3, 50}, {2, 3, 50}}), (Times{150, 150, 150}));
+    EXPECT_EQ(arrivals_on_hosts(4, {{0, 3, 50}, {1, 3, 50}, {2, 3, 50}}), (Times{150, 150, 150}));
     // A third each until 90, half each until 150, then alone.
-    EXPECT_EQ(arrivals_of(4, {{0, 3, 30}, {1, 3, 60}, {2, 3, 90}}), (Times{90, 150, 180}));
+    EXPECT_EQ(arrivals_on_hosts(4, {{0, 3, 30}, {1, 3, 60}, {2, 3, 90}}), (Times{90, 150, 180}));
 }
 
 // Into host 3 goes a third of each of three messages. What the first of them leaves of host 0's way out, the message
 // to host 4 has: two thirds.
 TEST(Hosts, WhatAMessageCannotTakeGoesToAnother) {
-    EXPECT_EQ(arrivals_of(5, {{0, 3, 60}, {0, 4, 60}, {1, 3, 60}, {2, 3, 60}}), (Times{180, 90, 180, 180}));
+    EXPECT_EQ(arrivals_on_hosts(5, {{0, 3, 60}, {0, 4, 60}, {1, 3, 60}, {2, 3, 60}}), (Times{180, 90, 180, 180}));
 }
 
 TEST(Hosts, OutAndInAreApartAndDevicesOfOneHostShareNothing) {
     // On two hosts: 0 and 1, and 2 alone, to which both send.
-    EXPECT_EQ(arrivals_of(3, {{0, 2, 50}, {1, 2, 50}}, 1), (Times{100, 100}));
+    EXPECT_EQ(arrivals_on_hosts(3, {{0, 2, 50}, {1, 2, 50}}, 1), (Times{100, 100}));
     // All on one host: no message leaves it.
-    EXPECT_EQ(arrivals_of(3, {{0, 2, 50}, {1, 2, 50}}, 2), (Times{50, 50}));
+    EXPECT_EQ(arrivals_on_hosts(3, {{0, 2, 50}, {1, 2, 50}}, 2), (Times{50, 50}));
     // A chain over three hosts: what comes into the second does not slow down what leaves it.
-    EXPECT_EQ(arrivals_of(4, {{0, 1, 50}, {2, 3, 50}}), (Times{50, 50}));
+    EXPECT_EQ(arrivals_on_hosts(4, {{0, 1, 50}, {2, 3, 50}}), (Times{50, 50}));
 }
 
 // Activations of the first chunks and gradients of the last go out of one host at once.

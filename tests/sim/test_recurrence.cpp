@@ -1,6 +1,7 @@
 // Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule;
 // and what is told of them.
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -82,15 +83,36 @@ RelaxedTimes::Latency latency_of(const Costs& costs) {
     return [&costs](int from, int to) { return costs.link_of(from, to).latency; };
 }
 
-// Places the devices on hosts, of which the messages may share what leads out and in.
-void add_hosts(Random& random, const Shape& shape, Costs& costs) {
+// Places the devices on hosts, of which the messages may share what leads out and in, and gives them other things to
+// take; and sums that are messages too.
+void add_network(Random& random, const Shape& shape, Costs& costs) {
     if (pick(random, 0, 2) == 0)
         return;
+    const auto any_devices = [&] {
+        std::vector<int> devices;
+        for (int device = 0; device < shape.devices; ++device)
+            if (pick(random, 0, 1))
+                devices.push_back(device);
+        return devices;
+    };
+    const auto any_bandwidth = [&] { return 1e9 / pick(random, 1, 3); };
     for (int device = 0; device < shape.devices; ++device)
         costs.host.push_back(pick(random, 0, 2));
     costs.between_hosts = {.latency = pick(random, 0, 40)};
     if (pick(random, 0, 1))
-        costs.between_hosts->bandwidth = 1e9 / pick(random, 1, 3);
+        costs.between_hosts->bandwidth = any_bandwidth();
+    if (pick(random, 0, 2) == 0)
+        costs.between_hosts->half_size = pick(random, 1, 30);
+    for (int count = pick(random, 0, 2); count > 0; --count)
+        costs.shared.push_back({static_cast<Capacity::Of>(pick(random, 0, 2)), any_devices(), any_bandwidth()});
+    if (pick(random, 0, 2) == 0 && shape.devices > 1)
+        costs.own_links[{pick(random, 1, shape.devices - 1), 0}] = {.latency = pick(random, 0, 40),
+                                                                    .bandwidth = any_bandwidth()};
+    costs.sums = costs.link;
+    for (StageBytes& bytes : costs.bytes)
+        bytes.weights = pick(random, 0, 60);
+    if (pick(random, 0, 1))
+        add_gradient_sums(costs, shape, {}, static_cast<SumAlgorithm>(pick(random, 0, 2)));
 }
 
 void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs& costs, const Trace& trace) {
@@ -138,7 +160,7 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
-        add_hosts(random, drawn->plan.shape, drawn->costs);
+        add_network(random, drawn->plan.shape, drawn->costs);
         const auto& [plan, costs, mode] = *drawn;
         Simulator simulator(plan, mode);
         const Trace expected = simulator.trace_by_events(costs);

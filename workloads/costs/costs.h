@@ -3,13 +3,16 @@
 #pragma once
 
 #include "workloads/costs/convolution_choice.h"
+#include "workloads/costs/link.h"
 #include "workloads/costs/precision.h"
+#include "workloads/costs/sums.h"
 #include "workloads/stages/stage_layout.h"
 
-#include <limits>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -38,13 +41,6 @@ struct LayerProfile {
     bool operator==(const LayerProfile&) const = default;
 };
 
-// A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
-struct Link {
-    Ns latency = 0;
-    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite for a pointer's hand-over
-    bool operator==(const Link&) const = default;
-};
-
 // A profile is a versioned file. Times of sizes that were not measured are interpolated linearly between neighbours,
 // and extrapolated from the nearest two; from a single size they are proportional (marked by `Costs::interpolated`).
 struct Profile {
@@ -70,9 +66,8 @@ struct Profile {
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
 
-// Returns the time in which `holders` devices sum `bytes` that each has: in a ring, where each hands 1/r of the bytes
-// to the next one 2 (r - 1) times, first adding and then copying. No way of summing sends fewer bytes per device
-// (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+// Returns the time in which `holders` devices sum `bytes` that each has in a ring (SumAlgorithm::Ring) over equal
+// links.
 Ns ring_sum(int holders, Bytes bytes, const Link& link);
 
 // All costs are per micro-batch.
@@ -81,6 +76,15 @@ struct StageCost {
     Ns update = 0, sum_gradients = 0;
     Ns accumulate = 0;  // more for every B or W of a mini-batch but the stage's first
     StageCost& operator+=(const StageCost& other);
+};
+
+// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
+// an end in it, in whatever direction, such as those on a bus.
+struct Capacity {
+    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
+    std::vector<int> devices;  // ascending
+    double bandwidth = 0;      // bytes per second
+    bool operator==(const Capacity&) const = default;
 };
 
 // Costs stand beside a plan: they are the simulator's second argument.
@@ -98,7 +102,11 @@ struct Costs {
     // Between devices of different hosts, where that is another link. The messages that leave a host share its
     // bandwidth, and those that come in do.
     std::optional<Link> between_hosts;
-    Link sums;                // the same as `link` for the ring of S
+    std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
+    std::vector<Capacity> shared;                   // beside what leads out of hosts and into them
+    Link sums;                                      // the same as `link` for S
+    // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
+    std::vector<StageSum> stage_sums;
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
@@ -108,6 +116,9 @@ struct Costs {
         return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
     }
     const Link& link_of(int from, int to) const {  // devices
+        if (!own_links.empty())
+            if (const auto own = own_links.find({from, to}); own != own_links.end())
+                return own->second;
         return between_hosts && are_apart(from, to) ? *between_hosts : link;
     }
 };

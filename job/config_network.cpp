@@ -1,0 +1,278 @@
+// What messages take: links, and what they share on their way.
+#include "job/config_blocks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+namespace pw {
+namespace {
+
+constexpr Bytes kLargestHalfSize = Bytes{1} << 40;
+
+std::vector<SizedBandwidth> read_table(const Yaml& at) {
+    std::vector<SizedBandwidth> table;
+    double longest = 0;
+    for (const Yaml& item : at.items()) {
+        item.allow({"bytes", "bandwidth"});
+        for (const char* key : {"bytes", "bandwidth"})
+            if (!item[key].present())
+                item.complain(fmt::format("'{}' has no {}", item.path(), key), "write {bytes: .., bandwidth: ..}");
+        const SizedBandwidth entry{item["bytes"].bytes(1), item["bandwidth"].bandwidth(1)};
+        const double time = static_cast<double>(entry.bytes) / entry.bandwidth;
+        if (entry.bytes < 1 || (!table.empty() && entry.bytes <= table.back().bytes))
+            item.complain(fmt::format("'{}' is for {}, and sizes ascend", item.path(), print_bytes(entry.bytes)),
+                          "order the entries by their sizes, each above 0 B and once");
+        else if (time < longest)
+            item.complain(
+                fmt::format("by '{}' {} take less time than fewer bytes do", item.path(), print_bytes(entry.bytes)),
+                "correct the bandwidth, or leave the entry out");
+        longest = std::max(longest, time);
+        table.push_back(entry);
+    }
+    if (at.is_list() && table.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), "write {bytes: .., bandwidth: ..} for each measured size");
+    return table;
+}
+
+// Bandwidth by the size of a message: by a formula or by a table.
+void read_sizes(const Yaml& at, Link& link) {
+    if (at["half_size"].present() && !at["bandwidth"].present())
+        at["half_size"].complain(fmt::format("'{}' has a half_size and no bandwidth to halve", at.path()),
+                                 "write the bandwidth of large messages");
+    link.half_size = at["half_size"].bytes(0);
+    if (link.half_size > kLargestHalfSize)
+        at["half_size"].complain(fmt::format("{} are too many", print_bytes(link.half_size)),
+                                 fmt::format("write up to {}", print_bytes(kLargestHalfSize)));
+    const Yaml table = at["bandwidths"];
+    if (!table.present())
+        return;
+    for (const char* key : {"bandwidth", "half_size"})
+        if (at[key].present())
+            at[key].complain(fmt::format("'{}' has bandwidths by size, and a {}", at.path(), key), "write one of them");
+    link.by_size = read_table(table);
+    if (link.by_size.empty())
+        return;
+    link.bandwidth = 0;
+    for (const SizedBandwidth& entry : link.by_size)
+        link.bandwidth = std::max(link.bandwidth, entry.bandwidth);
+}
+
+std::string names_of_links() {
+    std::string names;
+    for (const NamedLink& one : kNamedLinks)
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+    return names;
+}
+
+std::optional<int> number_from(const std::string& text) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// Reads one of the names or its position among them; -1 after a mistake. Which of both goes first where a name is a
+// number, `names_first` says.
+int read_one_of(const Yaml& at, const std::vector<std::string>& names, const char* what, bool names_first) {
+    const std::string text = at.text();
+    const auto named = std::find(names.begin(), names.end(), text);
+    const std::optional<int> number = number_from(text);
+    const bool numbered = number && *number >= 0 && *number < std::ssize(names);
+    if (named != names.end() && !text.empty() && (names_first || !numbered))
+        return static_cast<int>(named - names.begin());
+    if (numbered)
+        return *number;
+    std::vector<std::string_view> candidates;
+    for (const std::string& name : names)
+        if (!name.empty())
+            candidates.push_back(name);
+    const std::optional<std::string_view> meant = nearest(text, candidates);
+    at.complain(fmt::format("there is no {} '{}'", what, text),
+                meant ? fmt::format("did you mean '{}'?", *meant)
+                      : fmt::format("write a name, or a number from 0 to {}", std::ssize(names) - 1));
+    return -1;
+}
+
+std::vector<int> read_all_of(const Yaml& at, const std::vector<std::string>& names, const char* what,
+                             bool names_first) {
+    std::set<int> all;
+    for (const Yaml& item : at.items())
+        if (const int one = read_one_of(item, names, what, names_first); one >= 0 && !all.insert(one).second)
+            item.complain(fmt::format("{} '{}' stands twice in '{}'", what, item.text(), at.path()),
+                          "leave one of them out");
+    if (at.is_list() && at.items().empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), fmt::format("name a {} or more", what));
+    return {all.begin(), all.end()};
+}
+
+// Returns false, and notes a mistake, where one of the keys is missing.
+bool has_all(const Yaml& item, std::initializer_list<const char*> keys) {
+    bool all = true;
+    for (const char* key : keys)
+        if (!item[key].present()) {
+            item.complain(fmt::format("'{}' has no {}", item.path(), key), fmt::format("write {}: ..", key));
+            all = false;
+        }
+    return all;
+}
+
+void read_pairs(const Yaml& at, const std::vector<std::string>& devices, ClusterConfig& cluster) {
+    std::set<std::pair<int, int>> pairs;
+    for (const Yaml& item : at.items()) {
+        const Link link = read_link(item, {"from", "to"});
+        if (!has_all(item, {"from", "to"}))
+            continue;
+        const int from = read_one_of(item["from"], devices, "device", false);
+        const int to = read_one_of(item["to"], devices, "device", false);
+        if (from < 0 || to < 0)
+            continue;
+        if (from == to)
+            item["to"].complain(fmt::format("'{}' leads from device {} to itself", item.path(), from),
+                                "name two devices");
+        else if (!pairs.insert({from, to}).second)
+            item.complain(fmt::format("the link from device {} to device {} stands twice", from, to),
+                          "leave one of them out");
+        else
+            cluster.links.push_back({from, to, link});
+    }
+}
+
+void read_shared(const Yaml& at, const std::vector<std::string>& devices, ClusterConfig& cluster) {
+    for (const Yaml& item : at.items()) {
+        item.allow({"devices", "bandwidth"});
+        if (!has_all(item, {"devices", "bandwidth"}))
+            continue;
+        const std::vector<int> members = read_all_of(item["devices"], devices, "device", false);
+        const double bandwidth = item["bandwidth"].bandwidth(1);
+        if (std::any_of(cluster.shared.begin(), cluster.shared.end(),
+                        [&](const ClusterConfig::Shared& other) { return other.devices == members; }))
+            item.complain("these devices share two bandwidths", "leave one of them out: the smaller one holds");
+        else if (!members.empty())
+            cluster.shared.push_back({members, bandwidth});
+    }
+}
+
+// Groups of hosts are below one another or apart.
+bool contradict(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    const auto both = static_cast<std::size_t>(std::count_if(
+        a.begin(), a.end(), [&](const std::string& host) { return std::find(b.begin(), b.end(), host) != b.end(); }));
+    return both > 0 && (both < std::min(a.size(), b.size()) || a.size() == b.size());
+}
+
+void read_switches(const Yaml& at, const std::vector<std::string>& hosts, ClusterConfig& cluster) {
+    for (const Yaml& item : at.items()) {
+        item.allow({"hosts", "bandwidth"});
+        if (!has_all(item, {"hosts", "bandwidth"}))
+            continue;
+        ClusterConfig::Switch group{{}, item["bandwidth"].bandwidth(1)};
+        for (const int host : read_all_of(item["hosts"], hosts, "host", true))
+            group.hosts.push_back(hosts[static_cast<std::size_t>(host)]);
+        if (group.hosts.empty())
+            continue;
+        const auto other =
+            std::find_if(cluster.switches.begin(), cluster.switches.end(),
+                         [&](const ClusterConfig::Switch& one) { return contradict(one.hosts, group.hosts); });
+        if (group.hosts.size() == hosts.size())
+            item["hosts"].complain(
+                fmt::format("all {} hosts are below '{}': no message leaves it", hosts.size(), item.path()),
+                "name the hosts of one switch, or leave it out");
+        else if (other != cluster.switches.end())
+            item["hosts"].complain(
+                fmt::format("'{}' and 'cluster.switches[{}]' have {} hosts", item.path(),
+                            other - cluster.switches.begin(), other->hosts == group.hosts ? "the same" : "common"),
+                "name each host below one switch, or all hosts of a switch below the next one too");
+        else
+            cluster.switches.push_back(std::move(group));
+    }
+}
+
+std::vector<std::string> hosts_of(const ClusterConfig& cluster) {
+    std::vector<std::string> hosts;  // in the order of their first devices
+    std::set<std::string> known;
+    for (const DeviceConfig& device : cluster.devices)
+        if (known.insert(device.host).second)
+            hosts.push_back(device.host);
+    return hosts;
+}
+
+}  // namespace
+
+Link read_link(const Yaml& at, std::vector<std::string_view> further) {
+    if (at.is_text() && further.empty()) {
+        const std::string name = at.text();
+        for (const NamedLink& one : kNamedLinks)
+            if (one.name == name)
+                return one.link;
+        at.complain(fmt::format("'{}' is '{}', which is no link", at.path(), name),
+                    fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
+        return {};
+    }
+    further.insert(further.end(), {"bandwidth", "latency", "half_size", "bandwidths"});
+    at.allow(further);
+    Link link{read_time(at["latency"], 0), at["bandwidth"].bandwidth(Link{}.bandwidth)};
+    read_sizes(at, link);
+    return link;
+}
+
+void read_network(const Yaml& at, ClusterConfig& cluster) {
+    const Yaml links = at["links"], shared = at["shared"], switches = at["switches"];
+    for (const Yaml& key : {links, shared})
+        if (key.present() && cluster.devices.empty()) {
+            key.complain(fmt::format("'{}' names devices, and nothing says how many there are", key.path()),
+                         "write cluster.devices, or hosts: and devices_per_host:");
+            return;
+        }
+    std::vector<std::string> devices;
+    for (const DeviceConfig& device : cluster.devices)
+        devices.push_back(device.name);
+    if (links.present())
+        read_pairs(links, devices, cluster);
+    if (shared.present())
+        read_shared(shared, devices, cluster);
+    if (!switches.present())
+        return;
+    const std::vector<std::string> hosts = hosts_of(cluster);
+    if (hosts.empty() || std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) { return host.empty(); }))
+        return switches.complain("'cluster.switches' names hosts, and not every device says its host",
+                                 "write hosts: and devices_per_host:, or the host of each device");
+    read_switches(switches, hosts, cluster);
+}
+
+std::string print_link(const Link& link) {
+    std::string text;
+    if (link.by_size.empty()) {
+        text = fmt::format("bandwidth: {}, latency: {}", exact_bandwidth(link.bandwidth), exact_time(link.latency));
+    } else {
+        std::vector<std::string> entries;
+        for (const SizedBandwidth& entry : link.by_size)
+            entries.push_back(fmt::format("{{bytes: {}, bandwidth: {}}}", exact_bytes(entry.bytes),
+                                          exact_bandwidth(entry.bandwidth)));
+        text = fmt::format("bandwidths: [{}], latency: {}", fmt::join(entries, ", "), exact_time(link.latency));
+    }
+    return link.half_size > 0 ? fmt::format("{}, half_size: {}", text, exact_bytes(link.half_size)) : text;
+}
+
+std::string print_network(const ClusterConfig& cluster) {
+    std::string out;
+    if (!cluster.links.empty())
+        out += "  links:\n";
+    for (const ClusterConfig::PairLink& pair : cluster.links)
+        out += fmt::format("    - {{from: {}, to: {}, {}}}\n", pair.from, pair.to, print_link(pair.link));
+    if (!cluster.shared.empty())
+        out += "  shared:\n";
+    for (const ClusterConfig::Shared& shared : cluster.shared)
+        out += fmt::format("    - {{devices: [{}], bandwidth: {}}}\n", fmt::join(shared.devices, ", "),
+                           exact_bandwidth(shared.bandwidth));
+    if (!cluster.switches.empty())
+        out += "  switches:\n";
+    for (const ClusterConfig::Switch& group : cluster.switches) {
+        std::vector<std::string> hosts;
+        for (const std::string& host : group.hosts)
+            hosts.push_back(quoted(host));
+        out += fmt::format("    - {{hosts: [{}], bandwidth: {}}}\n", fmt::join(hosts, ", "),
+                           exact_bandwidth(group.bandwidth));
+    }
+    return out;
+}
+
+}  // namespace pw

@@ -1,0 +1,163 @@
+// Sums of gradients as messages over the same wires as all others. Where it does not say otherwise, 1 GB/s: a byte
+// takes 1 ns.
+#include "schedules/durations.h"
+#include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
+#include "workloads/costs/sum_times.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace pw {
+namespace {
+
+constexpr Ns kSumLatency = 10;
+
+Costs costs_on_hosts(int stages, const std::vector<int>& host) {
+    Costs costs = uniform(stages, 100, 100, 100);
+    costs.link = costs.sums = {.latency = 5, .bandwidth = 4e9};
+    costs.between_hosts = Link{.latency = kSumLatency, .bandwidth = 1e9};
+    costs.host = host;
+    return costs;
+}
+
+Ns alone(SumAlgorithm algorithm, int holders, Bytes bytes, const Costs& costs) {
+    std::vector<int> devices;
+    for (int device = 0; device < holders; ++device)
+        devices.push_back(device);
+    return sum_among(devices, bytes, costs, algorithm).alone;
+}
+
+// 400 bytes on two hosts of two devices.
+TEST(Sums, TakeAsLongAsTheirRoundsByHand) {
+    const Costs costs = costs_on_hosts(1, {0, 0, 1, 1});
+    // 6 steps of 100 bytes, 110 ns between the hosts.
+    EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * 110);
+    // Up: device 3 to 1 between hosts, 410; then 2 to 0 between and 1 to 0 inside, 410. Down the same.
+    EXPECT_EQ(alone(SumAlgorithm::Tree, 4, 400, costs), 4 * 410);
+    // Inside 200 bytes once, 5 + 50. Between 2 steps of 100 bytes, two messages on each way out: 10 + 200. Inside
+    // again.
+    EXPECT_EQ(alone(SumAlgorithm::TwoLevel, 4, 400, costs), 55 + 2 * 210 + 55);
+}
+
+TEST(Sums, HaveClosedFormsOnEqualLinks) {
+    Costs costs = uniform(1, 1, 1, 1);
+    costs.sums = {.latency = 7, .bandwidth = 1e9};
+    for (int holders = 1, levels = 0; holders <= 33; ++holders) {
+        levels += holders >= 1 << (levels + 1) ? 1 : 0;  // below the root
+        EXPECT_EQ(alone(SumAlgorithm::Ring, holders, 1'000, costs), ring_sum(holders, 1'000, costs.sums));
+        EXPECT_EQ(alone(SumAlgorithm::Tree, holders, 1'000, costs), 2 * levels * 1'007);
+        // on one host: all parts, and nothing between
+        EXPECT_NEAR(static_cast<double>(alone(SumAlgorithm::TwoLevel, holders, 1'000, costs)),
+                    static_cast<double>(ring_sum(holders, 1'000, costs.sums)), 1);
+    }
+}
+
+TEST(Sums, ARingGoesThroughAllDevicesOfAHostBeforeItLeavesIt) {
+    const std::vector<SumRound> rounds = rounds_of(SumAlgorithm::Ring, {0, 1, 2, 3}, {7, 8, 7, 8});
+    ASSERT_EQ(rounds.size(), 1u);
+    EXPECT_EQ(rounds[0], (SumRound{{{0, 2}, {2, 1}, {1, 3}, {3, 0}}, 6, 4}));
+    // hosts with unequally many devices have no parts in common
+    EXPECT_EQ(rounds_of(SumAlgorithm::TwoLevel, {0, 1, 2}, {0, 0, 1}), rounds_of(SumAlgorithm::Ring, {0, 1, 2}, {}));
+}
+
+// A ring of four on a bus: each step is four messages at a quarter each.
+TEST(Sums, ShareABusWithThemselves) {
+    Costs costs = uniform(1, 1, 1, 1);
+    costs.sums = {.latency = 7, .bandwidth = 1e9};
+    costs.shared.push_back({Capacity::Of::Touching, {0, 1, 2, 3}, 1e9});
+    EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * (7 + 400));
+}
+
+struct Times {
+    Ns gradients_arrive = 0, sum_starts = 0, sum_ends = 0;
+};
+
+// Of the last stage's S, and of the gradients on the stage before it.
+Times times_of(const Plan& plan, const Costs& costs) {
+    Times times;
+    for (const TraceEvent& event : simulate(plan, costs).events) {
+        if (event.task.op == Op::RecvBackward)
+            times.gradients_arrive = std::max(times.gradients_arrive, event.end);
+        if (event.task.op == Op::SumGradients && event.task.stage + 1 == plan.shape.stages) {
+            times.sum_starts = event.start;
+            times.sum_ends = event.end;
+        }
+    }
+    return times;
+}
+
+// Two stages on two devices each, all on hosts of their own. Stage 1 has its gradients at 410: forwards end at 100,
+// they come 10 later without bytes, 100 forward and 200 backward. Then 100 bytes go back from each device of stage 1,
+// and its sum begins, two steps of 100 bytes in a ring of two.
+TEST(Sums, AndMessagesSlowEachOtherDown) {
+    const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
+    Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
+    costs.edges.push_back({0, 1, 0, 100});
+    costs.bytes[1].weights = 200;
+    add_gradient_sums(costs, plan.shape);
+    EXPECT_EQ(costs.stage[1].sum_gradients, 220);
+    // Both have half of the way out until 610; they are there at 620. The second step goes alone: 100 + 10.
+    const Times times = times_of(plan, costs);
+    EXPECT_EQ(times.gradients_arrive, 620);
+    EXPECT_EQ(times.sum_starts, 410);
+    EXPECT_EQ(times.sum_ends, 730);
+    // Without messages at the same time the sum takes what it says.
+    costs.edges[0].backward = 0;
+    EXPECT_EQ(times_of(plan, costs).sum_ends, 410 + 220);
+}
+
+// Stage 1 is on three hosts: 300 bytes in a ring are four steps of 100 bytes, 110 each. Its devices get their
+// micro-batches at 110, 210 and 310, so that the last has its gradient at 610 and the sum begins. Then only the last
+// micro-batch's 50 bytes are on their way, out of the third host: half each until 710, when 50 bytes of the third
+// device's first step are left. The others of that step are there at 720; the step ends with it, at 770.
+TEST(Sums, OfThreeHostsInARingWaitForTheSlowestMessageOfAStep) {
+    const Plan plan = plan_of("gpipe", Replicas{1, 3}, 3);
+    Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
+    costs.edges.push_back({0, 1, 0, 50});
+    costs.bytes[1].weights = 300;
+    add_gradient_sums(costs, plan.shape);
+    EXPECT_EQ(costs.stage[1].sum_gradients, 440);
+    const Times times = times_of(plan, costs);
+    EXPECT_EQ(times.gradients_arrive, 720);
+    EXPECT_EQ(times.sum_starts, 610);
+    EXPECT_EQ(times.sum_ends, 770 + 3 * 110);
+}
+
+// Step by step in the queue of events, where what slows down counts in whole nanoseconds, against all at once.
+TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
+    Random random(18);
+    for (int round = 0; round < rounds(400); ++round) {
+        const int holders = pick(random, 2, 9);
+        const Plan plan = plan_of("gpipe", Replicas{holders}, holders);
+        std::vector<int> host;
+        for (int device = 0; device < holders; ++device)
+            host.push_back(pick(random, 0, 1) ? device / 2 : pick(random, 0, 2));
+        Costs costs = costs_on_hosts(1, host);
+        costs.sums.half_size = pick(random, 0, 1) * pick(random, 1, 500);
+        costs.between_hosts->bandwidth = 1e9 / pick(random, 1, 7);
+        costs.bytes[0].weights = pick(random, 0, 5'000);
+        std::vector<int> members;
+        for (int device = 0; device < holders; ++device)
+            if (pick(random, 0, 1))
+                members.push_back(device);
+        if (!members.empty())
+            costs.shared.push_back({static_cast<Capacity::Of>(pick(random, 0, 2)), members, 1e9 / pick(random, 1, 7)});
+        if (pick(random, 0, 1))
+            costs.own_links[{0, 1}] = {.latency = pick(random, 0, 30), .bandwidth = 1e9 / pick(random, 1, 9)};
+        const auto algorithm = static_cast<SumAlgorithm>(pick(random, 0, 2));
+        add_gradient_sums(costs, plan.shape, {}, algorithm);
+        Simulator simulator(plan, {});
+        const Trace at_once = simulator.trace(costs), by_steps = simulator.trace_by_events(costs);
+        for (std::size_t event = 0; event < at_once.events.size(); ++event)
+            ASSERT_NEAR(static_cast<double>(at_once.events[event].end), static_cast<double>(by_steps.events[event].end),
+                        2 * holders + 2e-4 * static_cast<double>(costs.stage[0].sum_gradients))
+                << name_of(algorithm) << " round " << round;
+    }
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,36 @@
+// Max-min fairness over any number of capacities: none can have more without another that has no more having less
+// (Bertsekas, Gallager, "Data Networks", 1992, section 6.5.2: progressive filling).
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+struct Demand {
+    std::vector<int> takes;  // numbers of capacities, each once
+    double most = 0;         // the rate that it has when it is alone
+    double rate = 0;         // what it gets
+};
+
+class FairShares {
+public:
+    FairShares() = default;
+    explicit FairShares(std::vector<double> capacities) : capacities_(std::move(capacities)) {
+        room_ = capacities_;
+        takers_.assign(room_.size(), 0);
+    }
+
+    // Gives every demand its rate, in the unit of the capacities. Returns their numbers in the order in which they were
+    // decided: what leaves least to each of its takers decides first.
+    std::vector<std::size_t> share(const std::vector<Demand*>& demands);
+
+private:
+    double share_of(const Demand& demand) const;
+
+    std::vector<double> capacities_, room_;
+    std::vector<int> takers_;  // by capacity: demands without a rate yet
+};
+
+}  // namespace pw

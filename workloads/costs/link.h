@@ -1,0 +1,36 @@
+// A link between two devices, and what a message has of it.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <limits>
+#include <vector>
+
+namespace pw {
+
+struct SizedBandwidth {
+    Bytes bytes = 0;
+    double bandwidth = 0;  // bytes per second, of messages of this size
+    bool operator==(const SizedBandwidth&) const = default;
+};
+
+// A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
+struct Link {
+    Ns latency = 0;
+    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite for a pointer's hand-over
+    // A message of s bytes has bandwidth * s / (s + half_size) of it: half at this size, which is Hockney's n-half
+    // (R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
+    Bytes half_size = 0;
+    // Or this table, by ascending sizes; `bandwidth` is then the largest in it. Between two entries the time is that on
+    // the line through both, before the first and behind the last the bandwidth stays.
+    std::vector<SizedBandwidth> by_size = {};
+    bool operator==(const Link&) const = default;
+};
+
+// Returns the bandwidth that a message of so many bytes, more than 0, has of the link: at most `bandwidth`.
+double bandwidth_for(double bytes, const Link& link);
+
+// Returns for how long a message occupies its link: bytes / bandwidth, where it has at most `most` bytes per second.
+Ns occupation_of(Bytes bytes, const Link& link, double most = std::numeric_limits<double>::infinity());
+
+}  // namespace pw

@@ -1,0 +1,172 @@
+#include "workloads/costs/sum_times.h"
+
+#include "workloads/bounded.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using Devices = std::vector<int>;
+
+// By host, in the order of their first devices.
+std::vector<Devices> by_host(const Devices& devices, const std::vector<int>& host) {
+    std::vector<Devices> all;
+    std::map<int, std::size_t> position;
+    for (const int device : devices) {
+        const int on = host.empty() ? 0 : host[static_cast<std::size_t>(device)];
+        const auto [found, added] = position.try_emplace(on, all.size());
+        if (added)
+            all.emplace_back();
+        all[found->second].push_back(device);
+    }
+    return all;
+}
+
+void add_ring(const Devices& devices, std::vector<SumRound::Pair>& messages) {
+    for (std::size_t place = 0; place < devices.size(); ++place)
+        messages.push_back({devices[place], devices[(place + 1) % devices.size()]});
+}
+
+SumRound ring(const Devices& devices) {
+    const auto count = static_cast<int>(devices.size());
+    SumRound round{{}, 2 * (count - 1), count};
+    add_ring(devices, round.messages);
+    return round;
+}
+
+// The parent of place k is (k - 1) / 2.
+std::vector<SumRound> tree(const Devices& devices) {
+    std::vector<SumRound> up;  // from the root on
+    for (std::size_t first = 1; first < devices.size(); first = 2 * first + 1) {
+        SumRound& level = up.emplace_back();
+        for (std::size_t place = first; place < std::min(2 * first + 1, devices.size()); ++place)
+            level.messages.push_back({devices[place], devices[(place - 1) / 2]});
+    }
+    std::vector<SumRound> rounds(up.rbegin(), up.rend());
+    for (SumRound& level : up) {
+        for (SumRound::Pair& pair : level.messages)
+            std::swap(pair.from, pair.to);
+        rounds.push_back(std::move(level));
+    }
+    return rounds;
+}
+
+std::vector<SumRound> two_level(const std::vector<Devices>& hosts) {
+    const auto on_each = static_cast<int>(hosts.front().size()), count = static_cast<int>(hosts.size());
+    SumRound inside{{}, on_each - 1, on_each}, between{{}, 2 * (count - 1), count * on_each};
+    for (const Devices& devices : hosts)
+        add_ring(devices, inside.messages);
+    for (std::size_t place = 0; place < hosts.front().size(); ++place) {
+        Devices across;
+        for (const Devices& devices : hosts)
+            across.push_back(devices[place]);
+        add_ring(across, between.messages);
+    }
+    std::vector<SumRound> rounds = {inside, between, inside};
+    std::erase_if(rounds, [](const SumRound& round) { return round.steps == 0; });
+    return rounds;
+}
+
+// Returns what each message gets on average until it has left, when the messages of a step share what they take with
+// each other only.
+std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Costs& costs, const Routes& routes) {
+    std::vector<Demand> demands;
+    for (const SumRound::Pair& pair : round.messages)
+        demands.push_back(demand_of_sum(pair, bytes, costs, routes));
+    std::vector<double> bandwidths, left(demands.size(), bytes);
+    std::vector<char> slowed(demands.size(), 0);
+    for (const Demand& demand : demands)
+        bandwidths.push_back(demand.most);
+    FairShares shares(routes.capacities());
+    std::vector<Demand*> open;
+    for (Demand& demand : demands)
+        if (!demand.takes.empty())
+            open.push_back(&demand);
+    for (double since = 0; !open.empty();) {
+        shares.share(open);
+        const auto left_of = [&](const Demand* demand) -> double& { return left[demand - demands.data()]; };
+        for (const Demand* demand : open)
+            slowed[demand - demands.data()] |= demand->rate < demand->most ? 1 : 0;
+        double soonest = left_of(open.front()) / open.front()->rate;
+        for (const Demand* demand : open)
+            soonest = std::min(soonest, left_of(demand) / demand->rate);
+        constexpr double kRounded = 1 + 1e-12;
+        std::erase_if(open, [&](const Demand* demand) {
+            if (left_of(demand) > demand->rate * soonest * kRounded) {
+                left_of(demand) -= demand->rate * soonest;
+                return false;
+            }
+            if (slowed[demand - demands.data()])
+                bandwidths[demand - demands.data()] = bytes / (since + left_of(demand) / demand->rate);
+            return true;
+        });
+        since += soonest;
+    }
+    return bandwidths;
+}
+
+Ns time_of(const SumRound& round, Bytes bytes, const Costs& costs, const Routes& routes) {
+    const auto all = static_cast<double>(bytes);
+    const std::vector<double> bandwidths = bandwidths_of(round, all / round.parts, costs, routes);
+    Ns longest = 0;
+    for (std::size_t message = 0; message < round.messages.size(); ++message) {
+        const Ns latency = sum_link_of(round.messages[message], costs).latency;
+        const Ns moving = bytes == 0 ? 0 : bounded(all * round.steps / round.parts / bandwidths[message] * 1e9);
+        longest = std::max(longest, bounded_sum(bounded_product(round.steps, latency), moving));
+    }
+    return longest;
+}
+
+}  // namespace
+
+const Link& sum_link_of(const SumRound::Pair& pair, const Costs& costs) {
+    const Link& link = costs.link_of(pair.from, pair.to);
+    return &link == &costs.link ? costs.sums : link;
+}
+
+Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& costs, const Routes& routes) {
+    Demand demand{.takes = bytes > 0 ? routes.takes(pair.from, pair.to) : std::vector<int>{},
+                  .most = bandwidth_for(bytes, sum_link_of(pair, costs))};
+    for (const int capacity : demand.takes)
+        demand.most = std::min(demand.most, routes.capacities()[capacity]);
+    return demand;
+}
+
+std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host) {
+    if (devices.size() < 2)
+        return {};
+    const std::vector<Devices> hosts = by_host(devices, host);
+    devices.clear();
+    for (const Devices& on_host : hosts)
+        devices.insert(devices.end(), on_host.begin(), on_host.end());
+    const bool even = std::all_of(hosts.begin(), hosts.end(),
+                                  [&](const Devices& on_host) { return on_host.size() == hosts.front().size(); });
+    switch (algorithm) {
+        case SumAlgorithm::Tree:
+            return tree(devices);
+        case SumAlgorithm::TwoLevel:
+            if (even)
+                return two_level(hosts);
+            break;
+        case SumAlgorithm::Ring:
+            break;
+    }
+    return {ring(devices)};
+}
+
+StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm) {
+    StageSum sum{bytes, rounds_of(algorithm, devices, costs.host), 0};
+    if (sum.rounds.empty())
+        return sum;
+    const Routes routes(costs);
+    for (const SumRound& round : sum.rounds)
+        sum.alone = bounded_sum(sum.alone, time_of(round, bytes, costs, routes));
+    return sum;
+}
+
+}  // namespace pw

@@ -1,0 +1,56 @@
+// How the holders of a stage sum their gradients: rounds of messages over the same links, hosts, switches and buses as
+// all others.
+#pragma once
+
+#include "workloads/text/choice.h"
+#include "workloads/units.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace pw {
+
+enum class SumAlgorithm : std::uint8_t {
+    // In 2 (r - 1) steps each of r devices hands 1/r of the bytes to the next one, first adding and then copying. No
+    // way
+    // of summing sends fewer bytes per device (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+    // clusters
+    // of workstations", 2009).
+    Ring,
+    // All bytes go up a binary tree, added at every device, and down again: fewer latencies, more bytes.
+    Tree,
+    // Each host adds up a part on each of its devices, rings between the hosts do so for every part, and the devices of
+    // a
+    // host hand the parts round: fewer bytes between hosts. It takes hosts with equally many of the devices, else a
+    // ring.
+    TwoLevel
+};
+template <>
+inline constexpr Choice<SumAlgorithm> kChoices<SumAlgorithm>[] = {
+    {"ring", SumAlgorithm::Ring}, {"tree", SumAlgorithm::Tree}, {"two_level", SumAlgorithm::TwoLevel}};
+
+// Steps one after another, each of the same messages: they start together, and a step ends when all of them are there.
+struct SumRound {
+    struct Pair {
+        int from, to;  // devices
+        bool operator==(const Pair&) const = default;
+    };
+    std::vector<Pair> messages;
+    int steps = 1;
+    int parts = 1;  // a message has bytes / parts
+    bool operator==(const SumRound&) const = default;
+};
+
+// S of one stage among its holders, those that a tie adds aside.
+struct StageSum {
+    Bytes bytes = 0;
+    std::vector<SumRound> rounds;
+    Ns alone = 0;  // what it takes when nothing else is under way
+    bool operator==(const StageSum&) const = default;
+};
+
+// Returns the rounds in which so many devices sum; none for one device. `host`, by device, may be empty. Neighbours in
+// a ring are those of a host, in their order, before the ring leaves it.
+std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host);
+
+}  // namespace pw
