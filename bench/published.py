@@ -1,56 +1,80 @@
 #!/usr/bin/env python3
-"""Published throughput of 1F1B, interleaved 1F1B and ZB-1p on 8 and 16 A100s ("Zero Bubble Pipeline Parallelism",
-arXiv 2401.10241v1, tables 3, 4, 9, 10 and 12) against what `pipewright simulate` predicts from the times of the tasks in
-table 9. The one constant, what every task takes beside its work (cluster.dispatch), is set on the rows of the 1.5B model
-and judged on the others. Needs PyYAML.
+"""Published throughput of pipelines on A100s ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241v1, tables 3, 4, 9, 10
+and 12) against what `pipewright simulate` predicts from the times of the tasks in table 9, with the cluster of
+workloads/configs/zero-bubble-a100.yaml. Its three constants are set on the rows of the 1.5B model and judged on the
+others. Needs PyYAML.
 
-    bench/published.py PIPEWRIGHT DATA_DIR/published/zero-bubble.yaml
+    bench/published.py PIPEWRIGHT DATA_DIR/published/zero-bubble.yaml          # every row, and what each part adds
+    bench/published.py PIPEWRIGHT DATA_DIR/published/zero-bubble.yaml --fit    # the constants, by a grid on the 1.5B rows
 """
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 
 import yaml
 
-SCHEDULES = {"1f1b": "1f1b", "1f1b-i": "interleaved", "zb-1p": "zb-h1"}  # zb-1p has the bubble of zb-h1 here
-FULL = 24  # micro-batches: below it only 1f1b was measured
+# zb-1p has the bubble of zb-h1 here; zb-2p is zb-h2, made by hand with the same memory.
+SCHEDULES = {"1f1b": "1f1b", "1f1b-i": "interleaved", "zb-1p": "zb-h1"}
+BESIDE = {"zb-2p": ("zb-h2", "span_ns"), "zb-2p-synchronous-optimizer": ("zb-h2", "makespan_ns")}
+FULL = 24  # micro-batches: below it only 1f1b and zb-2p were measured
+CONFIG = os.path.join(os.path.dirname(__file__), "..", "workloads", "configs", "zero-bubble-a100.yaml")
+
+PARTS = ("makespan instead of span", "hosts and links", "rendezvous", "300 us per message", "imbalance 7 %",
+         "dispatch 200 us")
 
 
-def rows_of(path):
+def settings_with(parts):
+    """Returns what turns the config into one that has so many of the parts."""
+    hosts, constant = "hosts and links" in parts, "300 us per message" in parts
+    link = lambda bandwidth, own, more: (f"{{bandwidth: {bandwidth if hosts else 'inf'}, "
+                                         f"latency: {300 + more if constant else own if hosts else 0} us}}")
+    late = "rendezvous" in parts
+    return {"cluster.inside": link("300 GB/s", 3.4, 0), "cluster.between": link("25 GB/s", 14, 14 if hosts else 0),
+            "transfer.receive": "deferred" if late else "early", "transfer.protocol": "rendezvous" if late else "eager",
+            "workload.imbalance": 0.07 if "imbalance 7 %" in parts else 0,
+            "cluster.dispatch": "200 us" if "dispatch 200 us" in parts else "0 us"}
+
+
+class Row:
+    def __init__(self, model, micro_batches, times, name, measured):
+        self.model, self.micro_batches, self.times, self.name, self.measured = model, micro_batches, times, name, measured
+        self.is_own = model["model"] == "1.5B"
+
+    def settings(self, schedule):
+        devices, chunks = self.model["gpus"], self.model["v"] if schedule == "interleaved" else 1
+        time = lambda key: f"{self.times[key] / chunks * 1e6:.0f} ns"
+        output = self.model["micro_batch_size"] * self.model["sequence"] * self.model["hidden"] * 2
+        return {"workload.stages": devices * chunks, "workload.forward": time("F"), "workload.backward_input": time("I"),
+                "workload.backward_weight": time("W"), "workload.output": f"{output} B", "cluster.devices": devices,
+                "pipeline.schedule": schedule, "pipeline.micro_batches": self.micro_batches,
+                "pipeline.micro_batch_size": self.model["micro_batch_size"]}
+
+
+def rows_of(path, names):
     with open(path) as file:
         for model in yaml.safe_load(file):
             times = {row["m"]: row for row in model["rows"] if "F" in row}
             for row in model["rows"]:
                 for name, measured in row["measured"].items():
-                    if name in SCHEDULES:
-                        yield model, row["m"], times[row.get("times_of", row["m"])], name, measured
+                    if name in names:
+                        yield Row(model, row["m"], times[row.get("times_of", row["m"])], name, measured)
 
 
-def throughput(program, folder, model, micro_batches, times, name, settings):
-    """Returns predicted samples per GPU and second. A stage of the paper is as many chunks as it has of them."""
-    devices, chunks = model["gpus"], model["v"] if name == "1f1b-i" else 1
-    time = lambda key: f"{times[key] / chunks * 1e6:.0f} ns"
-    config = {
-        "workload": {"model": "uniform", "stages": devices * chunks, "forward": time("F"), "backward_input": time("I"),
-                     "backward_weight": time("W")},
-        "cluster": {"devices": devices, "link": {"latency": f"{times['c'] * 1e6:.0f} ns", "bandwidth": "inf"}},
-        "pipeline": {"schedule": SCHEDULES[name], "stages": devices * chunks, "micro_batches": micro_batches},
-    }
-    for block, values in settings.items():
-        config.setdefault(block, {}).update(values)
-    path = os.path.join(folder, "row.yaml")
-    with open(path, "w") as file:
-        json.dump(config, file)
-    answer = json.loads(subprocess.run([program, "simulate", path, "--json"], check=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL).stdout)
-    return micro_batches * model["micro_batch_size"] / (answer["step_time_ns"] * 1e-9) / devices
+def error_of(program, row, schedule, settings, key="makespan_ns"):
+    """Returns (predicted - measured) / measured of the samples per GPU and second."""
+    command = [program, "simulate", CONFIG, "--json"]
+    for name, value in {**row.settings(schedule), **settings}.items():
+        command += ["--set", f"{name}={value}"]
+    answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    samples = row.micro_batches * row.model["micro_batch_size"]
+    return samples / (answer[key] * 1e-9) / row.model["gpus"] / row.measured - 1
 
 
-def errors_of(program, folder, rows, settings):
-    return [throughput(program, folder, *row[:4], settings) / row[4] - 1 for row in rows]
+def errors_of(program, rows, settings, key="makespan_ns"):
+    return [error_of(program, row, SCHEDULES[row.name], settings, key) for row in rows]
 
 
 def mean_size(errors):
@@ -58,43 +82,76 @@ def mean_size(errors):
 
 
 def biases(rows, errors):
-    return "  ".join(f"{name} {100 * statistics.mean(e for r, e in zip(rows, errors) if r[3] == name):+.2f} %"
-                     for name in SCHEDULES if any(r[3] == name for r in rows))
+    return "  ".join(f"{name} {100 * statistics.mean(e for r, e in zip(rows, errors) if r.name == name):+.2f} %"
+                     for name in SCHEDULES if any(r.name == name for r in rows))
 
 
 def orders_right(rows, errors):
     """Pairs of schedules of one setting that were measured more than 2 % apart, and those in the right order."""
-    right = all_pairs = 0
-    for i, a in enumerate(rows):
-        for j, b in enumerate(rows[:i]):
-            if a[0] is b[0] and a[1] == b[1] and abs(a[4] / b[4] - 1) > 0.02:
-                all_pairs += 1
-                right += (a[4] > b[4]) == (a[4] * (1 + errors[i]) > b[4] * (1 + errors[j]))
-    return right, all_pairs
+    right = pairs = 0
+    for (a, of_a), (b, of_b) in itertools.combinations(zip(rows, errors), 2):
+        if a.model is b.model and a.micro_batches == b.micro_batches and abs(a.measured / b.measured - 1) > 0.02:
+            pairs += 1
+            right += (a.measured > b.measured) == (a.measured * (1 + of_a) > b.measured * (1 + of_b))
+    return f"{right} of {pairs} orders right"
+
+
+def fit(program, rows):
+    """Prints the best of a grid of the three constants on the rows of the 1.5B model."""
+    found = []
+    for imbalance, latency, dispatch in itertools.product((0.04, 0.05, 0.06, 0.07, 0.08, 0.09), (0, 150, 300, 450),
+                                                          (0, 200, 400)):
+        settings = {"workload.imbalance": imbalance, "cluster.dispatch": f"{dispatch} us",
+                    "cluster.inside": f"{{bandwidth: 300 GB/s, latency: {latency} us}}",
+                    "cluster.between": f"{{bandwidth: 25 GB/s, latency: {latency + 14} us}}"}
+        found.append((mean_size(errors_of(program, rows, settings)), imbalance, latency, dispatch))
+    for error, imbalance, latency, dispatch in sorted(found)[:5]:
+        print(f"imbalance {imbalance}, {latency} us per message, {dispatch} us per pass: mean |error| {100 * error:.2f} %")
+
+
+def show_parts(program, rows):
+    """Prints what is left of the error as parts are added, in one order and in the other."""
+    for order in (PARTS, PARTS[::-1]):
+        print(f"{'':<28}mean |error|  biases")
+        for count in range(len(order) + 1):
+            parts = order[:count]
+            errors = errors_of(program, rows, settings_with(parts), "makespan_ns" if PARTS[0] in parts else "span_ns")
+            print(f"{'nothing' if count == 0 else '+ ' + order[count - 1]:<28}{100 * mean_size(errors):9.2f} %   "
+                  f"{biases(rows, errors)}  {orders_right(rows, errors)}")
+        print()
+
+
+def show_rows(program, rows, schedules):
+    print(f"{'model':<7}{'m':>5}  {'schedule':<28}{'measured':>9}{'predicted':>10}{'error':>9}")
+    for row in rows:
+        schedule, key = schedules.get(row.name, (SCHEDULES.get(row.name), "makespan_ns"))
+        error = error_of(program, row, schedule, {}, key)
+        print(f"{row.model['model']:<7}{row.micro_batches:>5}  {row.name:<28}{row.measured:>9.2f}"
+              f"{row.measured * (1 + error):>10.2f}{100 * error:>+8.1f} %")
 
 
 def main():
-    program, all_rows = os.path.abspath(sys.argv[1]), list(rows_of(sys.argv[2]))
-    rows = [row for row in all_rows if row[1] >= FULL]
-    own = [row for row in rows if row[0]["model"] == "1.5B"]
-    held_out = [row for row in rows if row[0]["model"] != "1.5B"]
-    with tempfile.TemporaryDirectory() as folder:
-        dispatch = min((step * 50 for step in range(8, 29)),
-                       key=lambda us: mean_size(errors_of(program, folder, own,
-                                                          {"cluster": {"dispatch": f"{us} us"}})))
-        late = {"transfer": {"receive": "deferred", "protocol": "rendezvous"}}
-        every_task = {"cluster": {"dispatch": f"{dispatch} us"}}
-        print(f"cluster.dispatch: {dispatch} us, on the {len(own)} rows of the 1.5B model")
-        for what, settings in (("nothing added", {}), ("transfers that wait for both ends", late),
-                               ("dispatch", every_task), ("both", {**late, **every_task})):
-            errors = errors_of(program, folder, held_out, settings)
-            right, pairs = orders_right(held_out, errors)
-            print(f"{what}: mean |error| of the other {len(held_out)} rows {100 * mean_size(errors):.2f} %; biases "
-                  f"{biases(held_out, errors)}; {right} of {pairs} orders right")
-        print(f"\nwith dispatch:\n{'model':<7}{'m':>5}  {'schedule':<9}{'measured':>9}{'predicted':>10}{'error':>9}")
-        for row, error in zip(all_rows, errors_of(program, folder, all_rows, every_task)):
-            print(f"{row[0]['model']:<7}{row[1]:>5}  {row[3]:<9}{row[4]:>9.2f}{row[4] * (1 + error):>10.2f}"
-                  f"{100 * error:>+8.1f} %")
+    program, path = os.path.abspath(sys.argv[1]), sys.argv[2]
+    rows = list(rows_of(path, SCHEDULES))
+    own = [row for row in rows if row.is_own]
+    held_out = [row for row in rows if not row.is_own]
+    if "--fit" in sys.argv[3:]:
+        return fit(program, own)
+    for what, some in (("of the 1.5B model, on which the constants are set", own), ("of the other models", held_out)):
+        errors = errors_of(program, some, {})
+        print(f"{len(some)} rows {what}: mean |error| {100 * mean_size(errors):.2f} %; biases {biases(some, errors)}; "
+              f"{orders_right(some, errors)}")
+    print("\nWhat each part takes off, on the rows of the other models:")
+    show_parts(program, held_out)
+    blocking = [row for row in held_out if row.name != "zb-1p"]
+    for exchange in ("overlapped", "blocking"):
+        errors = errors_of(program, blocking, {"transfer.exchange": exchange})
+        print(f"exchange {exchange}, 1f1b and 1f1b-i: mean |error| {100 * mean_size(errors):.2f} %; biases "
+              f"{biases(blocking, errors)}")
+    print()
+    show_rows(program, rows, {})
+    print("\nzb-2p beside zb-h2, by span where the optimizer does not wait, by makespan where it does:")
+    show_rows(program, list(rows_of(path, BESIDE)), BESIDE)
 
 
 if __name__ == "__main__":
