@@ -1,5 +1,6 @@
 // Where the buffers of a device lie in its arena.
 #include "schedules/buffers.h"
+#include "schedules/packing_search.h"
 
 #include <algorithm>
 #include <iterator>
@@ -178,17 +179,73 @@ PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.firs
 PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
+// Searches beyond what the orders have found are for arenas that are larger than this many times the peak.
+constexpr double kClose = 1.02;
+// What is searched for: first widely apart, then wide.
+constexpr struct {
+    double limit;  // times the peak
+    int width;
+} kSearches[] = {{1.02, 8}, {1.05, 8}, {1.02, 48}, {1.05, 48}, {1.08, 48}, {1.1, 48}, {1.13, 48}, {1.16, 48}};
+
+// Looks for places in a smaller arena than the one there is, forwards and backwards in time. Returns its size, or
+// `arena` as it was. What lives all the time lies at the bottom: nowhere is it less in the way.
+Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak, Bytes arena,
+                    std::vector<Bytes>& offset) {
+    int end = 0;
+    for (const int k : order)
+        end = std::max(end, buffers[k].last);
+    const auto moving = std::stable_partition(order.begin(), order.end(),
+                                              [&](int k) { return buffers[k].first == 0 && buffers[k].last == end; });
+    Bytes bottom = 0;
+    for (auto k = order.begin(); k != moving; ++k)
+        bottom += buffers[*k].bytes;
+    const Order fixed(order.begin(), moving);
+    order.erase(order.begin(), moving);
+    Order backwards = order;
+    std::stable_sort(backwards.begin(), backwards.end(), [&](int a, int b) {
+        return std::pair(-buffers[a].last, buffers[a].first) < std::pair(-buffers[b].last, buffers[b].first);
+    });
+    std::vector<Living> forth, back;
+    for (const int k : order)
+        forth.push_back({buffers[k].bytes, buffers[k].first, buffers[k].last});
+    for (const int k : backwards)
+        back.push_back({buffers[k].bytes, end - buffers[k].last, end - buffers[k].first});
+    for (const auto& [limit, width] : kSearches) {
+        const auto wanted = static_cast<Bytes>(limit * static_cast<double>(peak));
+        if (wanted >= arena)
+            continue;
+        for (const bool forwards : {true, false}) {
+            const std::vector<Bytes> found = places_below(forwards ? forth : back, wanted - bottom, width);
+            if (found.empty())
+                continue;
+            const Order& placed = forwards ? order : backwards;
+            Bytes size = 0, below = 0;
+            for (std::size_t at = 0; at < placed.size(); ++at) {
+                offset[placed[at]] = bottom + found[at];
+                size = std::max(size, bottom + found[at] + buffers[placed[at]].bytes);
+            }
+            for (const int k : fixed) {
+                offset[k] = below;
+                below += buffers[k].bytes;
+            }
+            return size;
+        }
+    }
+    return arena;
+}
+
 // No order is the best for all plans: the one that leaves the smallest arena counts, or the first one that is small
-// enough.
+// enough. Where none comes close to the peak, places are searched for.
 Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
     Order order = by_birth(buffers, own);
     Bytes arena = place_by_birth(buffers, order, offset);
     if (!thorough || arena <= enough)
         return arena;
-    const Bytes least = std::max(enough, most_alive(buffers, order));
+    const Bytes peak = most_alive(buffers, order), least = std::max(enough, peak);
     if (arena <= least)
         return arena;
+    const Order born = order;
     std::vector<Bytes> other = offset;
     for (const auto& key : {by_size, by_area, by_life}) {
         if (arena <= least)
@@ -200,7 +257,9 @@ Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, 
                 offset[k] = other[k];
         }
     }
-    return arena;
+    if (arena <= enough || static_cast<double>(arena) <= kClose * static_cast<double>(peak))
+        return arena;
+    return search_places(buffers, born, peak, arena, offset);
 }
 
 }  // namespace
