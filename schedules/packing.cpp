@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -181,54 +182,68 @@ PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(bu
 
 // Searches beyond what the orders have found are for arenas that are larger than this many times the peak.
 constexpr double kClose = 1.02;
-// What is searched for: first widely apart, then wide.
+// What is searched for, in this order: an arena of so many times the peak, keeping so many ways.
 constexpr struct {
-    double limit;  // times the peak
+    double limit;
     int width;
-} kSearches[] = {{1.02, 8}, {1.05, 8}, {1.02, 48}, {1.05, 48}, {1.08, 48}, {1.1, 48}, {1.13, 48}, {1.16, 48}};
+} kSearches[] = {{1.02, 8}, {1.05, 8},  {1.02, 48}, {1.05, 48}, {1.08, 48},
+                 {1.1, 48}, {1.1, 200}, {1.13, 48}, {1.16, 48}, {1.2, 48}};
+// Buffers times ways, beyond which a device is not searched for.
+constexpr std::size_t kMostWays = 200'000;
 
-// Looks for places in a smaller arena than the one there is, forwards and backwards in time. Returns its size, or
-// `arena` as it was. What lives all the time lies at the bottom: nowhere is it less in the way.
+// Buffers in the order of their births, with time forwards or backwards.
+struct Births {
+    Order order;
+    std::vector<Living> living;
+};
+
+Births births_of(const std::vector<Buffer>& buffers, Order order, int end, bool forwards) {
+    if (!forwards)
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+            return std::pair(-buffers[a].last, buffers[a].first) < std::pair(-buffers[b].last, buffers[b].first);
+        });
+    Births births{std::move(order), {}};
+    for (const int k : births.order) {
+        const auto [first, last] = std::pair(buffers[k].first, buffers[k].last);
+        births.living.push_back({buffers[k].bytes, forwards ? first : end - last, forwards ? last : end - first});
+    }
+    return births;
+}
+
+// Gives buffers places in a smaller arena than the one there is, or leaves them alone; returns the size of the arena.
+// `order` is that of birth. What lives all the time goes to the bottom, where it is in nobody's way.
 Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak, Bytes arena,
                     std::vector<Bytes>& offset) {
     int end = 0;
-    for (const int k : order)
+    Bytes unit = 0, bottom = 0;  // offsets are multiples of what the sizes are multiples of
+    for (const int k : order) {
         end = std::max(end, buffers[k].last);
+        unit = std::gcd(unit, buffers[k].bytes);
+    }
     const auto moving = std::stable_partition(order.begin(), order.end(),
                                               [&](int k) { return buffers[k].first == 0 && buffers[k].last == end; });
-    Bytes bottom = 0;
-    for (auto k = order.begin(); k != moving; ++k)
-        bottom += buffers[*k].bytes;
     const Order fixed(order.begin(), moving);
+    for (const int k : fixed)
+        bottom += buffers[k].bytes;
     order.erase(order.begin(), moving);
-    Order backwards = order;
-    std::stable_sort(backwards.begin(), backwards.end(), [&](int a, int b) {
-        return std::pair(-buffers[a].last, buffers[a].first) < std::pair(-buffers[b].last, buffers[b].first);
-    });
-    std::vector<Living> forth, back;
-    for (const int k : order)
-        forth.push_back({buffers[k].bytes, buffers[k].first, buffers[k].last});
-    for (const int k : backwards)
-        back.push_back({buffers[k].bytes, end - buffers[k].last, end - buffers[k].first});
-    for (const auto& [limit, width] : kSearches) {
-        const auto wanted = static_cast<Bytes>(limit * static_cast<double>(peak));
-        if (wanted >= arena)
+    const Births forwards = births_of(buffers, order, end, true), backwards = births_of(buffers, order, end, false);
+    for (const auto& [times, width] : kSearches) {
+        const auto limit = static_cast<Bytes>(times * static_cast<double>(peak)) / unit * unit;
+        if (limit >= arena || order.size() * static_cast<std::size_t>(width) > kMostWays)
             continue;
-        for (const bool forwards : {true, false}) {
-            const std::vector<Bytes> found = places_below(forwards ? forth : back, wanted - bottom, width);
+        for (const Births* births : {&forwards, &backwards}) {
+            const std::vector<Bytes> found = places_below(births->living, limit - bottom, width);
             if (found.empty())
                 continue;
-            const Order& placed = forwards ? order : backwards;
-            Bytes size = 0, below = 0;
-            for (std::size_t at = 0; at < placed.size(); ++at) {
-                offset[placed[at]] = bottom + found[at];
-                size = std::max(size, bottom + found[at] + buffers[placed[at]].bytes);
+            arena = bottom;
+            for (std::size_t at = 0; at < found.size(); ++at) {
+                offset[births->order[at]] = bottom + found[at];
+                arena = std::max(arena, bottom + found[at] + births->living[at].bytes);
             }
-            for (const int k : fixed) {
-                offset[k] = below;
-                below += buffers[k].bytes;
-            }
-            return size;
+            Bytes below = 0;
+            for (const int k : fixed)
+                offset[k] = std::exchange(below, below + buffers[k].bytes);
+            return arena;
         }
     }
     return arena;

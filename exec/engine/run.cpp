@@ -9,6 +9,7 @@
 #include "schedules/schedule.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
+#include "workloads/machine_memory.h"
 #include "workloads/start_thread.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -188,6 +190,7 @@ private:
     void main_thread() {
         meet(Phase::Prepared);
         plan_memory();
+        const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
@@ -200,6 +203,8 @@ private:
             if (options_.progress)
                 options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
         }
+        if (resident > 0)
+            resident_growth_ = resident_memory() - resident;
     }
 
     void end_step(int step) {
@@ -285,6 +290,7 @@ private:
         for (const auto& device : devices_)
             result.peak.push_back(device->arena().peak());
         result.arena = plan_.packing.arena;
+        result.resident_growth = resident_growth_;
         result.losses = losses_;
         result.gradient_norms = norms_;
         if (!log_.has_median())
@@ -329,6 +335,7 @@ private:
     StepRecord step_;  // under way; every device has its own rows
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
+    std::optional<Bytes> resident_growth_;
     std::vector<std::thread> threads_;
     std::mutex ended_mutex_;
     std::condition_variable has_ended_;
