@@ -114,23 +114,25 @@ void try_plan(const std::string& config, const Workload& workload, const std::ve
 }
 
 void try_schedule(const std::string& config, const Workload& workload, const Schedule& schedule, Found& found) {
+    const std::vector<std::string> splits = workload.layers
+                                                ? std::vector<std::string>{"pipeline.split=auto", "pipeline.split=even"}
+                                                : std::vector<std::string>{""};
     for (const int devices : {2, 3, 4, 8})
         for (const int micro_batches : {2, 4, 7, 16, 32})
             for (const WeightPolicy policy : schedule.policies)
                 for (const char* receive : {"early", "deferred"})
                     for (const char* recompute : {"none", "all"})
-                        for (const char* split : {"auto", "even"})
-                            if (workload.layers || std::string_view(split) == "auto") {
-                                std::vector<std::string> set{fmt::format("pipeline.schedule={}", schedule.name),
-                                                             fmt::format("pipeline.weights={}", name_of(policy)),
-                                                             fmt::format("pipeline.micro_batches={}", micro_batches),
-                                                             fmt::format("pipeline.recompute={}", recompute),
-                                                             fmt::format("transfer.receive={}", receive),
-                                                             fmt::format("cluster.devices={}", devices)};
-                                if (workload.layers)
-                                    set.push_back(fmt::format("pipeline.split={}", split));
-                                try_plan(config, workload, set, found);
-                            }
+                        for (const std::string& split : splits) {
+                            std::vector<std::string> set{fmt::format("pipeline.schedule={}", schedule.name),
+                                                         fmt::format("pipeline.weights={}", name_of(policy)),
+                                                         fmt::format("pipeline.micro_batches={}", micro_batches),
+                                                         fmt::format("pipeline.recompute={}", recompute),
+                                                         fmt::format("transfer.receive={}", receive),
+                                                         fmt::format("cluster.devices={}", devices)};
+                            if (!split.empty())
+                                set.push_back(split);
+                            try_plan(config, workload, set, found);
+                        }
 }
 
 void report(std::string_view name, Found& found) {
