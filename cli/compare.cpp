@@ -106,13 +106,13 @@ void compare(const CompareArguments& arguments) {
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     check_plot_file(arguments.plot);
     const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
-    const Comparison comparison = comparison_of(sides.predicted, sides.measured);
+    const Comparison comparison = comparison_of(sides);
     Outputs outputs;
     outputs.attempt([&] {
         if (arguments.json)
             print_json(json_of(sides, comparison));
         else
-            print_result("{}", print(comparison, sides.predicted, sides.measured));
+            print_result("{}", print(comparison, sides));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -155,6 +155,7 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
             {"micro_batches", trace.micro_batches},
             {"step_time_error", comparison.step_time_error},
             {"peak_memory_error", comparison.peak_memory_error},
+            {"resident_memory_error", comparison.resident_memory_error},
             {"task_time_error_median", comparison.task_time_error_median},
             {"task_time_error", std::move(by_op)},
             {"predicted", json_of(sides.predicted)},

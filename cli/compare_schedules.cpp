@@ -132,7 +132,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         }
         print_note(summary_of(job));
         const Sides sides = both_sides(job);
-        const Comparison comparison = comparison_of(sides.predicted, sides.measured);
+        const Comparison comparison = comparison_of(sides);
         table.add(row_of_sides(schedule, sides, comparison));
         Json point = json_of(sides, comparison);
         point["name"] = schedule;

@@ -1,6 +1,7 @@
 #include "cli/comparison.h"
 
 #include "cli/table.h"
+#include "exec/memory.h"
 #include "workloads/median.h"
 
 #include <fmt/format.h>
@@ -20,6 +21,10 @@ double error_of(Ns predicted, Ns measured) {
         return 0;
     return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : kUnknown;
 }
+
+// What a run takes beside its arenas: code of libraries that it is the first to use, kernels made for its shapes, and
+// its own lists. The median of results/memory-cpu.
+constexpr Bytes kBesideArenas = 11'300'000;
 
 double median_error(const std::vector<double>& errors) { return errors.empty() ? kUnknown : mean_median(errors); }
 
@@ -60,18 +65,30 @@ std::vector<double> memory_errors(const Report& predicted, const Report& measure
 
 }  // namespace
 
-Comparison comparison_of(const Report& predicted, const Report& measured) {
+Bytes resident_memory_of(const Report& predicted) {
+    Bytes all = kBesideArenas;
+    for (const DeviceMetrics& device : predicted.metrics.devices)
+        all += (needed_of(device) + kHugePage - 1) / kHugePage * kHugePage;
+    return all;
+}
+
+Comparison comparison_of(const Sides& sides) {
+    const auto& [predicted, measured, result] = sides;
     Comparison comparison;
     comparison.step_time_error = error_of(predicted.metrics.step_time, measured.metrics.step_time);
     comparison.peak_memory_error = kUnknown;
     for (const double error : memory_errors(predicted, measured))
         if (std::isnan(comparison.peak_memory_error) || std::abs(error) > std::abs(comparison.peak_memory_error))
             comparison.peak_memory_error = error;
+    comparison.resident_memory_error = result && result->resident_growth
+                                           ? error_of(resident_memory_of(predicted), *result->resident_growth)
+                                           : kUnknown;
     add_task_errors(comparison, predicted, measured);
     return comparison;
 }
 
-std::string print(const Comparison& comparison, const Report& predicted, const Report& measured) {
+std::string print(const Comparison& comparison, const Sides& sides) {
+    const auto& [predicted, measured, result] = sides;
     const Metrics &expected = predicted.metrics, &found = measured.metrics;
     Table table({"", "predicted", "measured", "error"});
     table.add({"step time", print_time(expected.step_time), print_time(found.step_time),
@@ -84,6 +101,9 @@ std::string print(const Comparison& comparison, const Report& predicted, const R
         table.add({fmt::format("peak memory, device {}", measured.names[device]),
                    print_bytes(expected.devices[device].peak_memory), print_bytes(found.devices[device].peak_memory),
                    print_signed_percent(errors[device])});
+    if (result && result->resident_growth)
+        table.add({"resident memory of the process", print_bytes(resident_memory_of(predicted)),
+                   print_bytes(*result->resident_growth), print_signed_percent(comparison.resident_memory_error)});
     for (const auto& [op, error] : comparison.task_time_error)
         table.add({fmt::format("{} tasks, median", letters_of(op)), "", "", print_signed_percent(error)});
     return table.print();

@@ -15,18 +15,23 @@ namespace pw {
 struct Comparison {
     double step_time_error = 0;
     double peak_memory_error = 0;          // of the device with the largest absolute error
+    double resident_memory_error = 0;      // of what the process grew by; NaN where that was not measured
     double task_time_error_median = 0;     // over tasks F B I W R of the steps that the metrics are from
     std::map<Op, double> task_time_error;  // medians by operation, transfers left out
 };
-
-// Compares the two; an error is NaN where something was predicted and nothing measured.
-Comparison comparison_of(const Report& predicted, const Report& measured);
-std::string print(const Comparison& comparison, const Report& predicted, const Report& measured);
 
 struct Sides {
     Report predicted, measured;
     std::optional<RunResult> result;  // present when this command ran the job
 };
+
+// Returns the bytes by which a process is predicted to grow while it runs a plan on cores (docs/metrics.md#memory):
+// every device's arena in whole huge pages, and what a run takes beside them.
+Bytes resident_memory_of(const Report& predicted);
+
+// Compares the two; an error is NaN where something was predicted and nothing measured.
+Comparison comparison_of(const Sides& sides);
+std::string print(const Comparison& comparison, const Sides& sides);
 
 // Simulates and runs a pipeline.
 Sides both_sides(const Job& job);

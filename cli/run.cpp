@@ -152,6 +152,8 @@ Json json_of(const RunResult& result, const Report& report) {
     json["losses"] = result.losses;
     json["gradient_norms"] = result.gradient_norms;
     json["weights_hash"] = result.weights_hash;
+    if (result.resident_growth)
+        json["resident_memory_bytes"] = *result.resident_growth;
     if (!result.disturbance.cpu_share.empty()) {
         json["cpu_share"] = result.disturbance.cpu_share;
         json["stolen_share"] = result.disturbance.stolen;

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct RunResult {
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // per device, counted by the allocator
     std::vector<Bytes> arena;     // per device, reserved; the system rounds up to whole pages
+    // By how much this process has grown from right before it reserved them to the end of the last step: measured,
+    // where devices compute on cores.
+    std::optional<Bytes> resident_growth;
     Disturbance disturbance;
     std::vector<std::string> notes;     // lines about the devices, for people
     std::vector<std::string> warnings;  // why the times are not comparable, for people

@@ -7,6 +7,9 @@
 
 namespace pw {
 
+// Memory of the host is reserved in multiples of it.
+inline constexpr Bytes kHugePage = Bytes{2} << 20;
+
 class Memory {
 public:
     virtual ~Memory() = default;

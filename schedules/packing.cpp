@@ -1,9 +1,11 @@
 // Where the buffers of a device lie in its arena.
 #include "schedules/buffers.h"
+#include "schedules/packing_search.h"
 
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -178,17 +180,87 @@ PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.firs
 PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
+// Searches beyond what the orders have found are for arenas that are larger than this many times the peak.
+constexpr double kClose = 1.02;
+// What is searched for, in this order: an arena of so many times the peak, keeping so many ways.
+constexpr struct {
+    double limit;
+    int width;
+} kSearches[] = {{1.02, 8}, {1.05, 8},  {1.02, 48}, {1.05, 48}, {1.08, 48},
+                 {1.1, 48}, {1.1, 200}, {1.13, 48}, {1.16, 48}, {1.2, 48}};
+// Buffers times ways, beyond which a device is not searched for.
+constexpr std::size_t kMostWays = 200'000;
+
+// Buffers in the order of their births, with time forwards or backwards.
+struct Births {
+    Order order;
+    std::vector<Living> living;
+};
+
+Births births_of(const std::vector<Buffer>& buffers, Order order, int end, bool forwards) {
+    if (!forwards)
+        std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+            return std::pair(-buffers[a].last, buffers[a].first) < std::pair(-buffers[b].last, buffers[b].first);
+        });
+    Births births{std::move(order), {}};
+    for (const int k : births.order) {
+        const auto [first, last] = std::pair(buffers[k].first, buffers[k].last);
+        births.living.push_back({buffers[k].bytes, forwards ? first : end - last, forwards ? last : end - first});
+    }
+    return births;
+}
+
+// Gives buffers places in a smaller arena than the one there is, or leaves them alone; returns the size of the arena.
+// `order` is that of birth. What lives all the time goes to the bottom, where it is in nobody's way.
+Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak, Bytes arena,
+                    std::vector<Bytes>& offset) {
+    int end = 0;
+    Bytes unit = 0, bottom = 0;  // offsets are multiples of what the sizes are multiples of
+    for (const int k : order) {
+        end = std::max(end, buffers[k].last);
+        unit = std::gcd(unit, buffers[k].bytes);
+    }
+    const auto moving = std::stable_partition(order.begin(), order.end(),
+                                              [&](int k) { return buffers[k].first == 0 && buffers[k].last == end; });
+    const Order fixed(order.begin(), moving);
+    for (const int k : fixed)
+        bottom += buffers[k].bytes;
+    order.erase(order.begin(), moving);
+    const Births forwards = births_of(buffers, order, end, true), backwards = births_of(buffers, order, end, false);
+    for (const auto& [times, width] : kSearches) {
+        const auto limit = static_cast<Bytes>(times * static_cast<double>(peak)) / unit * unit;
+        if (limit >= arena || order.size() * static_cast<std::size_t>(width) > kMostWays)
+            continue;
+        for (const Births* births : {&forwards, &backwards}) {
+            const std::vector<Bytes> found = places_below(births->living, limit - bottom, width);
+            if (found.empty())
+                continue;
+            arena = bottom;
+            for (std::size_t at = 0; at < found.size(); ++at) {
+                offset[births->order[at]] = bottom + found[at];
+                arena = std::max(arena, bottom + found[at] + births->living[at].bytes);
+            }
+            Bytes below = 0;
+            for (const int k : fixed)
+                offset[k] = std::exchange(below, below + buffers[k].bytes);
+            return arena;
+        }
+    }
+    return arena;
+}
+
 // No order is the best for all plans: the one that leaves the smallest arena counts, or the first one that is small
-// enough.
+// enough. Where none comes close to the peak, places are searched for.
 Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
     Order order = by_birth(buffers, own);
     Bytes arena = place_by_birth(buffers, order, offset);
     if (!thorough || arena <= enough)
         return arena;
-    const Bytes least = std::max(enough, most_alive(buffers, order));
+    const Bytes peak = most_alive(buffers, order), least = std::max(enough, peak);
     if (arena <= least)
         return arena;
+    const Order born = order;
     std::vector<Bytes> other = offset;
     for (const auto& key : {by_size, by_area, by_life}) {
         if (arena <= least)
@@ -200,7 +272,9 @@ Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, 
                 offset[k] = other[k];
         }
     }
-    return arena;
+    if (arena <= enough || static_cast<double>(arena) <= kClose * static_cast<double>(peak))
+        return arena;
+    return search_places(buffers, born, peak, arena, offset);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <string>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -42,6 +43,15 @@ Bytes memory_of_machine() {
     static const Bytes least =
         std::min({of_system(), of_control_group(), of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
     return least;
+}
+
+// The sum over all mappings is exact, where the counters of /proc/self/statm lag behind each thread.
+Bytes resident_memory() {
+    std::ifstream file("/proc/self/smaps_rollup");
+    for (std::string word; file >> word;)
+        if (Bytes kilobytes = 0; word == "Rss:" && file >> kilobytes)
+            return kilobytes * 1024;
+    return 0;
 }
 
 Bytes memory_for_plans() { return memory_of_machine() / 2; }

@@ -12,14 +12,12 @@ namespace pw {
 
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 class Pages : public Memory {
 public:
     Pages(Bytes bytes, const std::string& whose, bool touched) {
-        size_ = static_cast<Bytes>((static_cast<std::size_t>(std::max<Bytes>(bytes, 1)) + kHugePage - 1) / kHugePage *
-                                   kHugePage);
-        const auto size = static_cast<std::size_t>(size_);
+        const auto page = static_cast<std::size_t>(kHugePage);
+        const auto size = (static_cast<std::size_t>(std::max<Bytes>(bytes, 1)) + page - 1) / page * page;
+        size_ = static_cast<Bytes>(size);
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (touched ? 0 : MAP_NORESERVE);
         void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (memory == MAP_FAILED)

@@ -10,6 +10,7 @@
 #include "workloads/costs/routes.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
+#include "workloads/machine_memory.h"
 #include "workloads/start_thread.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -197,6 +199,7 @@ private:
     void main_thread() {
         meet(Phase::Prepared);
         plan_memory();
+        const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
@@ -209,6 +212,8 @@ private:
             if (options_.progress)
                 options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
         }
+        if (resident > 0)
+            resident_growth_ = resident_memory() - resident;
     }
 
     void end_step(int step) {
@@ -296,6 +301,7 @@ private:
         for (const auto& device : devices_)
             result.peak.push_back(device->arena().peak());
         result.arena = plan_.packing.arena;
+        result.resident_growth = resident_growth_;
         result.losses = losses_;
         result.gradient_norms = norms_;
         if (!log_.has_median())
@@ -340,6 +346,7 @@ private:
     StepRecord step_;  // under way; every device has its own rows
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
+    std::optional<Bytes> resident_growth_;
     std::vector<std::thread> threads_;
     std::mutex ended_mutex_;
     std::condition_variable has_ended_;

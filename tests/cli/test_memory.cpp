@@ -170,6 +170,21 @@ constexpr const char* kEarly =
 
 }  // namespace
 
+// The arenas are in memory before the first step, and compare holds the process to them.
+TEST_F(Cli, RunsTellByHowMuchTheProcessGrew) {
+    const Json ran = run_well("run mlp.yaml --json").json();
+    std::int64_t reserved = 0;
+    for (const Json& device : ran["devices"])
+        reserved += device["reserved_memory_bytes"].get<std::int64_t>();
+    EXPECT_GE(ran["resident_memory_bytes"], reserved);
+    EXPECT_FALSE(run_well("run mlp.yaml --json --set run.backend=emulated").json().contains("resident_memory_bytes"));
+    const Json compared = run_well("compare mlp.yaml --json").json();
+    EXPECT_TRUE(compared["resident_memory_error"].is_number());
+    EXPECT_TRUE(contains(run_well("compare mlp.yaml").out, "resident memory of the process"));
+    const Json emulated = run_well("compare mlp.yaml --json --set run.backend=emulated").json();
+    EXPECT_TRUE(emulated["resident_memory_error"].is_null());
+}
+
 // A limit between what is in use at most and what is reserved is one that a run cannot keep to.
 TEST_F(Cli, LimitsAreCheckedAgainstWhatIsReserved) {
     write("gaps.yaml", kGaps);

@@ -1,0 +1,180 @@
+// How much more than the peak a plan's arenas take, over every schedule, model, split and way to transfer: one line per
+// workload, and the plan whose arena is the largest beside its peak.
+//
+//     bench_packing [WORKLOAD]
+#include "job/job.h"
+#include "schedules/buffers.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace pw {
+namespace {
+
+// How the sizes of a config's stages are changed, each plan's in another way.
+enum class Sizes {
+    AsTheyAre,
+    Scaled,  // every stage and every boundary by a factor from 1/4 to 4: a split as uneven as it comes
+    Drawn    // every kind of buffer of each stage from 64 KiB to 2.5 MiB: nothing fits to anything
+};
+
+struct Workload {
+    std::string_view name, text;  // the text is that of a config
+    bool layers = true;           // which can be split in several ways
+    Sizes sizes = Sizes::AsTheyAre;
+};
+
+constexpr const char* kUniform =
+    "{model: uniform, activation: 48 MB, activation_until_weight: 16 MB, output: 8 MB, weights: 64 MB}";
+
+constexpr Workload kWorkloads[] = {
+    {"uniform", kUniform, false},
+    {"uneven", kUniform, false, Sizes::Scaled},
+    {"drawn", "{model: uniform}", false, Sizes::Drawn},
+    {"mlp", "{model: mlp}"},
+    {"resnet50", "{model: resnet50, image_size: 64, classes: 10}"},
+    {"unet", "{model: unet, image_size: 64, classes: 4, base_channels: 16, levels: 3}"},
+    {"gpt", "{model: gpt, sequence_length: 64, vocabulary: 256, embedding: 128, blocks: 16, heads: 4}"},
+};
+
+struct Ratio {
+    double ratio;
+    std::string plan;
+};
+
+struct Found {
+    std::vector<Ratio> ratios;  // one per device of each plan
+    int plans = 0;
+    double seconds = 0;  // of packing
+};
+
+double now() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void change_sizes(Costs& costs, Sizes sizes, std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto scale = [&](std::initializer_list<Bytes*> together) {
+        const double factor = std::exp2(static_cast<double>(random() % 1000) / 250 - 2);
+        for (Bytes* bytes : together)
+            *bytes = static_cast<Bytes>(static_cast<double>(*bytes) * factor);
+    };
+    const auto draw = [&] { return static_cast<Bytes>(1 + random() % 40) * 65536; };
+    for (StageBytes& bytes : costs.bytes)
+        if (sizes == Sizes::Scaled) {
+            scale({&bytes.weights});
+            scale({&bytes.until_input, &bytes.until_weight});
+        } else if (sizes == Sizes::Drawn) {
+            for (Bytes* drawn : {&bytes.until_input, &bytes.until_weight, &bytes.gradient_kept})
+                *drawn = draw();
+        }
+    for (EdgeBytes& edge : costs.edges)
+        if (sizes == Sizes::Scaled)
+            scale({&edge.forward, &edge.backward});
+        else if (sizes == Sizes::Drawn)
+            edge.forward = edge.backward = draw();
+}
+
+void add(Job job, Sizes sizes, const std::string& name, Found& found) {
+    change_sizes(job.costs, sizes, static_cast<std::uint64_t>(found.plans));
+    const std::vector<Buffer> buffers =
+        buffers_of(job.plan, *job.proof, job.costs, job.versions, job.mode.early_receive());
+    const double start = now();
+    const Packing packing = pack(buffers, job.plan.shape.devices);
+    found.seconds += now() - start;
+    ++found.plans;
+    const Rows own = by_device(buffers, job.plan.shape.devices);
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        if (const Bytes peak = total(peak_of(job.plan.order[device], buffers, own[device])); peak > 0)
+            found.ratios.push_back({static_cast<double>(packing.arena[device]) / static_cast<double>(peak),
+                                    fmt::format("{} device={}", name, device)});
+}
+
+// Tries what a config says with these keys set; not every schedule takes every number.
+void try_plan(const std::string& config, const Workload& workload, const std::vector<std::string>& set, Found& found) {
+    try {
+        Notices notices;
+        add(make_job(load_config(config, set), notices), workload.sizes, fmt::format("{}", fmt::join(set, " ")), found);
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::BadInput)
+            throw;
+    }
+}
+
+void try_schedule(const std::string& config, const Workload& workload, const Schedule& schedule, Found& found) {
+    const std::vector<std::string> splits = workload.layers
+                                                ? std::vector<std::string>{"pipeline.split=auto", "pipeline.split=even"}
+                                                : std::vector<std::string>{""};
+    for (const int devices : {2, 3, 4, 8})
+        for (const int micro_batches : {2, 4, 7, 16, 32})
+            for (const WeightPolicy policy : schedule.policies)
+                for (const char* receive : {"early", "deferred"})
+                    for (const char* recompute : {"none", "all"})
+                        for (const std::string& split : splits) {
+                            std::vector<std::string> set{fmt::format("pipeline.schedule={}", schedule.name),
+                                                         fmt::format("pipeline.weights={}", name_of(policy)),
+                                                         fmt::format("pipeline.micro_batches={}", micro_batches),
+                                                         fmt::format("pipeline.recompute={}", recompute),
+                                                         fmt::format("transfer.receive={}", receive),
+                                                         fmt::format("cluster.devices={}", devices)};
+                            if (!split.empty())
+                                set.push_back(split);
+                            try_plan(config, workload, set, found);
+                        }
+}
+
+void report(std::string_view name, Found& found) {
+    std::vector<Ratio>& ratios = found.ratios;
+    std::stable_sort(ratios.begin(), ratios.end(), [](const Ratio& a, const Ratio& b) { return a.ratio < b.ratio; });
+    const auto at = [&](double share) {
+        return ratios[static_cast<std::size_t>(share * static_cast<double>(ratios.size() - 1))].ratio;
+    };
+    fmt::print("{:<10}{:>8}{:>9}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.1f}  {}\n", name, found.plans, ratios.size(),
+               at(0.5), at(0.95), at(0.99), at(1), found.seconds, ratios.back().plan);
+    std::fflush(stdout);
+}
+
+void measure(std::string_view wanted) {
+    const std::string config = std::filesystem::temp_directory_path() / "bench_packing.yaml";
+    fmt::print("{:<10}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}  {}\n", "workload", "plans", "devices", "median", "p95",
+               "p99", "worst", "seconds", "the worst");
+    Found all;
+    for (const Workload& workload : kWorkloads) {
+        if (!wanted.empty() && workload.name != wanted)
+            continue;
+        std::ofstream(config) << "workload: " << workload.text << "\ntraining: {steps: 2}\n";
+        Found found;
+        for (const Schedule& schedule : schedules())
+            try_schedule(config, workload, schedule, found);
+        for (Ratio& ratio : found.ratios)
+            ratio.plan = fmt::format("{} {}", workload.name, ratio.plan);
+        all.ratios.insert(all.ratios.end(), found.ratios.begin(), found.ratios.end());
+        all.plans += found.plans;
+        all.seconds += found.seconds;
+        report(workload.name, found);
+    }
+    report("all", all);
+    std::filesystem::remove(config);
+}
+
+}  // namespace
+}  // namespace pw
+
+int main(int count, char** arguments) try {
+    pw::measure(count > 1 ? arguments[1] : "");
+} catch (const pw::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+}
