@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
+#include "cli/error_parts.h"
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
@@ -25,7 +26,8 @@ std::string print(const Comparison& comparison, const Report& predicted, const R
 
 struct Sides {
     Report predicted, measured;
-    std::optional<RunResult> result;  // present when this command ran the job
+    std::optional<RunResult> result = {};  // present when this command ran the job
+    std::optional<ErrorParts> parts = {};  // nothing for traces whose plan cannot be replayed
 };
 
 // Simulates and runs a pipeline.

@@ -251,6 +251,8 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     return run;
 }
 
+}  // namespace
+
 TransferMode read_transfer(const Yaml& at) {
     at.allow({"communicator", "receive", "protocol"});
     TransferMode transfer;
@@ -259,6 +261,8 @@ TransferMode read_transfer(const Yaml& at) {
     transfer.protocol = at["protocol"].choice(transfer.protocol);
     return transfer;
 }
+
+namespace {
 
 // What a schedule from a file says goes before what follows from other keys.
 void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std::vector<StageClaim>& claims) {
