@@ -114,7 +114,7 @@ void replay(const CompareArguments& arguments) {
         fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
     require_trace(arguments.config.path,
                   fmt::format("write one: pipewright run {} --trace FILE", arguments.config.path));
-    const Report measured = read_report(arguments.config.path);
+    const Report measured = read_foreign_report(arguments.config.path);
     if (arguments.json)
         print_json(json_of_replay(measured));
     else
@@ -213,7 +213,10 @@ void plot_sides(const Sides& sides, const std::string& file) {
         return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
     };
     const Trace predicted = part(sides.predicted), measured = part(sides.measured);
-    plot({{&predicted, title_of(sides.predicted)}, {&measured, title_of(sides.measured)}}, file);
+    Panel of_measured{&measured, title_of(sides.measured)};
+    if (sides.parts)
+        of_measured.table = rows_of(*sides.parts);
+    plot({{&predicted, title_of(sides.predicted)}, std::move(of_measured)}, file);
 }
 
 Action add_compare(CLI::App& command) {

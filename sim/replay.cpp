@@ -6,6 +6,7 @@
 #include "schedules/sum_groups.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
+#include "sim/simulate.h"
 #include "workloads/error.h"
 #include "workloads/median.h"
 
@@ -26,9 +27,9 @@ struct TaskTimes {
     std::vector<Ns> durations, latencies;
 };
 
-Ns middle_of(std::vector<Ns> times) {
-    const Ns upper = upper_median(times);
-    return times.size() % 2 == 1 ? upper : lower_median(std::move(times)) + (upper - lower_median(times)) / 2;
+Ns middle_of(const std::vector<Ns>& times) {
+    const Ns lower = lower_median(times);
+    return lower + (upper_median(times) - lower) / 2;
 }
 
 // Simulates a plan with times that are given task by task.
@@ -59,8 +60,8 @@ private:
     int size() const { return graph_.size(); }
     const Task& task(int node) const { return graph_.task(node); }
     Ns step_time(const TaskTimes& times);
-    // The tasks of a meeting begin when the last of them does: until then the others wait.
     Intervals intervals_in(const Trace& trace, int step) const;
+    void wait_at_meetings(Intervals& intervals) const;
     TaskTimes times_of(const Intervals& intervals) const;
     TaskTimes times_in_metrics(const Trace& trace) const {
         return times_of(intervals_in(trace, metrics_of(trace).step));
@@ -114,6 +115,13 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
     for (std::size_t device = 0; device < reached.size(); ++device)
         if (reached[device] != ends[device])
             fail("step {} of device {} ends before {}", step, device, print(graph_.task(reached[device])));
+    if (trace.label != kPredicted)
+        wait_at_meetings(intervals);
+    return intervals;
+}
+
+// Until the last of them has begun the others wait. A predicted task of theirs lasts as long as it works.
+void Replay::wait_at_meetings(Intervals& intervals) const {
     for (const std::vector<int>& meeting : meetings_) {
         Ns last = std::numeric_limits<Ns>::min();
         for (const int node : meeting)
@@ -121,7 +129,6 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
         for (const int node : meeting)
             intervals[node].first = std::min(last, intervals[node].second);
     }
-    return intervals;
 }
 
 TaskTimes Replay::times_of(const Intervals& intervals) const {
@@ -158,8 +165,8 @@ TaskTimes Replay::usual_times(const Trace& trace) const {
     }
     std::vector<Ns> duration, latency;
     for (std::size_t kind = 0; kind < durations.size(); ++kind) {
-        duration.push_back(middle_of(std::move(durations[kind])));
-        latency.push_back(middle_of(std::move(latencies[kind])));
+        duration.push_back(middle_of(durations[kind]));
+        latency.push_back(middle_of(latencies[kind]));
     }
     TaskTimes usual{std::vector<Ns>(static_cast<std::size_t>(size())),
                     std::vector<Ns>(static_cast<std::size_t>(size()))};

@@ -1,8 +1,13 @@
 #include "schedules/trace/trace_plan.h"
 
+#include "schedules/passes.h"
+#include "workloads/error.h"
+
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 
 namespace pw {
 
@@ -59,6 +64,61 @@ Plan plan_of(const Trace& trace, bool global_norm) {
         plan.shape.per_update = first_update;
     plan.shape.ties = ties_of(plan);
     return plan;
+}
+
+namespace {
+
+using Spot = std::tuple<int, int, Task>;  // device, step, task
+
+Plan plan_by_starts(const Trace& trace) {
+    Trace tasks = trace;
+    std::erase_if(tasks.events, [](const TraceEvent& event) { return is_transfer(event.task.op); });
+    std::stable_sort(tasks.events.begin(), tasks.events.end(),
+                     [](const TraceEvent& a, const TraceEvent& b) { return a.start < b.start; });
+    Plan plan = plan_of(tasks);
+    std::set<Edge> edges;
+    for (const TraceEvent& event : trace.events)
+        if (is_transfer(event.task.op))
+            edges.insert(edge_of(event.task));
+    if (edges.empty())
+        return plan;
+    plan.shape.edges.emplace(edges.begin(), edges.end());
+    add_transfers(plan);
+    return plan;
+}
+
+}  // namespace
+
+void put_in_list_order(Trace& trace, const std::string& path) {
+    const Plan plan = plan_by_starts(trace);
+    std::map<Spot, TraceEvent> events;
+    std::set<int> steps;
+    for (const TraceEvent& event : trace.events) {
+        steps.insert(event.step);
+        if (!events.emplace(Spot{event.device, event.step, event.task}, event).second)
+            fail("trace '{}': device {} runs {} twice in step {}\n  help: number the steps in args.step", path,
+                 event.device, print(event.task), event.step);
+    }
+    trace.events.clear();
+    for (int device = 0; device < trace.devices; ++device)
+        for (const int step : steps)
+            for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
+                const auto found = events.extract(Spot{device, step, task});
+                if (found.empty())
+                    fail(
+                        "trace '{}': step {} of device {} has no {}\n  help: every step runs the tasks of the first; "
+                        "with transfers, every tensor that goes to another device has both ends",
+                        path, step, device, print(task));
+                trace.events.push_back(found.mapped());
+            }
+    if (!events.empty()) {
+        const auto& [device, step, task] = events.begin()->first;
+        fail(
+            "trace '{}': step {} of device {} has {}, which its plan has no use for\n  help: every step runs the tasks "
+            "of the first",
+            path, step, device, print(task));
+    }
+    trace.plan_hash = hash_of(plan);
 }
 
 }  // namespace pw

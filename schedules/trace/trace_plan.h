@@ -10,4 +10,9 @@ namespace pw {
 // follow no policy. With `global_norm` every U, update, waits for the gradients of all stages. The plan is not proven.
 Plan plan_of(const Trace& trace, bool global_norm = false);
 
+// Puts the events of a trace that somebody else wrote where the lists have them: tasks by their starts in the first
+// step, transfers where add_transfers() puts them, and hashes that plan. Throws Error (BadInput) naming `path` and the
+// task when a step lacks one, or has one too many.
+void put_in_list_order(Trace& trace, const std::string& path);
+
 }  // namespace pw

@@ -1,8 +1,10 @@
 // Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule;
 // and what is told of them.
 #include "schedules/buffers.h"
+#include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
+#include "sim/replay.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/relaxed_times.h"
@@ -143,6 +145,8 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
         const Trace expected = simulator.trace_by_events(costs);
         ASSERT_EQ(simulator.trace(costs), expected) << plan.schedule << ' ' << print(mode) << " round " << round;
         expect_least_times(plan, mode, costs, expected);
+        const auto graph = std::make_shared<const Proof>(Proof{PlanGraph(plan)});
+        ASSERT_EQ(mechanics_of(plan, graph, mode, expected), Mechanics{}) << plan.schedule << " round " << round;
         ASSERT_FALSE(HasFatalFailure()) << plan.schedule << ' ' << print(mode) << " round " << round;
         ++compared;
     }
