@@ -123,8 +123,7 @@ Reason mechanics_reason(const ErrorParts& parts) {
 }
 
 Reason jitter_reason(const ErrorParts& parts) {
-    return {"jitter", parts.jitter,
-            "tasks of one kind take longer at one time than at another, and a step waits for the slower ones",
+    return {"jitter", parts.jitter, "tasks of one kind take longer at one time than at another",
             "Measure again on a quiet machine, or with more steps (training.steps)."};
 }
 
@@ -134,8 +133,8 @@ Reason costs_reason(const ErrorParts& parts) {
     const CostPart& part = parts.by_task.front();
     const std::string again = parts.drift ? "" : " right before the run: how far the machine has drifted is not known";
     return {"costs", parts.costs,
-            fmt::format("{} is costed {} and takes {} in the median, which is {} of the step", name_of(part),
-                        print_time(part.predicted), print_time(part.usual), percent(part.time, parts.measured)),
+            fmt::format("{} is costed {} and takes {} in the mean, which is {} of the step", name_of(part),
+                        print_time(part.predicted), print_time(part.measured), percent(part.time, parts.measured)),
             is_send(part.op) ? fmt::format("Set cluster.link to what messages of stage {} take, or measure the profile "
                                            "again{}.",
                                            part.stage, again)
@@ -191,7 +190,7 @@ Json json_of(const ErrorParts& parts) {
                            {"stage", part.stage},
                            {"ns", part.time},
                            {"predicted_task_ns", part.predicted},
-                           {"usual_task_ns", part.usual}});
+                           {"measured_task_ns", part.measured}});
     Json json = {{"mechanics_ns", parts.mechanics.total()},
                  {"jitter_ns", parts.jitter},
                  {"costs_ns", parts.costs},

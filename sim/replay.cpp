@@ -8,11 +8,11 @@
 #include "sim/recurrence.h"
 #include "sim/simulate.h"
 #include "workloads/error.h"
-#include "workloads/median.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -27,9 +27,10 @@ struct TaskTimes {
     std::vector<Ns> durations, latencies;
 };
 
-Ns middle_of(const std::vector<Ns>& times) {
-    const Ns lower = lower_median(times);
-    return lower + (upper_median(times) - lower) / 2;
+constexpr double kMostTime = 1e18;  // of all tasks together: sums of a few such do not overflow
+
+Ns mean_of(const std::vector<Ns>& times) {
+    return std::accumulate(times.begin(), times.end(), Ns{0}) / std::ssize(times);
 }
 
 // Simulates a plan with times that are given task by task.
@@ -66,8 +67,8 @@ private:
     TaskTimes times_in_metrics(const Trace& trace) const {
         return times_of(intervals_in(trace, metrics_of(trace).step));
     }
-    TaskTimes usual_times(const Trace& trace) const;
-    std::vector<CostPart> cost_parts(const TaskTimes& usual, const TaskTimes& predicted);
+    TaskTimes mean_times(const Trace& trace) const;
+    std::vector<CostPart> cost_parts(const TaskTimes& means, const TaskTimes& predicted);
 
     static VersionTable nothing_predicted(const Shape& shape) {
         VersionTable table;
@@ -144,11 +145,17 @@ TaskTimes Replay::times_of(const Intervals& intervals) const {
             times.durations[node] = end - start;
         }
     }
+    double all = 0;
+    for (int node = 0; node < size(); ++node)
+        all += static_cast<double>(times.durations[node]) + static_cast<double>(times.latencies[node]);
+    if (all > kMostTime)
+        fail("the tasks of the trace take {:.3g} s together, more than can be replayed\n  help: times are nanoseconds",
+             all / 1e9);
     return times;
 }
 
-// Interruptions make a mean of what a median does not see, and the costs of a profile are medians.
-TaskTimes Replay::usual_times(const Trace& trace) const {
+// Means: tasks vary to one side, upwards, and the sum of their medians is less than what a step of them takes.
+TaskTimes Replay::mean_times(const Trace& trace) const {
     std::set<int> steps;
     for (const TraceEvent& event : trace.events)
         steps.insert(trace.asynchronous ? 0 : event.step);
@@ -165,17 +172,17 @@ TaskTimes Replay::usual_times(const Trace& trace) const {
     }
     std::vector<Ns> duration, latency;
     for (std::size_t kind = 0; kind < durations.size(); ++kind) {
-        duration.push_back(middle_of(durations[kind]));
-        latency.push_back(middle_of(latencies[kind]));
+        duration.push_back(mean_of(durations[kind]));
+        latency.push_back(mean_of(latencies[kind]));
     }
-    TaskTimes usual{std::vector<Ns>(static_cast<std::size_t>(size())),
+    TaskTimes means{std::vector<Ns>(static_cast<std::size_t>(size())),
                     std::vector<Ns>(static_cast<std::size_t>(size()))};
     for (int node = 0; node < size(); ++node)
         if (const int kind = kinds_.of(node); kind != TaskKinds::kNone) {
-            usual.durations[node] = duration[kind];
-            usual.latencies[node] = latency[kind];
+            means.durations[node] = duration[kind];
+            means.latencies[node] = latency[kind];
         }
-    return usual;
+    return means;
 }
 
 // Adds to every task the time that passed before it for nothing that the plan knows.
@@ -221,7 +228,7 @@ Mechanics Replay::mechanics(const Trace& trace) {
 
 // Puts the times of one side for those of the other, the tasks of one operation and stage after those of another, once
 // from the front and once from the back: the mean of what each changes does not depend on which comes first.
-std::vector<CostPart> Replay::cost_parts(const TaskTimes& usual, const TaskTimes& predicted) {
+std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes& predicted) {
     std::map<std::pair<int, Op>, std::vector<int>> nodes_of;
     for (int node = 0; node < size(); ++node)
         if (!is_recv(task(node).op))
@@ -234,11 +241,11 @@ std::vector<CostPart> Replay::cost_parts(const TaskTimes& usual, const TaskTimes
         }
         return step_time(times);
     };
-    std::vector<Ns> with_first(groups.size() + 1, step_time(usual)), with_last = with_first;
-    TaskTimes times = usual;
+    std::vector<Ns> with_first(groups.size() + 1, step_time(means)), with_last = with_first;
+    TaskTimes times = means;
     for (std::size_t group = 0; group < groups.size(); ++group)
         with_first[group + 1] = put(group, times);
-    times = usual;
+    times = means;
     for (std::size_t group = groups.size(); group-- > 0;)
         with_last[group] = put(group, times);
 
@@ -254,7 +261,7 @@ std::vector<CostPart> Replay::cost_parts(const TaskTimes& usual, const TaskTimes
             return total / std::ssize(nodes);
         };
         parts.push_back({groups[group].first.second, groups[group].first.first, all - std::exchange(before, all),
-                         mean(predicted), mean(usual)});
+                         mean(predicted), mean(means)});
     }
     std::stable_sort(parts.begin(), parts.end(),
                      [](const CostPart& a, const CostPart& b) { return std::abs(a.time) > std::abs(b.time); });
@@ -267,13 +274,13 @@ ErrorParts Replay::error_parts(const Trace& predicted, const Trace* beside, cons
     parts.predicted = metrics_of(predicted).step_time;
     parts.measured = metrics_of(measured).step_time;
     parts.mechanics = mechanics(measured) - mechanics(predicted);
-    const TaskTimes usual = usual_times(measured), expected = times_in_metrics(costs_of);
-    const Ns with_usual = step_time(usual), with_costs = step_time(expected);
-    parts.jitter = with_usual - step_time(times_in_metrics(measured));
-    parts.costs = with_costs - with_usual;
+    const TaskTimes means = mean_times(measured), expected = times_in_metrics(costs_of);
+    const Ns with_means = step_time(means), with_costs = step_time(expected);
+    parts.jitter = with_means - step_time(times_in_metrics(measured));
+    parts.costs = with_costs - with_means;
     if (beside != nullptr)
         parts.drift = step_time(times_in_metrics(predicted)) - with_costs;
-    parts.by_task = cost_parts(usual, expected);
+    parts.by_task = cost_parts(means, expected);
     return parts;
 }
 

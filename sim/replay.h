@@ -31,9 +31,9 @@ struct Mechanics {
 // What the costs of an operation on a stage add to the step time, beside those of a run.
 struct CostPart {
     Op op;
-    int stage;                    // of a SEND, the one that sends
-    Ns time = 0;                  // of the step: part of ErrorParts::costs
-    Ns predicted = 0, usual = 0;  // what such a task takes in the mean: by the costs, by the run's medians
+    int stage;                       // of a SEND, the one that sends
+    Ns time = 0;                     // of the step: part of ErrorParts::costs
+    Ns predicted = 0, measured = 0;  // what such a task takes in the mean
     bool operator==(const CostPart&) const = default;
 };
 
@@ -41,7 +41,7 @@ struct CostPart {
 struct ErrorParts {
     Ns predicted = 0, measured = 0;  // step times
     Mechanics mechanics;             // the plan replayed with each task's own time, less the measured step
-    Ns jitter = 0;                   // with the medians of tasks of one kind, less that
+    Ns jitter = 0;                   // with the means of tasks of one kind (schedules/durations.h), less that
     Ns costs = 0;                    // with the predicted times, less that
     std::optional<Ns> drift;         // between a profile and costs measured beside the run; else it is part of costs
     std::vector<CostPart> by_task;   // parts of `costs`, the largest first

@@ -114,9 +114,12 @@ void put_in_list_order(Trace& trace, const std::string& path) {
     if (!events.empty()) {
         const auto& [device, step, task] = events.begin()->first;
         fail(
-            "trace '{}': step {} of device {} has {}, which its plan has no use for\n  help: every step runs the tasks "
-            "of the first",
-            path, step, device, print(task));
+            "trace '{}': step {} of device {} has {}, but {}\n  help: every step runs the tasks of the first, and all "
+            "of "
+            "them stand in the trace",
+            path, step, device, print(task),
+            is_transfer(task.op) ? "what makes its tensor and what reads it are not both there"
+                                 : "the first step has not");
     }
     trace.plan_hash = hash_of(plan);
 }
