@@ -10,6 +10,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -30,7 +31,7 @@ struct TaskTimes {
 constexpr double kMostTime = 1e18;  // of all tasks together: sums of a few such do not overflow
 
 Ns mean_of(const std::vector<Ns>& times) {
-    return std::accumulate(times.begin(), times.end(), Ns{0}) / std::ssize(times);
+    return std::llround(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()));
 }
 
 // Simulates a plan with times that are given task by task.

@@ -118,7 +118,7 @@ TEST_F(ForeignTrace, SaysWhatIsMissing) {
                    {"10 tasks are not all of 2000000001 micro-batches"});
     expect_refused([](json& file) { file["traceEvents"][2]["args"]["stage"] = 2'000'000'000; }, {"traceEvents[2]"});
     expect_refused([](json& file) { file["traceEvents"].erase(4); }, {"step 0 of device 1 has no 1SEND_B0>0"});
-    expect_refused([](json& file) { file["traceEvents"].erase(6); }, {"RECV_F0", "are not both there"});
+    expect_refused([](json& file) { file["traceEvents"].erase(6); }, {"0SEND_F0>1", "are not both there"});
     expect_refused([](json& file) { file["traceEvents"].push_back(file["traceEvents"][9]); }, {"runs 0F0 twice"});
     expect_refused([](json& file) { file["traceEvents"][2]["ts"] = 0.5; }, {"begins before"});
 }

@@ -145,8 +145,10 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
         const Trace expected = simulator.trace_by_events(costs);
         ASSERT_EQ(simulator.trace(costs), expected) << plan.schedule << ' ' << print(mode) << " round " << round;
         expect_least_times(plan, mode, costs, expected);
-        const auto graph = std::make_shared<const Proof>(Proof{PlanGraph(plan)});
-        ASSERT_EQ(mechanics_of(plan, graph, mode, expected), Mechanics{}) << plan.schedule << " round " << round;
+        if (round % 8 == 0) {
+            const auto graph = std::make_shared<const Proof>(Proof{PlanGraph(plan)});
+            ASSERT_EQ(mechanics_of(plan, graph, mode, expected), Mechanics{}) << plan.schedule << " round " << round;
+        }
         ASSERT_FALSE(HasFatalFailure()) << plan.schedule << ' ' << print(mode) << " round " << round;
         ++compared;
     }
