@@ -66,7 +66,7 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     try {
         sides.parts = error_parts(predicted, measured);
     } catch (const Error& error) {
-        print_note(fmt::format("the error stands without its parts: {}", first_line(error)));
+        print_note(fmt::format("what the difference comes from is not known: {}", first_line(error)));
     }
     return sides;
 }
