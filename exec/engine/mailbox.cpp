@@ -149,8 +149,7 @@ void Mailbox::happen_at(Ns time, Ns now, int node, Lock& lock) {
     if (time == now)
         return happen(node, lock);
     events_.push({time, seq_++, node});
-    if (events_.top().node == node)  // else it wakes before that anyway
-        wire_wakes_.notify_all();
+    wire_wakes_.notify_all();
 }
 
 // A message leaves, or arrives.
