@@ -5,6 +5,7 @@
 #include "cli/execution.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
+#include "cli/sweep.h"
 #include "cli/table.h"
 #include "job/build.h"
 #include "schedules/schedule.h"
@@ -30,7 +31,7 @@ struct CompareArguments {
     ConfigArguments config;
     std::string measured;  // then config.path is the predicted trace
     std::string max_error, plot, schedules, folder;
-    bool json = false;
+    bool json = false, why = false, replay = false;
 };
 
 // "5%" or "5 %".
@@ -54,7 +55,7 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     for (const std::string& path : {arguments.config.path, arguments.measured})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    Sides sides{read_report(arguments.config.path), read_report(arguments.measured), {}};
+    Sides sides{read_report(arguments.config.path), read_report(arguments.measured)};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
         fail(
@@ -62,6 +63,11 @@ Sides sides_of_traces(const CompareArguments& arguments) {
             predicted.plan_hash, predicted.schedule, measured.plan_hash, measured.schedule);
     if (predicted.label == "measured" && measured.label == "predicted")
         fail("the traces are swapped: '{}' is measured\n  help: compare PREDICTED MEASURED", arguments.config.path);
+    try {
+        sides.parts = error_parts(predicted, measured);
+    } catch (const Error& error) {
+        print_note(fmt::format("what the difference comes from is not known: {}", first_line(error)));
+    }
     return sides;
 }
 
@@ -95,7 +101,29 @@ std::vector<std::string> names_in(const std::string& list) {
     return names;
 }
 
+std::string print_parts(const Sides& sides, bool with_why) {
+    if (!sides.parts)
+        return "";
+    return fmt::format("\n{}{}{}", print(*sides.parts), with_why ? "\n" : "", with_why ? why(*sides.parts) : "");
+}
+
+// Of a trace alone.
+void replay(const CompareArguments& arguments) {
+    if (!arguments.measured.empty() || !arguments.schedules.empty() || !arguments.max_error.empty() ||
+        !arguments.plot.empty() || arguments.why || !arguments.config.set.empty())
+        fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
+    require_trace(arguments.config.path,
+                  fmt::format("write one: pipewright run {} --trace FILE", arguments.config.path));
+    const Report measured = read_foreign_report(arguments.config.path);
+    if (arguments.json)
+        print_json(json_of_replay(measured));
+    else
+        print_result("{}", print_replay(measured));
+}
+
 void compare(const CompareArguments& arguments) {
+    if (arguments.replay)
+        return replay(arguments);
     if (arguments.schedules.empty() && !arguments.folder.empty())
         fail(
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
@@ -112,7 +140,7 @@ void compare(const CompareArguments& arguments) {
         if (arguments.json)
             print_json(json_of(sides, comparison));
         else
-            print_result("{}", print(comparison, sides));
+            print_result("{}{}", print(comparison, sides), print_parts(sides, arguments.why));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -128,6 +156,7 @@ void compare(const CompareArguments& arguments) {
 Sides both_sides(const Job& job) {
     Sides sides{report_of(predict(job), job.config), {}, execute(job, {})};
     sides.measured = report_of(*sides.result, job.config);
+    sides.parts = error_parts(job, sides.predicted.trace, nullptr, sides.measured.trace);
     return sides;
 }
 
@@ -158,6 +187,8 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
             {"resident_memory_error", comparison.resident_memory_error},
             {"task_time_error_median", comparison.task_time_error_median},
             {"task_time_error", std::move(by_op)},
+            {"mechanics_error", sides.parts ? Json(mechanics_error(*sides.parts)) : Json()},
+            {"error_parts", sides.parts ? json_of(*sides.parts) : Json()},
             {"predicted", json_of(sides.predicted)},
             {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
 }
@@ -183,7 +214,10 @@ void plot_sides(const Sides& sides, const std::string& file) {
         return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
     };
     const Trace predicted = part(sides.predicted), measured = part(sides.measured);
-    plot({{&predicted, title_of(sides.predicted)}, {&measured, title_of(sides.measured)}}, file);
+    Panel of_measured{&measured, title_of(sides.measured)};
+    if (sides.parts)
+        of_measured.table = rows_of(*sides.parts);
+    plot({{&predicted, title_of(sides.predicted)}, std::move(of_measured)}, file);
 }
 
 Action add_compare(CLI::App& command) {
@@ -202,6 +236,9 @@ Action add_compare(CLI::App& command) {
                     "with --schedules: keep table, plots, profile and accuracy.json in a folder")
         ->type_name("FOLDER");
     command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
+    command.add_flag("--why", arguments->why, "say in three sentences where the error of the step time comes from");
+    command.add_flag("--replay", arguments->replay,
+                     "CONFIG is a measured trace, whoever made it: replay its plan with its own task times");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };
 }

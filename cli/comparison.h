@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
+#include "cli/error_parts.h"
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
@@ -22,7 +23,8 @@ struct Comparison {
 
 struct Sides {
     Report predicted, measured;
-    std::optional<RunResult> result;  // present when this command ran the job
+    std::optional<RunResult> result = {};  // present when this command ran the job
+    std::optional<ErrorParts> parts = {};  // nothing for traces whose plan cannot be replayed
 };
 
 // Returns the bytes by which a process is predicted to grow while it runs a plan on cores (docs/metrics.md#memory):

@@ -126,6 +126,12 @@ Report read_report(const std::string& path) {
     return report_of(std::move(trace));
 }
 
+Report read_foreign_report(const std::string& path) {
+    Trace trace = read_foreign_trace(path);
+    check_trace(trace, path);
+    return report_of(std::move(trace));
+}
+
 Report report_of(Trace trace, const Config& config) {
     Metrics metrics = metrics_of(trace);
     return report_of(PredictedNumbers{std::move(trace), std::move(metrics)}, config);

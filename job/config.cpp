@@ -231,6 +231,8 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     return run;
 }
 
+}  // namespace
+
 TransferMode read_transfer(const Yaml& at) {
     at.allow({"communicator", "receive", "protocol", "exchange", "sums"});
     TransferMode transfer;
@@ -240,6 +242,8 @@ TransferMode read_transfer(const Yaml& at) {
     transfer.exchange = at["exchange"].choice(transfer.exchange);
     return transfer;
 }
+
+namespace {
 
 // What a schedule from a file says goes before what follows from other keys.
 void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std::vector<StageClaim>& claims) {

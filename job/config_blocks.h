@@ -40,6 +40,8 @@ PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& clai
 // Reads pipeline.recompute, once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
+TransferMode read_transfer(const Yaml& transfer);
+
 // Reads the block `search`; `mini_batch` is the samples per update of the pipeline.
 SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);
 std::string print_search(const SearchConfig& search);

@@ -1,6 +1,7 @@
 #include "job/job.h"
 
 #include "job/build.h"
+#include "job/config_blocks.h"
 #include "job/plan.h"
 #include "job/rules.h"
 #include "schedules/buffers.h"
@@ -124,6 +125,21 @@ void tell_config(Trace& trace, const Config& config) {
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;
     trace.mini_batch = config.pipeline.mini_batch;
+}
+
+ToldRules told_rules(const Trace& trace) {
+    const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
+    Config config;
+    config.transfer = read_transfer(root["transfer"]);
+    config.workload.model = root["workload"]["model"].text();
+    config.run.backend = root["run"]["backend"].choice(config.run.backend);
+    config.run.transport = root["run"]["transport"].choice(config.run.transport);
+    ToldRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
+    root.source().throw_if_mistaken();
+    const bool copies = config.run.transport == RunConfig::Transport::Link ||
+                        config.run.backend == RunConfig::Backend::Cuda || is_uniform(config);
+    rules.mode.sent_copies = copies || !rules.mode.early_receive();
+    return rules;
 }
 
 }  // namespace pw

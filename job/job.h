@@ -56,4 +56,11 @@ void refuse_over_memory(const Job& job);
 // Adds to a trace what it says of its config.
 void tell_config(Trace& trace, const Config& config);
 
+// What a trace tells of who waits for whom, beside its tasks; of a trace without a config, what is so by default.
+struct ToldRules {
+    TransferMode mode;         // as it was executed
+    bool global_norm = false;  // updates wait for all gradients
+};
+ToldRules told_rules(const Trace& trace);
+
 }  // namespace pw

@@ -179,6 +179,11 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
     }
 }
 
+TaskKinds::TaskKinds(const PlanGraph& graph) {
+    for (int node = 0; node < graph.size(); ++node)
+        of_.push_back(is_recv(graph.task(node).op) ? kNone : node);
+}
+
 std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
     return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
 }

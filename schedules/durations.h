@@ -32,6 +32,8 @@ public:
     static constexpr int kNone = -1;
 
     TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions);
+    // Makes every node but a RECV a kind of its own, numbered as the nodes are, for times that are given task by task.
+    explicit TaskKinds(const PlanGraph& graph);
 
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
     const std::vector<Kind>& all() const { return all_; }

@@ -6,9 +6,14 @@
 
 namespace pw {
 
-Simulator simulator_of(const Job& job) {
+TransferMode simulated_mode(const Job& job) {
     TransferMode mode = job.mode;
     mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
+    return mode;
+}
+
+Simulator simulator_of(const Job& job) {
+    const TransferMode mode = simulated_mode(job);
     if (!job.proof || !job.proof->graph.is_of(job.plan))  // somebody has changed the plan
         return Simulator(job.plan, mode);
     const std::shared_ptr<const VersionTable> versions(std::shared_ptr<const void>(), &job.versions);

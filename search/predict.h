@@ -12,6 +12,9 @@ namespace pw {
 // plan deadlocks.
 Trace predict(const Job& job);
 
+// Returns the mode of the job's plan under its costs.
+TransferMode simulated_mode(const Job& job);
+
 // Returns what predicts the job's plan, under its costs or others. It keeps a reference to the job.
 Simulator simulator_of(const Job& job);
 

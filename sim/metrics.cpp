@@ -334,6 +334,22 @@ Metrics StepMetrics::of_step(Ns step_time) {
     return std::move(metrics_);
 }
 
+namespace {
+
+Ns step_time_of(const Trace& trace, Ns makespan) {
+    return trace.asynchronous ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, makespan) : makespan;
+}
+
+}  // namespace
+
+Ns step_time_of(const Trace& trace) {
+    Extent extent;
+    for (const TraceEvent& event : trace.events)
+        if (!is_transfer(event.task.op))
+            extent.add(event);
+    return step_time_of(trace, extent.length());
+}
+
 Metrics metrics_of(const Trace& trace) {
     int step = 0;
     const Pointers events = events_of_metrics(trace, step);
@@ -349,9 +365,7 @@ Metrics metrics_of(const Trace& trace) {
             own.push_back(*event);
         of_devices.add(own);
     }
-    const Ns makespan = extent.length();
-    Metrics metrics = of_devices.of_step(
-        trace.asynchronous ? asynchronous_step_time(updates_of_last_stage(trace), trace.stages, makespan) : makespan);
+    Metrics metrics = of_devices.of_step(step_time_of(trace, extent.length()));
     metrics.step = step;
     for (const MemorySample& sample : trace.memory)
         if (trace.asynchronous || sample.step == step)

@@ -43,6 +43,9 @@ struct Metrics {
 // the first and last `stages`.
 Metrics metrics_of(const Trace& trace);
 
+// Returns the step time in there, of a trace of one step or of an asynchronous plan.
+Ns step_time_of(const Trace& trace);
+
 // Returns the step time of an asynchronous plan: it is the median distance of `updates` (ends, of the last stage)
 // without the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);

@@ -119,6 +119,21 @@ ordered_json json_of(const Picture& picture) {
             {"panels", panels}};
 }
 
+std::string tables_of(const std::vector<Panel>& panels) {
+    std::string text;
+    for (const Panel& panel : panels) {
+        for (const std::vector<std::string>& row : panel.table) {
+            const char* cell = &row == &panel.table.front() ? "th" : "td";
+            text += &row == &panel.table.front() ? "<table>\n<tr>" : "<tr>";
+            for (const std::string& value : row)
+                text += fmt::format("<{0}>{1}</{0}>", cell, html_escaped(value));
+            text += "</tr>\n";
+        }
+        text += panel.table.empty() ? "" : "</table>\n";
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
@@ -149,11 +164,12 @@ void timeline_page(const std::vector<Panel>& panels, const std::string& file) {
     std::string data = json_of(picture).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     for (std::size_t at = 0; (at = data.find('<', at)) != std::string::npos; at += 6)
         data.replace(at, 1, "\\u003c");  // a title must not end the script
-    write_file(file,
-               fmt::format(
-                   "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{}</title>\n"
-                   "<style>{}</style></head>\n<body>\n{}<script>\nconst picture = {};\n{}</script>\n</body>\n</html>\n",
-                   html_escaped(picture.timelines[0].title), kPageStyle, kPageBody, data, kPageScript));
+    write_file(
+        file,
+        fmt::format(
+            "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{}</title>\n"
+            "<style>{}</style></head>\n<body>\n{}{}<script>\nconst picture = {};\n{}</script>\n</body>\n</html>\n",
+            html_escaped(picture.timelines[0].title), kPageStyle, kPageBody, tables_of(panels), data, kPageScript));
 }
 
 }  // namespace pw

@@ -20,6 +20,9 @@ canvas.moving { cursor: grabbing; }
 #card b { display: block; margin-bottom: 4px; }
 #card td { padding: 0 14px 0 0; font-variant-numeric: tabular-nums; }
 #card td:first-child { color: #57606a; }
+body > table { margin: 0 26px 16px; border-collapse: collapse; }
+body > table :is(td, th) { padding: 2px 16px 2px 0; text-align: right; white-space: pre; font-variant-numeric: tabular-nums; }
+body > table :is(td, th):first-child { text-align: left; }
 )css";
 
 inline constexpr std::string_view kPageBody = R"html(<header id="legend"></header>

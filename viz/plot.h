@@ -12,6 +12,8 @@ namespace pw {
 struct Panel {
     const Trace* trace;
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
+    // A table for what can show one, a page: rows of cells below the panels, the first one its head.
+    std::vector<std::vector<std::string>> table = {};
 };
 
 // Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the

@@ -4,7 +4,8 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kWorthClocking = 20'000;  // a thread's clock is a call of the system; a device's tasks are alike
+// A thread's clock is a call of the system, about 5 us for both ends of a task; a device's tasks are alike.
+constexpr Ns kWorthClocking = 20'000, kBetweenClocks = 10'000'000;
 
 bool is_on_edge(BufferUse use) {
     return use == BufferUse::LandingForward || use == BufferUse::LandingBackward || use == BufferUse::SentForward ||
@@ -104,7 +105,7 @@ void DeviceThread::launch(const Task& task, int position) {
         options_.before_task(device_, task);
     Interval& interval = intervals_[position];
     const bool computes = is_compute(task.op);  // S and U may wait for other devices
-    const bool clocked = computes && last_task_ >= kWorthClocking;
+    const bool clocked = computes && last_task_ >= kWorthClocking && reached_ - clocked_ >= kBetweenClocks;
     if (clocked)
         core_clock_.start();
     interval.start = clock_now();
@@ -113,8 +114,11 @@ void DeviceThread::launch(const Task& task, int position) {
     else
         work_.run(task, node);
     interval.end = clock_now();
-    if (clocked)
+    reached_ = interval.end;
+    if (clocked) {
         core_clock_.stop();
+        clocked_ = interval.end;
+    }
     if (computes)
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);

@@ -27,7 +27,9 @@ public:
 
     const Arena& arena() const { return *arena_; }
     std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // samples of the last step
-    double cpu_share() const { return core_clock_.share(); }  // over tasks long enough to look at the clock
+    double cpu_share() const {
+        return core_clock_.share();
+    }  // over tasks long enough to look at the clock, now and then
 
 private:
     void begin_step(int step);
@@ -54,7 +56,8 @@ private:
     std::vector<int> sample_of_;  // [position] of this step; -1 where nothing changed
     int step_ = 0;
     CoreClock core_clock_;
-    Ns last_task_ = 0;  // how long the last one took
+    Ns last_task_ = 0;              // how long the last one took
+    Ns reached_ = 0, clocked_ = 0;  // ends of the last task and of the last that was clocked
 };
 
 }  // namespace pw

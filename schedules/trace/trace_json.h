@@ -12,6 +12,9 @@ namespace pw {
 void write_trace(const Trace& trace, const std::string& path);
 // Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and position.
 Trace read_trace(const std::string& path);
+// Reads a measured trace whoever wrote it, when the events of tasks have our `args`: all else may be missing. One that
+// write_trace did not write is put in list order, as put_in_list_order() does.
+Trace read_foreign_trace(const std::string& path);
 // Checks that it is the trace of a plan: every stage on a device, every compute task once in every step on a device
 // that holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
 void check_trace(const Trace& trace, const std::string& path);

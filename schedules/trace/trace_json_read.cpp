@@ -1,5 +1,6 @@
 // Reads back what trace_json.cpp writes, trusting nothing: every key is looked up, typed and bounded.
 #include "schedules/trace/trace_json.h"
+#include "schedules/trace/trace_plan.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 #include "workloads/text/json_text.h"
@@ -8,9 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -27,11 +30,16 @@ constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two 
 constexpr const char* kOnlyOwn =
     "only traces that pipewright wrote can be read: simulate CONFIG --trace FILE, run CONFIG --trace FILE";
 
+constexpr const char* kForeign =
+    "a task is an event with ph X and args: op (F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for "
+    "transfers peer, and start_ns and end_ns, or ts and dur beside them; device is args.device or pid";
+
 // An object of the file and where it stands, for messages.
 struct Place {
     const std::string& path;
     const json& object;
     std::string name;  // "traceEvents[3].args"
+    const char* help = kOnlyOwn;
 
     template <class... Args>
     [[noreturn]] void reject(const char* key, fmt::format_string<Args...> text, Args&&... args) const {
@@ -41,7 +49,7 @@ struct Place {
     const json& at(const char* key) const {
         const auto found = object.find(key);
         if (found == object.end())
-            fail("trace '{}': {} has no key '{}'\n  help: {}", path, name, key, kOnlyOwn);
+            fail("trace '{}': {} has no key '{}'\n  help: {}", path, name, key, help);
         return *found;
     }
 
@@ -49,11 +57,20 @@ struct Place {
         const json& value = at(key);
         if (!value.is_object())
             reject(key, "expected an object, got {}", value.type_name());
-        return {path, value, fmt::format("{}.{}", name, key)};
+        return {path, value, fmt::format("{}.{}", name, key), help};
     }
+    bool has(const char* key) const { return object.contains(key); }
 
     std::int64_t integer(const char* key, std::int64_t min, std::int64_t max) const {
         return checked(key, at(key), min, max);
+    }
+
+    Ns micros(const char* key) const {
+        const json& value = at(key);
+        const double time = value.is_number() ? value.get<double>() : -1;
+        if (!(time >= 0 && time < static_cast<double>(kMaxTime) / 1e3))
+            reject(key, "expected microseconds, got {}", shown(value));
+        return std::llround(time * 1e3);
     }
 
     int small(const char* key, std::int64_t min = 0, std::int64_t max = kMaxInt) const {
@@ -137,17 +154,23 @@ void read_header(const Place& place, Trace& trace) {
 // Takes the events one by one while the file is parsed, so that they never stand in memory as JSON.
 class Reader {
 public:
-    explicit Reader(const std::string& path) : path_(path) {}
+    // With `foreign`, somebody else may have written it, and what can be known without being said may be missing.
+    explicit Reader(const std::string& path, bool foreign = false)
+        : path_(path), foreign_(foreign), help_(foreign ? kForeign : kOnlyOwn) {}
 
     Trace read() {
         std::ifstream file = open_file(path_, kWriteOne, kMostTrace);
         const json root = parse(file);
-        const Place place{path_, root, "file"};
+        const Place place{path_, root, "file", help_};
         if (!root.is_object())
             fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path_,
-                 root.type_name(), kOnlyOwn);
+                 root.type_name(), help_);
         if (!place.at("traceEvents").is_array())
             place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
+        if (foreign_ && !(place.has("otherData") && place.object_at("otherData").has("plan_hash"))) {
+            make_header(place);
+            return std::move(trace_);
+        }
         read_header(place.object_at("otherData"), trace_);
         check_devices();
         return std::move(trace_);
@@ -159,7 +182,7 @@ private:
             const auto kept = [this](int depth, json::parse_event_t event, json& value) {
                 return keep(depth, event, value);
             };
-            return parse_json(file, fmt::format("trace '{}'", path_), kept, kOnlyOwn);
+            return parse_json(file, fmt::format("trace '{}'", path_), kept, help_);
         } catch (const std::ios_base::failure& error) {
             fail("cannot read trace '{}': {}", path_, error.what());
         }
@@ -172,7 +195,7 @@ private:
         if (depth != 2 || !in_events_)
             return true;
         if (event == Event::object_end) {
-            read_event({path_, value, fmt::format("traceEvents[{}]", index_++)});
+            read_event({path_, value, fmt::format("traceEvents[{}]", index_++), help_});
             return false;
         }
         if (event == Event::value || event == Event::array_start)
@@ -183,29 +206,44 @@ private:
 
     void read_event(const Place& place) {
         const std::string phase = place.text("ph");
-        if (phase == "X")
-            read_slice(place.object_at("args"));
+        if (phase == "X" && (!foreign_ || is_task(place)))
+            read_slice(place, place.object_at("args"));
         else if (phase == "C" && place.text("name") == "memory")
             read_counter(place);
     }
 
-    void read_slice(const Place& args) {
+    // Others draw more than tasks.
+    static bool is_task(const Place& place) {
+        return place.has("args") && place.object_at("args").has("op") && place.object_at("args").has("stage");
+    }
+
+    void read_slice(const Place& place, const Place& args) {
+        const auto small = [&](const char* key, int otherwise, std::int64_t min = 0) {
+            return foreign_ && !args.has(key) ? otherwise : args.small(key, min);
+        };
         const std::string letters = args.text("op");
         const std::optional<Op> op = op_from(letters);
         if (!op)
             args.reject("op", "unknown operation '{}'", shortened(letters, 80));
-        TraceEvent event{args.small("step"), args.small("device"), args.small("rank"), Task{*op, 0, 0}, 0, 0, 0, -1};
+        const int device = foreign_ && !args.has("device") ? place.small("pid") : args.small("device");
+        TraceEvent event{small("step", 0), device, small("rank", 0), Task{*op, 0, 0}, 0, 0, 0, -1};
         event.task.stage = args.small("stage");
         event.task.microbatch = args.small("microbatch");
-        event.task.slice = static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
-        event.task.peer = args.small("peer", -1);
+        event.task.slice =
+            foreign_ && !args.has("slice") ? 0 : static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
+        event.task.peer = is_transfer(*op) ? args.small("peer", -1) : small("peer", -1, -1);
         event.task.with_next = args.object.contains("with_next") && args.flag("with_next");
-        event.start = args.integer("start_ns", 0, kMaxTime);
-        event.end = args.integer("end_ns", 0, kMaxTime);
+        if (foreign_ && !args.has("start_ns") && place.has("ts")) {
+            event.start = place.micros("ts");
+            event.end = event.start + place.micros("dur");
+        } else {
+            event.start = args.integer("start_ns", 0, kMaxTime);
+            event.end = args.integer("end_ns", 0, kMaxTime);
+        }
         if (event.end < event.start)
             args.reject("end_ns", "the event ends {} ns before it starts", event.start - event.end);
-        event.bytes = args.integer("bytes", 0, kMaxTime);
-        event.version = args.small("version", -1);
+        event.bytes = foreign_ && !args.has("bytes") ? 0 : args.integer("bytes", 0, kMaxTime);
+        event.version = small("version", -1, -1);
         event.ahead = args.object.contains("ahead") ? args.small("ahead") : 0;
         trace_.events.push_back(event);
         places_.push_back(index_ - 1);
@@ -218,6 +256,39 @@ private:
             sample.use[kind] = args.integer(name_of(static_cast<MemoryKind>(kind)).data(), 0, kMaxTime / kMemoryKinds);
         trace_.memory.push_back(sample);
         sample_places_.push_back(index_ - 1);
+    }
+
+    // What the tasks tell.
+    void make_header(const Place& place) {
+        if (trace_.events.empty())
+            fail("trace '{}': none of its events is a task of a plan\n  help: {}", path_, help_);
+        constexpr int kMost = 65'536;
+        std::set<std::pair<int, int>> held;  // device, stage
+        for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+            const TraceEvent& event = trace_.events[i];
+            if (event.device >= kMost || event.task.stage >= kMost)
+                fail("trace '{}': traceEvents[{}].args: device {} and stage {}, but a plan has at most {} of each",
+                     path_, places_[i], event.device, event.task.stage, kMost);
+            held.emplace(event.device, event.task.stage);
+            trace_.devices = std::max(trace_.devices, event.device + 1);
+            trace_.stages = std::max(trace_.stages, event.task.stage + 1);
+            trace_.micro_batches = std::max(trace_.micro_batches, event.task.microbatch + 1);
+        }
+        if (std::int64_t{trace_.stages} * trace_.micro_batches > std::ssize(trace_.events))
+            fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path_,
+                 trace_.events.size(), trace_.micro_batches, trace_.stages, help_);
+        trace_.stages_of.resize(static_cast<std::size_t>(trace_.devices));
+        for (const auto& [device, stage] : held)
+            trace_.stages_of[static_cast<std::size_t>(device)].push_back(stage);
+        trace_.label = "measured";
+        trace_.schedule = "foreign";
+        if (place.has("otherData")) {
+            const Place other = place.object_at("otherData");
+            trace_.asynchronous = other.has("asynchronous") && other.flag("asynchronous");
+            trace_.schedule = other.has("schedule") ? other.text("schedule") : trace_.schedule;
+        }
+        trace_.memory.clear();
+        put_in_list_order(trace_, path_);
     }
 
     // The header may stand behind the events.
@@ -238,6 +309,8 @@ private:
     }
 
     const std::string& path_;
+    const bool foreign_;
+    const char* const help_;
     Trace trace_;
     bool in_events_ = false;
     std::size_t index_ = 0;                            // in traceEvents
@@ -247,6 +320,8 @@ private:
 }  // namespace
 
 Trace read_trace(const std::string& path) { return Reader(path).read(); }
+
+Trace read_foreign_trace(const std::string& path) { return Reader(path, true).read(); }
 
 bool is_trace(const std::string& path) {
     struct Known {

@@ -9,9 +9,11 @@
 #include "schedules/schedule.h"
 #include "schedules/trace.h"
 #include "schedules/trace/trace_json.h"
+#include "schedules/trace/trace_plan.h"
 #include "search/piper/piper_instance.h"
 #include "search/placement/placement_instance.h"
 #include "sim/metrics.h"
+#include "sim/replay.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
@@ -59,6 +61,17 @@ void read_whole_trace(const std::string& bytes) {
         std::abort();
 }
 
+void replay_foreign_trace(const std::string& bytes) {
+    const std::string path = file("foreign.json", bytes);
+    const Trace trace = read_foreign_trace(path);
+    check_trace(trace, path);
+    const Plan plan = plan_of(trace);
+    const TransferMode mode{.sent_copies = false};
+    const Mechanics mechanics = mechanics_of(plan, check(plan, mode), mode, trace);
+    if (mechanics.begin > 0 || error_parts(plan, check(plan, mode), mode, trace, nullptr, trace).predicted < 0)
+        std::abort();
+}
+
 void read_digits(const std::string& bytes) {
     for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
         file(name, bytes);
@@ -75,6 +88,7 @@ const Target kTargets[] = {
     {"units", read_quantities},
     {"csv", read_plan},
     {"trace", read_whole_trace},
+    {"foreign", replay_foreign_trace},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
     {"layers", [](const std::string& bytes) { read_layer_yaml(file("layers.yaml", bytes), 4); }},
     {"graph", [](const std::string& bytes) { read_graph_txt(std::make_shared<Source>("g.graph.txt", bytes), 4); }},

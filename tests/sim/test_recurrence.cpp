@@ -2,8 +2,10 @@
 // and what is told of them.
 #include "schedules/buffers.h"
 #include "schedules/durations.h"
+#include "schedules/passes.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
+#include "sim/replay.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/relaxed_times.h"
@@ -166,6 +168,10 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
         const Trace expected = simulator.trace_by_events(costs);
         ASSERT_EQ(simulator.trace(costs), expected) << plan.schedule << ' ' << print(mode) << " round " << round;
         expect_least_times(plan, mode, costs, expected);
+        if (round % 8 == 0) {
+            const auto graph = std::make_shared<const Proof>(Proof{PlanGraph(plan)});
+            ASSERT_EQ(mechanics_of(plan, graph, mode, expected), Mechanics{}) << plan.schedule << " round " << round;
+        }
         ASSERT_FALSE(HasFatalFailure()) << plan.schedule << ' ' << print(mode) << " round " << round;
         ++compared;
     }

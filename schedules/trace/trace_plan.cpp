@@ -1,0 +1,127 @@
+#include "schedules/trace/trace_plan.h"
+
+#include "schedules/passes.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace pw {
+
+namespace {
+
+// Stages that one device holds, and sums nevertheless, share a parameter.
+std::vector<Edge> ties_of(const Plan& plan) {
+    std::set<int> tied;
+    for (const std::vector<Task>& order : plan.order)
+        for (const Task& task : order)
+            if (task.op == Op::SumGradients && plan.shape.devices_of(task.stage).size() == 1)
+                tied.insert(task.stage);
+    std::vector<Edge> ties;
+    for (auto stage = tied.begin(); stage != tied.end(); ++stage)
+        if (stage != tied.begin())
+            ties.push_back({*tied.begin(), *stage});
+    return ties;
+}
+
+}  // namespace
+
+Plan plan_of(const Trace& trace, bool global_norm) {
+    Plan plan;
+    plan.schedule = trace.schedule;
+    plan.asynchronous = trace.asynchronous;
+    plan.order.resize(static_cast<std::size_t>(trace.devices));
+    plan.shape.devices = trace.devices;
+    plan.shape.stages = trace.stages;
+    plan.shape.global_norm = global_norm;
+    plan.shape.placement.resize(static_cast<std::size_t>(trace.stages));
+    for (int device = 0; device < trace.devices; ++device)
+        for (const int stage : trace.stages_of[static_cast<std::size_t>(device)])
+            plan.shape.placement[static_cast<std::size_t>(stage)].push_back(device);
+
+    int step = std::numeric_limits<int>::max(), first_update = step;
+    for (const TraceEvent& event : trace.events)
+        step = std::min(step, event.step);
+    std::set<Edge> edges;
+    for (const TraceEvent& event : trace.events) {
+        if (event.step != step && !trace.asynchronous)
+            continue;
+        const Task& task = event.task;
+        plan.order[static_cast<std::size_t>(event.device)].push_back(task);
+        plan.shape.microbatches = std::max(plan.shape.microbatches, task.microbatch + 1);
+        plan.shape.slices = std::max(plan.shape.slices, task.slice + 1);
+        if (task.op == Op::Update)
+            first_update = std::min(first_update, task.microbatch + 1);
+        if (is_transfer(task.op))
+            edges.insert(edge_of(task));
+    }
+    if (!edges.empty())
+        plan.shape.edges.emplace(edges.begin(), edges.end());
+    if (first_update < plan.shape.microbatches)
+        plan.shape.per_update = first_update;
+    plan.shape.ties = ties_of(plan);
+    return plan;
+}
+
+namespace {
+
+using Spot = std::tuple<int, int, Task>;  // device, step, task
+
+Plan plan_by_starts(const Trace& trace) {
+    Trace tasks = trace;
+    std::erase_if(tasks.events, [](const TraceEvent& event) { return is_transfer(event.task.op); });
+    std::stable_sort(tasks.events.begin(), tasks.events.end(),
+                     [](const TraceEvent& a, const TraceEvent& b) { return a.start < b.start; });
+    Plan plan = plan_of(tasks);
+    std::set<Edge> edges;
+    for (const TraceEvent& event : trace.events)
+        if (is_transfer(event.task.op))
+            edges.insert(edge_of(event.task));
+    if (edges.empty())
+        return plan;
+    plan.shape.edges.emplace(edges.begin(), edges.end());
+    add_transfers(plan);
+    return plan;
+}
+
+}  // namespace
+
+void put_in_list_order(Trace& trace, const std::string& path) {
+    const Plan plan = plan_by_starts(trace);
+    std::map<Spot, TraceEvent> events;
+    std::set<int> steps;
+    for (const TraceEvent& event : trace.events) {
+        steps.insert(event.step);
+        if (!events.emplace(Spot{event.device, event.step, event.task}, event).second)
+            fail("trace '{}': device {} runs {} twice in step {}\n  help: number the steps in args.step", path,
+                 event.device, print(event.task), event.step);
+    }
+    trace.events.clear();
+    for (int device = 0; device < trace.devices; ++device)
+        for (const int step : steps)
+            for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
+                const auto found = events.extract(Spot{device, step, task});
+                if (found.empty())
+                    fail(
+                        "trace '{}': step {} of device {} has no {}\n  help: every step runs the tasks of the first; "
+                        "with transfers, every tensor that goes to another device has both ends",
+                        path, step, device, print(task));
+                trace.events.push_back(found.mapped());
+            }
+    if (!events.empty()) {
+        const auto& [device, step, task] = events.begin()->first;
+        fail(
+            "trace '{}': step {} of device {} has {}, but {}\n  help: every step runs the tasks of the first, and all "
+            "of "
+            "them stand in the trace",
+            path, step, device, print(task),
+            is_transfer(task.op) ? "what makes its tensor and what reads it are not both there"
+                                 : "the first step has not");
+    }
+    trace.plan_hash = hash_of(plan);
+}
+
+}  // namespace pw

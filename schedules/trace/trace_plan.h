@@ -1,0 +1,18 @@
+// The plan of a trace: the trace of a device has the tasks of its list.
+#pragma once
+
+#include "schedules/trace.h"
+
+namespace pw {
+
+// Makes a plan whose lists are the events of the first step, in their order in the trace. What a trace does not say is
+// not in it: its edges between stages are those of the transfers (of a trace without any, the chain), and its weights
+// follow no policy. With `global_norm` every U, update, waits for the gradients of all stages. The plan is not proven.
+Plan plan_of(const Trace& trace, bool global_norm = false);
+
+// Puts the events of a trace that somebody else wrote where the lists have them: tasks by their starts in the first
+// step, transfers where add_transfers() puts them, and hashes that plan. Throws Error (BadInput) naming `path` and the
+// task when a step lacks one, or has one too many.
+void put_in_list_order(Trace& trace, const std::string& path);
+
+}  // namespace pw

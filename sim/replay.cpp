@@ -1,0 +1,300 @@
+#include "sim/replay.h"
+
+#include "schedules/durations.h"
+#include "schedules/passes.h"
+#include "schedules/plan_graph.h"
+#include "schedules/sum_groups.h"
+#include "sim/metrics.h"
+#include "sim/recurrence.h"
+#include "sim/simulate.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using Intervals = std::vector<std::pair<Ns, Ns>>;  // by node: start and end
+
+// By node. Of a SEND: for how long it occupies its link, and how much later its message is there; a RECV has none.
+struct TaskTimes {
+    std::vector<Ns> durations, latencies;
+};
+
+constexpr double kMostTime = 1e18;  // of all tasks together: sums of a few such do not overflow
+
+Ns mean_of(const std::vector<Ns>& times) {
+    return std::llround(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()));
+}
+
+// Simulates a plan with times that are given task by task.
+class Replay {
+public:
+    Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode)
+        : plan_(plan),
+          proof_(std::move(proof)),
+          graph_(proof_->graph),
+          own_kinds_(graph_),
+          kinds_(plan, graph_, nothing_predicted(plan.shape)),
+          times_(graph_, own_kinds_, mode, *proof_),
+          replayed_(without_hash(plan)) {
+        if (!times_.runs_through())
+            fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({})", plan.schedule, print(mode));
+        for (int node = 0; node < graph_.size(); ++node)
+            replayed_.events.push_back({0, graph_.device_of(node), 0, graph_.task(node), 0, 0, 0, -1});
+        for (const Meeting& meeting : meetings_of(graph_, plan.shape))
+            meetings_.push_back(meeting.first);
+    }
+
+    Mechanics mechanics(const Trace& trace);
+    ErrorParts error_parts(const Trace& predicted, const Trace* beside, const Trace& measured);
+
+private:
+    enum class Gap { Begin, HandOver, Dispatch };
+
+    int size() const { return graph_.size(); }
+    const Task& task(int node) const { return graph_.task(node); }
+    Ns step_time(const TaskTimes& times);
+    Intervals intervals_in(const Trace& trace, int step) const;
+    void wait_at_meetings(Intervals& intervals) const;
+    TaskTimes times_of(const Intervals& intervals) const;
+    TaskTimes times_in_metrics(const Trace& trace) const {
+        return times_of(intervals_in(trace, metrics_of(trace).step));
+    }
+    TaskTimes mean_times(const Trace& trace) const;
+    std::vector<CostPart> cost_parts(const TaskTimes& means, const TaskTimes& predicted);
+
+    static VersionTable nothing_predicted(const Shape& shape) {
+        VersionTable table;
+        table.forward_ahead.assign(static_cast<std::size_t>(shape.stages), 0);
+        table.backward_ahead = table.forward_ahead;
+        return table;
+    }
+    void add_gaps(const Intervals& intervals, Gap cause, TaskTimes& times) const;
+
+    const Plan& plan_;
+    const std::shared_ptr<const Proof> proof_;
+    const PlanGraph& graph_;
+    const TaskKinds own_kinds_, kinds_;
+    Recurrence times_;
+    Trace replayed_;                          // what step_time() fills in
+    std::vector<std::vector<int>> meetings_;  // the nodes at which devices wait for each other
+};
+
+Ns Replay::step_time(const TaskTimes& times) {
+    times_.evaluate(times.durations, times.latencies);
+    for (int node = 0; node < size(); ++node) {
+        replayed_.events[node].start = times_.start(node);
+        replayed_.events[node].end = times_.end(node);
+    }
+    return step_time_of(replayed_);
+}
+
+Intervals Replay::intervals_in(const Trace& trace, int step) const {
+    Intervals intervals;
+    std::vector<int> reached;
+    for (std::size_t device = 0; device < plan_.order.size(); ++device)
+        reached.push_back(graph_.node(static_cast<int>(device), 0));
+    std::vector<int> ends(reached.begin() + 1, reached.end());
+    ends.push_back(size());
+    intervals.resize(static_cast<std::size_t>(size()));
+    for (const TraceEvent& event : trace.events) {
+        if (!trace.asynchronous && event.step != step)
+            continue;
+        int& node = reached[event.device];
+        if (node == ends[event.device] || graph_.task(node) != event.task)
+            fail("step {} of device {} is not the list of the plan: {} stands where it has {}", step, event.device,
+                 print(event.task), node == ends[event.device] ? "no more tasks" : print(graph_.task(node)));
+        intervals[node++] = {event.start, event.end};
+    }
+    for (std::size_t device = 0; device < reached.size(); ++device)
+        if (reached[device] != ends[device])
+            fail("step {} of device {} ends before {}", step, device, print(graph_.task(reached[device])));
+    if (trace.label != kPredicted)
+        wait_at_meetings(intervals);
+    return intervals;
+}
+
+// Until the last of them has begun the others wait. A predicted task of theirs lasts as long as it works.
+void Replay::wait_at_meetings(Intervals& intervals) const {
+    for (const std::vector<int>& meeting : meetings_) {
+        Ns last = std::numeric_limits<Ns>::min();
+        for (const int node : meeting)
+            last = std::max(last, intervals[node].first);
+        for (const int node : meeting)
+            intervals[node].first = std::min(last, intervals[node].second);
+    }
+}
+
+TaskTimes Replay::times_of(const Intervals& intervals) const {
+    TaskTimes times;
+    times.durations.resize(intervals.size());
+    times.latencies.resize(intervals.size());
+    for (int node = 0; node < size(); ++node) {
+        const auto& [start, end] = intervals[node];
+        if (is_recv(task(node).op)) {
+            const int send = graph_.inputs(node).front();
+            times.latencies[send] = std::max<Ns>(0, end - intervals[send].second);
+        } else {
+            times.durations[node] = end - start;
+        }
+    }
+    double all = 0;
+    for (int node = 0; node < size(); ++node)
+        all += static_cast<double>(times.durations[node]) + static_cast<double>(times.latencies[node]);
+    if (all > kMostTime)
+        fail("the tasks of the trace take {:.3g} s together, more than can be replayed\n  help: times are nanoseconds",
+             all / 1e9);
+    return times;
+}
+
+// Means: tasks vary to one side, upwards, and the sum of their medians is less than what a step of them takes.
+TaskTimes Replay::mean_times(const Trace& trace) const {
+    std::set<int> steps;
+    for (const TraceEvent& event : trace.events)
+        steps.insert(trace.asynchronous ? 0 : event.step);
+    if (steps.size() > 1)
+        steps.erase(steps.begin());
+    std::vector<std::vector<Ns>> durations(kinds_.all().size()), latencies = durations;
+    for (const int step : steps) {
+        const TaskTimes times = times_of(intervals_in(trace, step));
+        for (int node = 0; node < size(); ++node)
+            if (const int kind = kinds_.of(node); kind != TaskKinds::kNone) {
+                durations[kind].push_back(times.durations[node]);
+                latencies[kind].push_back(times.latencies[node]);
+            }
+    }
+    std::vector<Ns> duration, latency;
+    for (std::size_t kind = 0; kind < durations.size(); ++kind) {
+        duration.push_back(mean_of(durations[kind]));
+        latency.push_back(mean_of(latencies[kind]));
+    }
+    TaskTimes means{std::vector<Ns>(static_cast<std::size_t>(size())),
+                    std::vector<Ns>(static_cast<std::size_t>(size()))};
+    for (int node = 0; node < size(); ++node)
+        if (const int kind = kinds_.of(node); kind != TaskKinds::kNone) {
+            means.durations[node] = duration[kind];
+            means.latencies[node] = latency[kind];
+        }
+    return means;
+}
+
+// Adds to every task the time that passed before it for nothing that the plan knows.
+void Replay::add_gaps(const Intervals& intervals, Gap cause, TaskTimes& times) const {
+    Ns begin = std::numeric_limits<Ns>::max();
+    for (int node = 0; node < size(); ++node)
+        if (!is_transfer(task(node).op))
+            begin = std::min(begin, intervals[node].first);
+    for (int turn = 0; turn < size(); ++turn) {
+        const int node = times_.order()[turn];
+        if (is_recv(task(node).op))
+            continue;
+        int last = -1;
+        for (const int other : times_.waits(turn))
+            if (last < 0 || intervals[other].second > intervals[last].second)
+                last = other;
+        const Gap own = last < 0                                                                     ? Gap::Begin
+                        : is_recv(task(last).op) || graph_.device_of(last) != graph_.device_of(node) ? Gap::HandOver
+                                                                                                     : Gap::Dispatch;
+        if (own == cause)
+            times.durations[node] +=
+                std::max<Ns>(0, intervals[node].first - (last < 0 ? begin : intervals[last].second));
+    }
+}
+
+Mechanics Replay::mechanics(const Trace& trace) {
+    const Metrics metrics = metrics_of(trace);
+    const Intervals intervals = intervals_in(trace, metrics.step);
+    TaskTimes times = times_of(intervals);
+    Ns reached = step_time(times);
+    Mechanics mechanics;
+    const Ns replayed = reached;
+    for (const auto& [cause, part] :
+         {std::pair(Gap::Begin, &Mechanics::begin), std::pair(Gap::HandOver, &Mechanics::hand_over),
+          std::pair(Gap::Dispatch, &Mechanics::dispatch)}) {
+        add_gaps(intervals, cause, times);
+        const Ns before = std::exchange(reached, step_time(times));
+        mechanics.*part = before - reached;
+    }
+    mechanics.rules = replayed - metrics.step_time - mechanics.total();
+    return mechanics;
+}
+
+// Puts the times of one side for those of the other, the tasks of one operation and stage after those of another, once
+// from the front and once from the back: the mean of what each changes does not depend on which comes first.
+std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes& predicted) {
+    std::map<std::pair<int, Op>, std::vector<int>> nodes_of;
+    for (int node = 0; node < size(); ++node)
+        if (!is_recv(task(node).op))
+            nodes_of[{task(node).stage, task(node).op}].push_back(node);
+    const std::vector<std::pair<std::pair<int, Op>, std::vector<int>>> groups(nodes_of.begin(), nodes_of.end());
+    const auto put = [&](std::size_t group, TaskTimes& times) {
+        for (const int node : groups[group].second) {
+            times.durations[node] = predicted.durations[node];
+            times.latencies[node] = predicted.latencies[node];
+        }
+        return step_time(times);
+    };
+    std::vector<Ns> with_first(groups.size() + 1, step_time(means)), with_last = with_first;
+    TaskTimes times = means;
+    for (std::size_t group = 0; group < groups.size(); ++group)
+        with_first[group + 1] = put(group, times);
+    times = means;
+    for (std::size_t group = groups.size(); group-- > 0;)
+        with_last[group] = put(group, times);
+
+    std::vector<CostPart> parts;
+    Ns before = 0;  // all so far, rounded once
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+        const Ns sum = with_first[group + 1] - with_first.front() + with_last.front() - with_last[group + 1];
+        const Ns all = sum >= 0 ? sum / 2 : -(-sum / 2);
+        const auto mean = [&, &nodes = groups[group].second](const TaskTimes& of) {
+            Ns total = 0;
+            for (const int node : nodes)
+                total += of.durations[node] + of.latencies[node];
+            return total / std::ssize(nodes);
+        };
+        parts.push_back({groups[group].first.second, groups[group].first.first, all - std::exchange(before, all),
+                         mean(predicted), mean(means)});
+    }
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const CostPart& a, const CostPart& b) { return std::abs(a.time) > std::abs(b.time); });
+    return parts;
+}
+
+ErrorParts Replay::error_parts(const Trace& predicted, const Trace* beside, const Trace& measured) {
+    const Trace& costs_of = beside == nullptr ? predicted : *beside;
+    ErrorParts parts;
+    parts.predicted = metrics_of(predicted).step_time;
+    parts.measured = metrics_of(measured).step_time;
+    parts.mechanics = mechanics(measured) - mechanics(predicted);
+    const TaskTimes means = mean_times(measured), expected = times_in_metrics(costs_of);
+    const Ns with_means = step_time(means), with_costs = step_time(expected);
+    parts.jitter = with_means - step_time(times_in_metrics(measured));
+    parts.costs = with_costs - with_means;
+    if (beside != nullptr)
+        parts.drift = step_time(times_in_metrics(predicted)) - with_costs;
+    parts.by_task = cost_parts(means, expected);
+    return parts;
+}
+
+}  // namespace
+
+Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
+                       const Trace& trace) {
+    return Replay(plan, std::move(proof), mode).mechanics(trace);
+}
+
+ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
+                       const Trace& predicted, const Trace* beside, const Trace& measured) {
+    return Replay(plan, std::move(proof), mode).error_parts(predicted, beside, measured);
+}
+
+}  // namespace pw
