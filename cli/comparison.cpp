@@ -73,7 +73,8 @@ Bytes resident_memory_of(const Report& predicted) {
 }
 
 Comparison comparison_of(const Sides& sides) {
-    const auto& [predicted, measured, result] = sides;
+    const Report &predicted = sides.predicted, &measured = sides.measured;
+    const std::optional<RunResult>& result = sides.result;
     Comparison comparison;
     comparison.step_time_error = error_of(predicted.metrics.step_time, measured.metrics.step_time);
     comparison.peak_memory_error = kUnknown;
@@ -88,7 +89,8 @@ Comparison comparison_of(const Sides& sides) {
 }
 
 std::string print(const Comparison& comparison, const Sides& sides) {
-    const auto& [predicted, measured, result] = sides;
+    const Report &predicted = sides.predicted, &measured = sides.measured;
+    const std::optional<RunResult>& result = sides.result;
     const Metrics &expected = predicted.metrics, &found = measured.metrics;
     Table table({"", "predicted", "measured", "error"});
     table.add({"step time", print_time(expected.step_time), print_time(found.step_time),
