@@ -20,6 +20,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 namespace pw {
@@ -30,6 +31,7 @@ struct CompareArguments {
     ConfigArguments config;
     std::string measured;  // then config.path is the predicted trace
     std::string max_error, plot, schedules, folder;
+    std::optional<int> turns;
     bool json = false;
 };
 
@@ -49,12 +51,14 @@ double parse_percent(const std::string& text) {
 }
 
 Sides sides_of_traces(const CompareArguments& arguments) {
+    if (arguments.turns)
+        fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs anew");
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
     for (const std::string& path : {arguments.config.path, arguments.measured})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    Sides sides{read_report(arguments.config.path), read_report(arguments.measured), {}};
+    Sides sides{read_report(arguments.config.path), read_report(arguments.measured)};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
         fail(
@@ -73,7 +77,7 @@ Sides sides_of_config(const CompareArguments& arguments) {
     refuse_over_memory(job);
     if (!arguments.json)
         print_result("{}\n\n", summary_of(job));
-    return both_sides(job);
+    return both_sides(job, turns_for(job, arguments.turns));
 }
 
 void check_error(const char* what, double error, double limit) {
@@ -101,7 +105,8 @@ void compare(const CompareArguments& arguments) {
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
             "out");
     if (!arguments.schedules.empty())
-        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder);
+        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder,
+                                 arguments.turns);
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     check_plot_file(arguments.plot);
@@ -112,7 +117,7 @@ void compare(const CompareArguments& arguments) {
         if (arguments.json)
             print_json(json_of(sides, comparison));
         else
-            print_result("{}", print(comparison, sides.predicted, sides.measured));
+            print_result("{}{}", print(comparison, sides.predicted, sides.measured), print_calibrated(sides));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -124,12 +129,6 @@ void compare(const CompareArguments& arguments) {
 }
 
 }  // namespace
-
-Sides both_sides(const Job& job) {
-    Sides sides{report_of(predict(job), job.config), {}, execute(job, {})};
-    sides.measured = report_of(*sides.result, job.config);
-    return sides;
-}
 
 Job calibrated_job(Config config) {
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
@@ -148,7 +147,7 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
     for (const auto& [op, error] : comparison.task_time_error)
         by_op[std::string(letters_of(op))] = error;
     const Trace& trace = sides.measured.trace;
-    return {{"schema_version", 1},
+    Json json = {{"schema_version", 1},
             {"plan_hash", trace.plan_hash},
             {"schedule", trace.schedule},
             {"stages", trace.stages},
@@ -159,6 +158,8 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
             {"task_time_error", std::move(by_op)},
             {"predicted", json_of(sides.predicted)},
             {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
+    add_calibrated(sides, json);
+    return json;
 }
 
 namespace {
@@ -200,6 +201,13 @@ Action add_compare(CLI::App& command) {
         .add_option("-o", arguments->folder,
                     "with --schedules: keep table, plots, profile and accuracy.json in a folder")
         ->type_name("FOLDER");
+    command
+        .add_option("--interleave", arguments->turns,
+                    fmt::format("run in so many turns with probes of the plan, which calibrate it beside the run; "
+                                "default: {} without a cluster.profile, else 0, none",
+                                kTurns))
+        ->type_name("N")
+        ->check(CLI::Range(0, 1000).description(""));
     command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };
