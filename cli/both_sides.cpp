@@ -49,9 +49,10 @@ double Sides::drift() const {
 
 int turns_for(const Job& job, std::optional<int> asked) {
     if (asked.value_or(0) > 0 && !can_interleave(job))
-        job.config.fail_at("run.backend",
-                           fmt::format("a run of backend {} does not take turns with probes", name_of(job.config.run.backend)),
-                           "leave --interleave out, or run with run.backend: cpu");
+        job.config.fail_at(
+            "run.backend",
+            fmt::format("a run of backend {} does not take turns with probes", name_of(job.config.run.backend)),
+            "leave --interleave out, or run with run.backend: cpu");
     return asked.value_or(can_interleave(job) && job.config.cluster.profile.empty() ? kTurns : 0);
 }
 

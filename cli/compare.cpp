@@ -75,6 +75,8 @@ Sides sides_of_config(const CompareArguments& arguments) {
         require_layers(config, "run");
     const Job job = calibrated_job(std::move(config));
     refuse_over_memory(job);
+    if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
+        print_note(note);
     if (!arguments.json)
         print_result("{}\n\n", summary_of(job));
     return both_sides(job, turns_for(job, arguments.turns));
@@ -105,8 +107,7 @@ void compare(const CompareArguments& arguments) {
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
             "out");
     if (!arguments.schedules.empty())
-        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder,
-                                 arguments.turns);
+        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     check_plot_file(arguments.plot);
@@ -148,16 +149,16 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
         by_op[std::string(letters_of(op))] = error;
     const Trace& trace = sides.measured.trace;
     Json json = {{"schema_version", 1},
-            {"plan_hash", trace.plan_hash},
-            {"schedule", trace.schedule},
-            {"stages", trace.stages},
-            {"micro_batches", trace.micro_batches},
-            {"step_time_error", comparison.step_time_error},
-            {"peak_memory_error", comparison.peak_memory_error},
-            {"task_time_error_median", comparison.task_time_error_median},
-            {"task_time_error", std::move(by_op)},
-            {"predicted", json_of(sides.predicted)},
-            {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
+                 {"plan_hash", trace.plan_hash},
+                 {"schedule", trace.schedule},
+                 {"stages", trace.stages},
+                 {"micro_batches", trace.micro_batches},
+                 {"step_time_error", comparison.step_time_error},
+                 {"peak_memory_error", comparison.peak_memory_error},
+                 {"task_time_error_median", comparison.task_time_error_median},
+                 {"task_time_error", std::move(by_op)},
+                 {"predicted", json_of(sides.predicted)},
+                 {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
     add_calibrated(sides, json);
     return json;
 }

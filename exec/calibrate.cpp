@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace pw {
@@ -96,7 +96,7 @@ public:
     }
 
 private:
-    std::vector<const TraceEvent*> events_;                   // by node
+    std::vector<const TraceEvent*> events_;                  // by node
     std::vector<std::vector<const TraceEvent*>> computing_;  // [device], in list order
 };
 
@@ -114,7 +114,7 @@ public:
         std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.makespan() < b.makespan(); });
         const auto out = static_cast<std::size_t>(kLeftOut * static_cast<double>(steps.size()));
         for (std::size_t k = out; k + out < steps.size(); ++k) {
-            add_times(steps[k], probe.job->plan);
+            add_times(steps[k], graph, probe.job->plan);
             add_gaps(steps[k], graph, traffic);
         }
     }
@@ -133,8 +133,11 @@ public:
             calibration.tasks.push_back(times_of(kind, samples));
         if (!own_gaps_.empty())
             costs.dispatch = std::llround(mean_median(own_gaps_));
+        if (job_.config.cluster.link_given && !emulates_link())
+            return calibration;  // the user wants another link predicted than this machine's
         if (!far_gaps_.empty())
-            costs.link.latency = std::max<Ns>(0, latency_before() + std::llround(mean_median(far_gaps_)) - costs.dispatch);
+            costs.link.latency =
+                std::max<Ns>(0, latency_before() + std::llround(mean_median(far_gaps_)) - costs.dispatch);
         if (!emulates_link())
             costs.link.bandwidth = std::numeric_limits<double>::infinity();
         return calibration;
@@ -144,18 +147,34 @@ private:
     bool emulates_link() const { return job_.config.run.transport == RunConfig::Transport::Link; }
     Ns latency_before() const { return emulates_link() ? job_.costs.link.latency : 0; }
 
-    void add_times(const Step& step, const Plan& plan) {
+    void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {
         std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
-        for (const TraceEvent* event : step.events()) {
-            const Task& task = event->task;
+        for (int node = 0; node < graph.size(); ++node) {
+            const TraceEvent& event = *step.events()[node];
+            const Task& task = event.task;
             if (is_transfer(task.op))
                 continue;
-            const bool last = is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
+            const bool computes = is_compute(task.op);
+            const bool last = computes && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
             const Kind kind{task.stage, task.op, last};
-            const bool first = makes_weight_gradient(task.op) && !std::exchange(begun[{event->device, task.stage}], true);
-            (first ? first_ : later_)[kind].push_back(
-                {static_cast<double>(event->end - event->start), step.crowd_of(*event)});
+            const bool first =
+                makes_weight_gradient(task.op) && !std::exchange(begun[{event.device, task.stage}], true);
+            const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
+            (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.crowd_of(event)});
         }
+    }
+
+    // S and U do a part of their work before they begin, while they meet: from when all is there that they wait for.
+    static Ns ready_at(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, int node) {
+        Ns ready = 0;
+        for (const int input : graph.inputs(node))
+            ready = std::max(ready, events[input]->end);
+        for (int before = node - 1; before >= 0 && graph.device_of(before) == graph.device_of(node); --before)
+            if (!is_transfer(graph.task(before).op)) {
+                ready = std::max(ready, events[before]->end);
+                break;
+            }
+        return std::min(ready, events[node]->start);
     }
 
     // What lies between tasks: after the device's own last one, or after the one on another device that made the input.
@@ -202,7 +221,9 @@ private:
         if (makes_weight_gradient(kind.op)) {
             const auto first = first_.find(kind);
             if (first != first_.end())
-                more = std::clamp(mean_of(samples, &Observation::time) - mean_of(first->second, &Observation::time), 0.0, line.alone);
+                more = std::clamp(
+                    line.at(mean_of(first->second, &Observation::crowd)) - mean_of(first->second, &Observation::time),
+                    0.0, line.alone);
         }
         for (auto* stages : {&alone, &busy}) {
             StageCost& cost = (*stages)[kind.stage];
@@ -241,8 +262,12 @@ private:
                 together += (samples[k].time - mean) * (samples[k - 1].time - mean);
         }
         const auto count = static_cast<double>(samples.size());
-        return {kind.op, kind.stage, static_cast<int>(samples.size()), std::llround(mean),
-                std::llround(std::sqrt(variance / std::max(1.0, count - 1))), variance > 0 ? together / variance : 0};
+        return {kind.op,
+                kind.stage,
+                static_cast<int>(samples.size()),
+                std::llround(mean),
+                std::llround(std::sqrt(variance / std::max(1.0, count - 1))),
+                variance > 0 ? together / variance : 0};
     }
 
     const Job& job_;

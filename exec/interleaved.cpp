@@ -9,9 +9,8 @@ namespace {
 
 // Metrics leave out the first step of all by themselves.
 void leave_out_first_steps(Trace& trace, int steps, int turns) {
-    std::erase_if(trace.events, [&](const TraceEvent& event) {
-        return event.step > 0 && begins_turn(event.step, steps, turns);
-    });
+    std::erase_if(trace.events,
+                  [&](const TraceEvent& event) { return event.step > 0 && begins_turn(event.step, steps, turns); });
 }
 
 }  // namespace
@@ -32,8 +31,9 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     };
     std::vector<std::vector<RunResult>> results =
         run_in_turns({{&probes.alone}, {&job, options}, {&probes.together}}, interleaved.turns, between);
-    interleaved.calibration = calibrate(job, {{&probes.alone, std::move(results[0].front().trace), interleaved.turns},
-                                              {&probes.together, std::move(results[2].front().trace), interleaved.turns}});
+    interleaved.calibration =
+        calibrate(job, {{&probes.alone, std::move(results[0].front().trace), interleaved.turns},
+                        {&probes.together, std::move(results[2].front().trace), interleaved.turns}});
     interleaved.runs = std::move(results[1]);
     if (!job.plan.asynchronous)
         leave_out_first_steps(interleaved.runs.front().trace, steps, interleaved.turns);

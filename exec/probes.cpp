@@ -78,7 +78,8 @@ Tasks one_by_one(const Holding& own, const Operations& operations) {
     return order;
 }
 
-// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, and then all backwards.
+// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, then all backwards;
+// what is left for W waits until then, as it does in the schedules that split the backward.
 Tasks group_by_group(const Holding& own, const Operations& operations, int group) {
     Tasks order;
     const auto count = static_cast<int>(own.microbatches.size());
@@ -89,11 +90,10 @@ Tasks group_by_group(const Holding& own, const Operations& operations, int group
             for (const int mb : microbatches)
                 order.push_back({Op::Forward, stage, mb});
         for (auto stage = own.stages.rbegin(); stage != own.stages.rend(); ++stage)
-            for (const int mb : microbatches) {
+            for (const int mb : microbatches)
                 add_backward(operations, *stage, mb, order);
-                if (stage + 1 == own.stages.rend())
-                    add_weights(operations, own, mb, order);
-            }
+        for (const int mb : microbatches)
+            add_weights(operations, own, mb, order);
     }
     return order;
 }
@@ -114,11 +114,11 @@ int most_at_once(const Plan& plan) {
     return most;
 }
 
-// A multiple of `unit`, and no number of micro-batches that the plan has.
-int other_number(int wanted, int unit, const Shape& shape) {
+// A multiple of `unit`, and no number of micro-batches that the job has.
+int other_number(int wanted, int unit, const Job& job) {
     const int number = (wanted + unit - 1) / unit * unit;
-    const int own = shape.per_update > 0 ? shape.per_update : shape.microbatches;
-    return number == own || number == shape.microbatches ? other_number(number + 1, unit, shape) : number;
+    const bool is_own = number == job.config.pipeline.micro_batches || number == job.plan.shape.microbatches;
+    return is_own ? other_number(number + 1, unit, job) : number;
 }
 
 template <class Order>  // the compute tasks of a device, from its Holding
@@ -158,15 +158,15 @@ Probes probes_of(const Job& job, int turns) {
     const Operations operations(job.plan);
     const int unit = even_share(shape);
     const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
-    const int alone = other_number(3, unit, shape), together = other_number(2 * group * unit, unit, shape);
+    const int alone = other_number(3, unit, job), together = other_number(2 * group * unit, unit, job);
     const int all = shape.microbatches * (job.plan.asynchronous ? turns : steps_of(job));
     const auto steps = [&](int microbatches) {  // two in a turn at least
         return turns * std::max(2, (all + turns * microbatches - 1) / (turns * microbatches));
     };
-    return {probe_of(job, alone, steps(alone), operations,
-                     [&](const Holding& own) { return one_by_one(own, operations); }),
-            probe_of(job, together, steps(together), operations,
-                     [&](const Holding& own) { return group_by_group(own, operations, group); })};
+    return {
+        probe_of(job, alone, steps(alone), operations, [&](const Holding& own) { return one_by_one(own, operations); }),
+        probe_of(job, together, steps(together), operations,
+                 [&](const Holding& own) { return group_by_group(own, operations, group); })};
 }
 
 }  // namespace pw

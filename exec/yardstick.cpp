@@ -13,7 +13,7 @@ namespace pw {
 
 namespace {
 
-constexpr int kWidth = 192, kProducts = 2;              // of square matrices
+constexpr int kWidth = 192, kProducts = 6;            // of square matrices
 constexpr std::size_t kWords = std::size_t{4} << 20;  // 32 MiB, which is more than the nearer caches hold
 
 // The compiler may not leave out what ends here.

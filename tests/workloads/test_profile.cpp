@@ -55,6 +55,7 @@ protected:
         profile.threads_per_device = 2;
         profile.precision = Precision::Bf16;
         profile.cpu_share = 0.875;
+        profile.reference = {21'000'000, 700'000};
         profile.dispatch = {1500, 20};
         profile.link = {12'345, 1e10 / 3};
         profile.sums = {345, 1e9 / 7};
