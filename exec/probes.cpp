@@ -14,6 +14,7 @@ namespace pw {
 namespace {
 
 constexpr int kMostAtOnce = 4;
+constexpr int kMostMicroBatches = 16;
 
 // Which operations the plan runs on its stages.
 class Operations {
@@ -158,7 +159,10 @@ Probes probes_of(const Job& job, int turns) {
     const Operations operations(job.plan);
     const int unit = even_share(shape);
     const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
-    const int alone = other_number(3, unit, job), together = other_number(2 * group * unit, unit, job);
+    // As long as the plan's steps, or nearly: a step's first tasks find caches that its updates have filled.
+    const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
+    const int alone = other_number(std::max(3, usual - 1), unit, job);
+    const int together = other_number(std::max(2 * group * unit, usual + 1), unit, job);
     const int all = shape.microbatches * (job.plan.asynchronous ? turns : steps_of(job));
     const auto steps = [&](int microbatches) {  // two in a turn at least
         return turns * std::max(2, (all + turns * microbatches - 1) / (turns * microbatches));

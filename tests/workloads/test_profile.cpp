@@ -125,7 +125,7 @@ TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {
 
 TEST_F(ProfileFile, RefusesConvolutionsThatAreNone) {
     expect_refused(with("pass: backward_weight", "pass: sideways"),
-                   {"sideways", "forward, backward_input, backward_weight", ".yaml:23:12"});
+                   {"sideways", "forward, backward_input, backward_weight", ".yaml:24:12"});
     expect_refused(with("math: tensor_op", "math: guess"), {"guess", "fma, default, tensor_op"});
     expect_refused(with("algorithm: 1,", "algorithm: -1,"), {"algorithm", "-1"});
     expect_refused(with("algorithm: 1,", "algorithm: 1000,"), {"algorithm", "1000"});
@@ -168,7 +168,7 @@ TEST_F(ProfileFile, RefusesAnotherVersionFirst) {
 }
 
 TEST_F(ProfileFile, NamesUnknownKeysWithTheirPlace) {
-    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":15:", "'sent_copies'"});
+    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":16:", "'sent_copies'"});
     expect_refused(with("        forward:", "        forwrad:"), {"unknown key 'forwrad'", "'forward'", "is missing"});
     expect_refused(with("layers:", "layer:"), {"unknown key 'layer'", "'layers' is missing"});
 }
