@@ -21,6 +21,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 namespace pw {
@@ -31,6 +32,7 @@ struct CompareArguments {
     ConfigArguments config;
     std::string measured;  // then config.path is the predicted trace
     std::string max_error, plot, schedules, folder;
+    std::optional<int> turns;
     bool json = false, why = false, replay = false;
 };
 
@@ -50,6 +52,8 @@ double parse_percent(const std::string& text) {
 }
 
 Sides sides_of_traces(const CompareArguments& arguments) {
+    if (arguments.turns)
+        fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs anew");
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
     for (const std::string& path : {arguments.config.path, arguments.measured})
@@ -77,9 +81,11 @@ Sides sides_of_config(const CompareArguments& arguments) {
         require_layers(config, "run");
     const Job job = calibrated_job(std::move(config));
     refuse_over_memory(job);
+    if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
+        print_note(note);
     if (!arguments.json)
         print_result("{}\n\n", summary_of(job));
-    return both_sides(job);
+    return both_sides(job, turns_for(job, arguments.turns));
 }
 
 void check_error(const char* what, double error, double limit) {
@@ -129,7 +135,7 @@ void compare(const CompareArguments& arguments) {
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
             "out");
     if (!arguments.schedules.empty())
-        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder);
+        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     check_plot_file(arguments.plot);
@@ -140,7 +146,7 @@ void compare(const CompareArguments& arguments) {
         if (arguments.json)
             print_json(json_of(sides, comparison));
         else
-            print_result("{}{}", print(comparison, sides), print_parts(sides, arguments.why));
+            print_result("{}{}{}", print(comparison, sides), print_parts(sides, arguments.why), print_calibrated(sides));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -152,13 +158,6 @@ void compare(const CompareArguments& arguments) {
 }
 
 }  // namespace
-
-Sides both_sides(const Job& job) {
-    Sides sides{report_of(predict(job), job.config), {}, execute(job, {})};
-    sides.measured = report_of(*sides.result, job.config);
-    sides.parts = error_parts(job, sides.predicted.trace, nullptr, sides.measured.trace);
-    return sides;
-}
 
 Job calibrated_job(Config config) {
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
@@ -177,20 +176,22 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
     for (const auto& [op, error] : comparison.task_time_error)
         by_op[std::string(letters_of(op))] = error;
     const Trace& trace = sides.measured.trace;
-    return {{"schema_version", 1},
-            {"plan_hash", trace.plan_hash},
-            {"schedule", trace.schedule},
-            {"stages", trace.stages},
-            {"micro_batches", trace.micro_batches},
-            {"step_time_error", comparison.step_time_error},
-            {"peak_memory_error", comparison.peak_memory_error},
-            {"resident_memory_error", comparison.resident_memory_error},
-            {"task_time_error_median", comparison.task_time_error_median},
-            {"task_time_error", std::move(by_op)},
-            {"mechanics_error", sides.parts ? Json(mechanics_error(*sides.parts)) : Json()},
-            {"error_parts", sides.parts ? json_of(*sides.parts) : Json()},
-            {"predicted", json_of(sides.predicted)},
-            {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
+    Json json = {{"schema_version", 1},
+                 {"plan_hash", trace.plan_hash},
+                 {"schedule", trace.schedule},
+                 {"stages", trace.stages},
+                 {"micro_batches", trace.micro_batches},
+                 {"step_time_error", comparison.step_time_error},
+                 {"peak_memory_error", comparison.peak_memory_error},
+                 {"resident_memory_error", comparison.resident_memory_error},
+                 {"task_time_error_median", comparison.task_time_error_median},
+                 {"task_time_error", std::move(by_op)},
+                 {"mechanics_error", sides.parts ? Json(mechanics_error(*sides.parts)) : Json()},
+                 {"error_parts", sides.parts ? json_of(*sides.parts) : Json()},
+                 {"predicted", json_of(sides.predicted)},
+                 {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
+    add_calibrated(sides, json);
+    return json;
 }
 
 namespace {
@@ -235,6 +236,13 @@ Action add_compare(CLI::App& command) {
         .add_option("-o", arguments->folder,
                     "with --schedules: keep table, plots, profile and accuracy.json in a folder")
         ->type_name("FOLDER");
+    command
+        .add_option("--interleave", arguments->turns,
+                    fmt::format("run in so many turns with probes of the plan, which calibrate it beside the run; "
+                                "default: {} without a cluster.profile, else 0, none",
+                                kTurns))
+        ->type_name("N")
+        ->check(CLI::Range(0, 1000).description(""));
     command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
     command.add_flag("--why", arguments->why, "say in three sentences where the error of the step time comes from");
     command.add_flag("--replay", arguments->replay,

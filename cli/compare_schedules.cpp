@@ -102,7 +102,7 @@ void draw(const Sides& sides, const std::filesystem::path& root, const std::stri
 }  // namespace
 
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                       const std::string& folder) {
+                       const std::string& folder, std::optional<int> turns) {
     check_names(arguments, schedules);
     const std::filesystem::path root(folder);
     const bool kept = !folder.empty();
@@ -131,7 +131,7 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
                 outputs.attempt([&] { write_profile(*profile, (root / "profile.yaml").string()); });
         }
         print_note(summary_of(job));
-        const Sides sides = both_sides(job);
+        const Sides sides = both_sides(job, turns_for(job, turns));
         const Comparison comparison = comparison_of(sides);
         table.add(row_of_sides(schedule, sides, comparison));
         Json point = json_of(sides, comparison);

@@ -6,6 +6,7 @@
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
+#include "exec/interleaved.h"
 
 #include <map>
 #include <optional>
@@ -21,10 +22,22 @@ struct Comparison {
     std::map<Op, double> task_time_error;  // medians by operation, transfers left out
 };
 
+// What probes beside the run say of the job, whatever profile it has.
+struct Calibrated {
+    Calibration calibration;
+    Report predicted;  // by calibration.costs
+    int turns = 0;
+    Yardstick yardstick;
+};
+
 struct Sides {
     Report predicted, measured;
-    std::optional<RunResult> result = {};  // present when this command ran the job
-    std::optional<ErrorParts> parts = {};  // nothing for traces whose plan cannot be replayed
+    std::optional<RunResult> result = {};       // present when this command ran the job
+    std::optional<ErrorParts> parts = {};       // nothing for traces whose plan cannot be replayed
+    std::optional<Calibrated> calibrated = {};  // present when the run took turns with probes
+
+    // Returns the part of the step time's error by which the costs of the profile differ from those beside the run.
+    double drift() const;
 };
 
 // Returns the bytes by which a process is predicted to grow while it runs a plan on cores (docs/metrics.md#memory):
@@ -35,17 +48,26 @@ Bytes resident_memory_of(const Report& predicted);
 Comparison comparison_of(const Sides& sides);
 std::string print(const Comparison& comparison, const Sides& sides);
 
-// Simulates and runs a pipeline.
-Sides both_sides(const Job& job);
+inline constexpr int kTurns = 4;
+
+// Simulates and runs a pipeline. With turns, the run takes them with the probes that calibrate it; without a profile of
+// the config's, that is the prediction.
+Sides both_sides(const Job& job, int turns = 0);
+// Returns the turns that were asked for, else kTurns where nothing else tells what tasks cost beside the run. Throws
+// Error (BadInput) for a backend that cannot.
+int turns_for(const Job& job, std::optional<int> asked);
 // Returns the job of the config with a measured profile: the config's own, or one measured now. The emulated backend
 // needs none.
 Job calibrated_job(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
+// What is told of the calibration beside the run; nothing where there was none.
+void add_calibrated(const Sides& sides, Json& json);
+std::string print_calibrated(const Sides& sides);
 void plot_sides(const Sides& sides, const std::string& file);  // on one time axis
 
 // Compares several schedules of one config on one profile: it prints a table on stdout, and writes to `folder`, unless
 // that is empty, accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
 void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                       const std::string& folder);
+                       const std::string& folder, std::optional<int> turns);
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
+#include "exec/interleaved.h"
 
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ namespace pw {
 // Both show a progress line on a terminal; what disturbed the measurement is said on stderr.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);
 RunResult execute(const Job& job, RunOptions options);
+InterleavedRun interleave(const Job& job, int turns);
 
 // Returns how many samples had been learnt from after each of the first updates.
 std::vector<double> samples_after(const Job& job, std::size_t updates);

@@ -2,7 +2,9 @@
 
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "exec/yardstick.h"
 #include "job/config.h"
 #include "job/cost_source.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pw {
@@ -134,6 +137,23 @@ std::string note_on_source(const Job& job) {
 std::string note_on_costs(const Job& job) {
     const std::string share = note_on_share(job.profile), other = note_on_source(job);
     return share.empty() || other.empty() ? share + other : fmt::format("{}\nnote: {}", share, other);
+}
+
+std::string note_on_speed(const Job& job) {
+    const Profile& profile = job.profile;
+    if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
+        return {};
+    Yardstick yardstick;
+    for (int repeat = 0; repeat < 5; ++repeat)
+        yardstick.times.push_back(yardstick_time(job.plan.shape.devices, job.config.run.threads_per_device));
+    const auto before = static_cast<double>(profile.reference.median), now = static_cast<double>(yardstick.median());
+    const double scatter = static_cast<double>(std::max(profile.reference.spread, yardstick.spread())) / before;
+    if (std::abs(now / before - 1) <= std::max(scatter, 0.05))
+        return {};
+    return fmt::format(
+        "this machine does reference work in {}; when the profile was measured it took {}: it is {:.0f} % {}",
+        print_time(yardstick.median()), print_time(profile.reference.median), 100 * std::abs(now / before - 1),
+        now > before ? "slower" : "faster");
 }
 
 void require_layers(const Config& config, const std::string& command) {

@@ -16,6 +16,9 @@ Job job_of(Config config, Profile measured);
 std::string summary_of(const Job& job);
 // Returns what the user should know about the costs; it is empty when they are measured at this size.
 std::string note_on_costs(const Job& job);
+// Returns by how much this machine is slower or faster than it was when it measured the job's profile; empty when it is
+// another machine, nobody knows, or no more than scatters anyway. Takes a tenth of a second.
+std::string note_on_speed(const Job& job);
 // Returns which of the used sizes of micro-batches have no times of their own, and what theirs are made from; it is
 // empty when all have times.
 std::string note_on_sizes(const Job& job, const std::vector<int>& used);

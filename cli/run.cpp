@@ -104,9 +104,9 @@ double mean_loss_of(const RunResult& result) {
     return std::accumulate(result.losses.begin(), result.losses.end(), 0.0) / static_cast<double>(result.losses.size());
 }
 
-RunResult run_with_progress(const Job& job, RunOptions options) {
-    ProgressLine line;
-    options.progress = [&](const Progress& progress) {
+// Shows how a run goes on until it has finished.
+RunOptions with_progress(RunOptions options, ProgressLine& line) {
+    options.progress = [&line](const Progress& progress) {
         line.show(fmt::format("step {}/{}   loss {:.4f}   {}/step", progress.step, progress.steps, progress.loss,
                               print_time(progress.step_time)));
     };
@@ -115,21 +115,37 @@ RunResult run_with_progress(const Job& job, RunOptions options) {
         if (then)
             then(result);
     };
-    return run(job, options);
+    return options;
+}
+
+void note_on_data(const Config& config) {
+    if (!is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty())
+        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", config.workload.dataset));
+}
+
+void tell(const RunResult& result) {
+    for (const std::string& note : result.notes)
+        print_note(note);
+    for (const std::string& warning : result.warnings)
+        print_warning(warning);
 }
 
 }  // namespace
 
 RunResult execute(const Job& job, RunOptions options) {
-    const WorkloadConfig& workload = job.config.workload;
-    if (!is_emulated(job.config) && data_source(workload.dataset).open != nullptr && workload.path.empty())
-        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", workload.dataset));
-    RunResult result = run_with_progress(job, std::move(options));
-    for (const std::string& note : result.notes)
-        print_note(note);
-    for (const std::string& warning : result.warnings)
-        print_warning(warning);
+    note_on_data(job.config);
+    ProgressLine line;
+    RunResult result = run(job, with_progress(std::move(options), line));
+    tell(result);
     return result;
+}
+
+InterleavedRun interleave(const Job& job, int turns) {
+    note_on_data(job.config);
+    ProgressLine line;
+    InterleavedRun run = run_interleaved(job, turns, with_progress({}, line));
+    tell(run.runs.front());
+    return run;
 }
 
 std::vector<double> samples_after(const Job& job, std::size_t updates) {

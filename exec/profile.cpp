@@ -4,6 +4,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/training/stage_program.h"
+#include "exec/yardstick.h"
 #include "job/build.h"
 #include "workloads/first_failure.h"
 #include "workloads/start_thread.h"
@@ -383,6 +384,12 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
     Profile profile = described(config, model, hand_over, *kernels);
+    Yardstick yardstick;
+    const auto look_at_the_machine = [&] {
+        if (is_host(*kernels))
+            yardstick.times.push_back(yardstick_time(devices, config.run.threads_per_device));
+    };
+    look_at_the_machine();
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));
@@ -391,12 +398,14 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         bench.store(profile);
         if (is_host(*kernels))
             profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
+        look_at_the_machine();
         if (devices == 1 || cores.shared || !kernels->has_neighbours())
             continue;
         const Neighbours busy(config, model, data, cores, samples[size]);
         bench.run();
         bench.store_busy(profile);
     }
+    profile.reference = {yardstick.median(), yardstick.spread()};
     profile.convolutions = kernels->convolutions();
     return profile;
 }

@@ -370,6 +370,11 @@ TEST_F(Cli, CompareMeasuresWhatItNeeds) {
     expect_results(json["predicted"], 2);
     expect_results(json["measured"], 2);
     EXPECT_EQ(json["measured"]["losses"].size(), 3u);
+    for (const char* key : {"calibrated", "drift", "slices", "reference"})
+        EXPECT_TRUE(json.contains(key)) << key;
+    EXPECT_EQ(json["calibrated"]["step_time_error"], json["step_time_error"]);  // there is no other prediction
+    EXPECT_GT(json["calibrated"]["tasks"].size(), 0u);
+    EXPECT_FALSE(run_well("compare mlp.yaml --json --interleave 0").json().contains("calibrated"));
     EXPECT_EQ(run("compare mlp.yaml --max-error 0.000001%").code, 4);
 }
 

@@ -55,6 +55,7 @@ protected:
         profile.threads_per_device = 2;
         profile.precision = Precision::Bf16;
         profile.cpu_share = 0.875;
+        profile.reference = {21'000'000, 700'000};
         profile.dispatch = {1500, 20};
         profile.link = {12'345, 1e10 / 3};
         profile.sums = {345, 1e9 / 7};
@@ -124,7 +125,7 @@ TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {
 
 TEST_F(ProfileFile, RefusesConvolutionsThatAreNone) {
     expect_refused(with("pass: backward_weight", "pass: sideways"),
-                   {"sideways", "forward, backward_input, backward_weight", ".yaml:23:12"});
+                   {"sideways", "forward, backward_input, backward_weight", ".yaml:24:12"});
     expect_refused(with("math: tensor_op", "math: guess"), {"guess", "fma, default, tensor_op"});
     expect_refused(with("algorithm: 1,", "algorithm: -1,"), {"algorithm", "-1"});
     expect_refused(with("algorithm: 1,", "algorithm: 1000,"), {"algorithm", "1000"});
@@ -167,7 +168,7 @@ TEST_F(ProfileFile, RefusesAnotherVersionFirst) {
 }
 
 TEST_F(ProfileFile, NamesUnknownKeysWithTheirPlace) {
-    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":15:", "'sent_copies'"});
+    expect_refused(with("sent_copies", "sent_copy"), {"unknown key 'sent_copy'", path_ + ":16:", "'sent_copies'"});
     expect_refused(with("        forward:", "        forwrad:"), {"unknown key 'forwrad'", "'forward'", "is missing"});
     expect_refused(with("layers:", "layer:"), {"unknown key 'layer'", "'layers' is missing"});
 }

@@ -54,7 +54,8 @@ struct Profile {
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured dispatch;  // per task, whatever it does
+    Measured reference;  // work that is always the same (exec/yardstick.h), while this was measured; 0: not known
+    Measured dispatch;   // per task, whatever it does
     Link link;
     Link sums;  // a ring over it takes as long as S, the sum of gradients, does: devices may sum otherwise than by
                 // messages

@@ -149,7 +149,7 @@ void check_version(const Yaml& file) {
 
 Profile read_header(const Yaml& map) {
     map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
-               "precision", "cpu_share", "link", "sums", "sent_copies", "data", "data_bytes"});
+               "precision", "cpu_share", "reference", "link", "sums", "sent_copies", "data", "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -160,6 +160,8 @@ Profile read_header(const Yaml& map) {
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
     profile.precision = map["precision"].choice<Precision>();
     profile.cpu_share = map["cpu_share"].number(1, 0, 1);
+    if (map["reference"].present())
+        profile.reference = read_measured(map["reference"]);
     profile.dispatch = read_measured(required(map, "dispatch"));
     profile.link = read_link(required(map, "link"));
     profile.sums = map["sums"].present() ? read_link(map["sums"]) : profile.link;
@@ -228,6 +230,8 @@ std::string print_header(const Profile& profile) {
         text += fmt::format("  precision: {}\n", name_of(*profile.precision));
     if (profile.cpu_share < 1)
         text += fmt::format("  cpu_share: {}\n", profile.cpu_share);
+    if (profile.reference.median > 0)
+        text += fmt::format("  reference: {{{}}}\n", print(profile.reference));
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
     for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
         text += fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", key, exact_time(link.latency),

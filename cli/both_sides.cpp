@@ -1,0 +1,106 @@
+// Both sides of a comparison made anew: a job simulated and run, in turns with probes or not.
+#include "cli/comparison.h"
+#include "cli/execution.h"
+#include "cli/table.h"
+#include "search/predict.h"
+#include "workloads/median.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+double relative_error(Ns predicted, Ns measured) {
+    return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : 0;
+}
+
+// Of the runs of an asynchronous plan, one per turn, that of the median step time.
+RunResult median_run(std::vector<RunResult> runs, const Config& config) {
+    std::vector<std::pair<Ns, std::size_t>> times;
+    for (std::size_t k = 0; k < runs.size(); ++k)
+        times.emplace_back(report_of(runs[k], config).metrics.step_time, k);
+    return std::move(runs[lower_median(times).second]);
+}
+
+Sides in_turns(const Job& job, int turns) {
+    InterleavedRun run = interleave(job, turns);
+    Sides sides;
+    sides.calibrated = Calibrated{std::move(run.calibration), {}, run.turns, std::move(run.yardstick)};
+    Job calibrated = job;
+    calibrated.costs = sides.calibrated->calibration.costs;
+    sides.calibrated->predicted = report_of(predict(calibrated), job.config);
+    sides.predicted =
+        job.config.cluster.profile.empty() ? sides.calibrated->predicted : report_of(predict(job), job.config);
+    sides.result = median_run(std::move(run.runs), job.config);
+    sides.result->resident_growth.reset();  // it would be that of the probes, too
+    return sides;
+}
+
+}  // namespace
+
+double Sides::drift() const {
+    return calibrated ? relative_error(predicted.metrics.step_time, measured.metrics.step_time) -
+                            relative_error(calibrated->predicted.metrics.step_time, measured.metrics.step_time)
+                      : 0;
+}
+
+int turns_for(const Job& job, std::optional<int> asked) {
+    if (asked.value_or(0) > 0 && !can_interleave(job))
+        job.config.fail_at(
+            "run.backend",
+            fmt::format("a run of backend {} does not take turns with probes", name_of(job.config.run.backend)),
+            "leave --interleave out, or run with run.backend: cpu");
+    return asked.value_or(can_interleave(job) && job.config.cluster.profile.empty() ? kTurns : 0);
+}
+
+Sides both_sides(const Job& job, int turns) {
+    Sides sides = turns > 0 ? in_turns(job, turns) : Sides{report_of(predict(job), job.config), {}, execute(job, {})};
+    sides.measured = report_of(*sides.result, job.config);
+    const Trace* beside = sides.calibrated && !job.config.cluster.profile.empty()
+                              ? &sides.calibrated->predicted.trace
+                              : nullptr;
+    sides.parts = error_parts(job, sides.predicted.trace, beside, sides.measured.trace);
+    return sides;
+}
+
+void add_calibrated(const Sides& sides, Json& json) {
+    if (!sides.calibrated)
+        return;
+    const Calibrated& calibrated = *sides.calibrated;
+    const Costs& costs = calibrated.calibration.costs;
+    const Ns time = calibrated.predicted.metrics.step_time;
+    Json tasks = Json::array();
+    for (const TaskTimes& one : calibrated.calibration.tasks)
+        tasks.push_back({{"op", letters_of(one.op)},
+                         {"stage", one.stage},
+                         {"samples", one.samples},
+                         {"mean_ns", one.mean},
+                         {"deviation_ns", one.deviation},
+                         {"autocorrelation", one.autocorrelation}});
+    json["calibrated"] = {{"step_time_ns", time},
+                          {"step_time_error", relative_error(time, sides.measured.metrics.step_time)},
+                          {"dispatch_ns", costs.dispatch},
+                          {"link_latency_ns", costs.link.latency},
+                          {"tasks", std::move(tasks)}};
+    json["drift"] = sides.drift();
+    json["slices"] = calibrated.turns;
+    json["reference"] = {{"median_ns", calibrated.yardstick.median()}, {"spread_ns", calibrated.yardstick.spread()}};
+}
+
+std::string print_calibrated(const Sides& sides) {
+    if (!sides.calibrated)
+        return {};
+    const Ns measured = sides.measured.metrics.step_time, time = sides.calibrated->predicted.metrics.step_time;
+    const Yardstick& yardstick = sides.calibrated->yardstick;
+    return fmt::format(
+        "\ncalibrated beside the run, in {} turns: step {} ({})   drift since the profile {}\n"
+        "reference work {}, spread {}\n",
+        sides.calibrated->turns, print_time(time), print_signed_percent(relative_error(time, measured)),
+        print_signed_percent(sides.drift()), print_time(yardstick.median()), print_time(yardstick.spread()));
+}
+
+}  // namespace pw

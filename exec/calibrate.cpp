@@ -1,0 +1,287 @@
+#include "exec/calibrate.h"
+
+#include "exec/turns.h"
+#include "schedules/durations.h"
+#include "schedules/plan_graph.h"
+#include "workloads/median.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr double kLeftOut = 1.0 / 7;       // of the steps, at either end
+constexpr double kLeastVariance = 0.02;    // of the crowd, for a line through the times over it
+constexpr double kMostByNeighbours = 1.0;  // of the time alone
+
+struct Kind {
+    int stage;
+    Op op;
+    bool last_microbatch;
+    bool operator==(const Kind&) const = default;
+    auto operator<=>(const Kind&) const = default;
+};
+
+struct Observation {
+    double time;
+    double crowd;  // the part of the time in which other devices computed, of all of them
+};
+
+using Observations = std::vector<Observation>;
+
+double mean_of(const Observations& samples, double Observation::*part) {
+    double sum = 0;
+    for (const Observation& sample : samples)
+        sum += sample.*part;
+    return sum / static_cast<double>(samples.size());
+}
+
+// time = alone + more * crowd
+struct Line {
+    double alone = 0, more = 0;
+    double at(double crowd) const { return alone + more * crowd; }
+};
+
+Line line_through(const Observations& samples) {
+    const double time = mean_of(samples, &Observation::time), crowd = mean_of(samples, &Observation::crowd);
+    double together = 0, variance = 0;
+    for (const Observation& sample : samples) {
+        together += (sample.crowd - crowd) * (sample.time - time);
+        variance += (sample.crowd - crowd) * (sample.crowd - crowd);
+    }
+    if (variance < kLeastVariance * static_cast<double>(samples.size()))
+        return {time, 0};
+    const double slope = std::clamp(together / variance, -time / 2, kMostByNeighbours * time);
+    return {time - slope * crowd, slope};
+}
+
+// One step of a probe: the events of every node.
+class Step {
+public:
+    Step(const Plan& plan, const Trace& trace, int step) {
+        for (const TraceEvent& event : trace.events)
+            if (event.step == step)
+                events_.push_back(&event);  // by device, in list order: by node
+        computing_.resize(plan.order.size());
+        for (const TraceEvent* event : events_)
+            if (!is_transfer(event->task.op))
+                computing_[event->device].push_back(event);
+    }
+
+    Ns makespan() const {
+        Ns first = std::numeric_limits<Ns>::max(), last = 0;
+        for (const auto& device : computing_)
+            for (const TraceEvent* event : device) {
+                first = std::min(first, event->start);
+                last = std::max(last, event->end);
+            }
+        return last - first;
+    }
+    const std::vector<const TraceEvent*>& events() const { return events_; }
+
+    double crowd_of(const TraceEvent& own) const {
+        double time = 0;
+        for (std::size_t device = 0; device < computing_.size(); ++device)
+            if (static_cast<int>(device) != own.device)
+                for (const TraceEvent* other : computing_[device])
+                    time += static_cast<double>(
+                        std::max<Ns>(0, std::min(own.end, other->end) - std::max(own.start, other->start)));
+        const auto most = static_cast<double>(own.end - own.start) * static_cast<double>(computing_.size() - 1);
+        return most > 0 ? time / most : 0;
+    }
+
+private:
+    std::vector<const TraceEvent*> events_;                  // by node
+    std::vector<std::vector<const TraceEvent*>> computing_;  // [device], in list order
+};
+
+class Collector {
+public:
+    explicit Collector(const Job& job) : job_(job) {}
+
+    void add(const ProbeTrace& probe) {
+        const PlanGraph graph(probe.job->plan);
+        const Traffic traffic(probe.job->plan.shape, graph.index(), job_.costs);
+        std::vector<Step> steps;
+        for (int step = 0; step < steps_of(*probe.job); ++step)
+            if (!begins_turn(step, steps_of(*probe.job), probe.turns))
+                steps.emplace_back(probe.job->plan, probe.trace, step);
+        std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.makespan() < b.makespan(); });
+        const auto out = static_cast<std::size_t>(kLeftOut * static_cast<double>(steps.size()));
+        for (std::size_t k = out; k + out < steps.size(); ++k) {
+            add_times(steps[k], graph, probe.job->plan);
+            add_gaps(steps[k], graph, traffic);
+        }
+    }
+
+    Calibration calibration() const {
+        Calibration calibration{job_.costs, {}};
+        Costs& costs = calibration.costs;
+        costs.speed.clear();
+        costs.interpolated = false;
+        costs.busy = costs.stage;
+        if (!costs.last.empty())
+            costs.busy_last = costs.last;
+        for (const auto& [kind, samples] : later_)
+            write(kind, samples, costs);
+        for (const auto& [kind, samples] : later_)
+            calibration.tasks.push_back(times_of(kind, samples));
+        if (!own_gaps_.empty())
+            costs.dispatch = std::llround(mean_median(own_gaps_));
+        if (job_.config.cluster.link_given && !emulates_link())
+            return calibration;  // the user wants another link predicted than this machine's
+        if (!far_gaps_.empty())
+            costs.link.latency =
+                std::max<Ns>(0, latency_before() + std::llround(mean_median(far_gaps_)) - costs.dispatch);
+        if (!emulates_link())
+            costs.link.bandwidth = std::numeric_limits<double>::infinity();
+        return calibration;
+    }
+
+private:
+    bool emulates_link() const { return job_.config.run.transport == RunConfig::Transport::Link; }
+    Ns latency_before() const { return emulates_link() ? job_.costs.link.latency : 0; }
+
+    void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {
+        std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
+        for (int node = 0; node < graph.size(); ++node) {
+            const TraceEvent& event = *step.events()[node];
+            const Task& task = event.task;
+            if (is_transfer(task.op))
+                continue;
+            const bool computes = is_compute(task.op);
+            const bool last = computes && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
+            const Kind kind{task.stage, task.op, last};
+            const bool first =
+                makes_weight_gradient(task.op) && !std::exchange(begun[{event.device, task.stage}], true);
+            const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
+            (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.crowd_of(event)});
+        }
+    }
+
+    // S and U do a part of their work before they begin, while they meet: from when all is there that they wait for.
+    static Ns ready_at(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, int node) {
+        Ns ready = 0;
+        for (const int input : graph.inputs(node))
+            ready = std::max(ready, events[input]->end);
+        for (int before = node - 1; before >= 0 && graph.device_of(before) == graph.device_of(node); --before)
+            if (!is_transfer(graph.task(before).op)) {
+                ready = std::max(ready, events[before]->end);
+                break;
+            }
+        return std::min(ready, events[node]->start);
+    }
+
+    // What lies between tasks: after the device's own last one, or after the one on another device that made the input.
+    void add_gaps(const Step& step, const PlanGraph& graph, const Traffic& traffic) {
+        const std::vector<const TraceEvent*>& events = step.events();
+        Ns own = -1;
+        for (int node = 0; node < graph.size(); ++node) {
+            const TraceEvent& event = *events[node];
+            if (graph.position_of(node) == 0)
+                own = -1;
+            if (is_transfer(event.task.op))
+                continue;
+            if (own >= 0 && is_compute(event.task.op))
+                add_gap(event, own, arrival(events, graph, traffic, node));
+            own = event.end;
+        }
+    }
+
+    // When the inputs that other devices made were there at the earliest; -1 for none.
+    Ns arrival(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, const Traffic& traffic,
+               int node) const {
+        Ns last = -1;
+        for (const int recv : graph.inputs(node))
+            if (is_recv(graph.task(recv).op))
+                for (const int maker : graph.inputs(graph.inputs(recv).front())) {
+                    const Ns way = emulates_link() ? job_.costs.link.latency +
+                                                         occupation_of(traffic.bytes(graph.task(recv)), job_.costs.link)
+                                                   : 0;
+                    last = std::max(last, events[maker]->end + way);
+                }
+        return last;
+    }
+
+    void add_gap(const TraceEvent& event, Ns own, Ns far) {
+        (far > own ? far_gaps_ : own_gaps_)
+            .push_back(static_cast<double>(std::max<Ns>(0, event.start - std::max(own, far))));
+    }
+
+    void write(const Kind& kind, const Observations& samples, Costs& costs) const {
+        Line line = line_through(samples);
+        std::vector<StageCost>& alone = kind.last_microbatch ? costs.last : costs.stage;
+        std::vector<StageCost>& busy = kind.last_microbatch ? costs.busy_last : costs.busy;
+        double more = 0;
+        if (makes_weight_gradient(kind.op)) {
+            const auto first = first_.find(kind);
+            if (first != first_.end())
+                more = std::clamp(
+                    line.at(mean_of(first->second, &Observation::crowd)) - mean_of(first->second, &Observation::time),
+                    0.0, line.alone);
+        }
+        for (auto* stages : {&alone, &busy}) {
+            StageCost& cost = (*stages)[kind.stage];
+            const double time = line.at(stages == &alone ? 0 : 1) - more;
+            part_of(cost, kind.op) = std::max<Ns>(1, std::llround(time));
+            if (makes_weight_gradient(kind.op))
+                cost.accumulate = std::llround(more);
+        }
+    }
+
+    static Ns& part_of(StageCost& cost, Op op) {
+        switch (op) {
+            case Op::Forward:
+                return cost.forward;
+            case Op::Backward:
+                return cost.backward;
+            case Op::BackwardInput:
+                return cost.backward_input;
+            case Op::BackwardWeight:
+                return cost.backward_weight;
+            case Op::Recompute:
+                return cost.recompute;
+            case Op::SumGradients:
+                return cost.sum_gradients;
+            default:
+                return cost.update;
+        }
+    }
+
+    static TaskTimes times_of(const Kind& kind, const Observations& samples) {
+        const double mean = mean_of(samples, &Observation::time);
+        double variance = 0, together = 0;
+        for (std::size_t k = 0; k < samples.size(); ++k) {
+            variance += (samples[k].time - mean) * (samples[k].time - mean);
+            if (k > 0)
+                together += (samples[k].time - mean) * (samples[k - 1].time - mean);
+        }
+        const auto count = static_cast<double>(samples.size());
+        return {kind.op,
+                kind.stage,
+                static_cast<int>(samples.size()),
+                std::llround(mean),
+                std::llround(std::sqrt(variance / std::max(1.0, count - 1))),
+                variance > 0 ? together / variance : 0};
+    }
+
+    const Job& job_;
+    std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
+    std::vector<double> own_gaps_, far_gaps_;
+};
+
+}  // namespace
+
+Calibration calibrate(const Job& job, const std::vector<ProbeTrace>& probes) {
+    Collector collector(job);
+    for (const ProbeTrace& probe : probes)
+        collector.add(probe);
+    return collector.calibration();
+}
+
+}  // namespace pw

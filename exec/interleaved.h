@@ -1,0 +1,23 @@
+// A run in turns with the probes of its plan: what the machine's speed does in the meantime, it does to both.
+#pragma once
+
+#include "exec/calibrate.h"
+#include "exec/execute.h"
+#include "exec/yardstick.h"
+
+namespace pw {
+
+struct InterleavedRun {
+    std::vector<RunResult> runs;  // one, its trace without the first step of every turn; one per turn if asynchronous
+    Calibration calibration;
+    int turns = 0;
+    Yardstick yardstick;  // before, between and after the turns
+};
+
+// Tells whether the job's backend can be calibrated so: its kernels compute on the cores of the devices' threads.
+bool can_interleave(const Job& job);
+
+// Runs the job in `turns` turns, fewer where it has fewer than two steps for each.
+InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);
+
+}  // namespace pw

@@ -1,0 +1,176 @@
+#include "exec/probes.h"
+
+#include "schedules/buffers.h"
+#include "schedules/orders.h"
+#include "schedules/passes.h"
+#include "workloads/costs/micro_batch_sizes.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace pw {
+
+namespace {
+
+constexpr int kMostAtOnce = 4;
+constexpr int kMostMicroBatches = 16;
+
+// Which operations the plan runs on its stages.
+class Operations {
+public:
+    explicit Operations(const Plan& plan) : has_(static_cast<std::size_t>(plan.shape.stages)) {
+        for (const std::vector<Task>& order : plan.order)
+            for (const Task& task : order)
+                has_[task.stage][static_cast<std::size_t>(task.op)] = true;
+    }
+
+    bool any(Op op, int stage) const { return has_[stage][static_cast<std::size_t>(op)]; }
+    // Returns the pass behind a forward: B, or I where W follows it. A stage of a plan that has both has both.
+    std::optional<Op> backward_of(int stage, int microbatch) const {
+        const bool whole = any(Op::Backward, stage), parts = any(Op::BackwardInput, stage);
+        if (whole && !(parts && microbatch % 2 == 1))
+            return Op::Backward;
+        return parts ? std::optional(Op::BackwardInput) : std::nullopt;
+    }
+    std::vector<int> recomputed() const {
+        std::vector<int> stages;
+        for (int stage = 0; stage < static_cast<int>(has_.size()); ++stage)
+            if (any(Op::Recompute, stage))
+                stages.push_back(stage);
+        return stages;
+    }
+
+private:
+    std::vector<std::array<bool, kOps>> has_;  // [stage]
+};
+
+void add_backward(const Operations& operations, int stage, int microbatch, Tasks& order) {
+    if (const std::optional<Op> op = operations.backward_of(stage, microbatch))
+        order.push_back({*op, stage, microbatch});
+}
+
+void add_weights(const Operations& operations, const Holding& own, int microbatch, Tasks& order) {
+    for (const int stage : own.stages)
+        if (operations.backward_of(stage, microbatch) == Op::BackwardInput && operations.any(Op::BackwardWeight, stage))
+            order.push_back({Op::BackwardWeight, stage, microbatch});
+}
+
+// The devices of the first stage run W, which nobody waits for, right away, while the others wait for the next
+// micro-batch; the others run it while the first wait for the gradient of the next.
+Tasks one_by_one(const Holding& own, const Operations& operations) {
+    const bool first = own.stages.front() == 0;
+    Tasks order;
+    int before = -1;
+    for (const int mb : own.microbatches) {
+        for (const int stage : own.stages)
+            order.push_back({Op::Forward, stage, mb});
+        for (auto stage = own.stages.rbegin(); stage != own.stages.rend(); ++stage) {
+            if (!first && before >= 0 && *stage == own.stages.front())
+                add_weights(operations, own, before, order);
+            add_backward(operations, *stage, mb, order);
+        }
+        if (first)
+            add_weights(operations, own, mb, order);
+        before = mb;
+    }
+    if (!first)
+        add_weights(operations, own, before, order);
+    return order;
+}
+
+// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, then all backwards;
+// what is left for W waits until then, as it does in the schedules that split the backward.
+Tasks group_by_group(const Holding& own, const Operations& operations, int group) {
+    Tasks order;
+    const auto count = static_cast<int>(own.microbatches.size());
+    for (int first = 0; first < count; first += group) {
+        const std::vector<int> microbatches(own.microbatches.begin() + first,
+                                            own.microbatches.begin() + std::min(first + group, count));
+        for (const int stage : own.stages)
+            for (const int mb : microbatches)
+                order.push_back({Op::Forward, stage, mb});
+        for (auto stage = own.stages.rbegin(); stage != own.stages.rend(); ++stage)
+            for (const int mb : microbatches)
+                add_backward(operations, *stage, mb, order);
+        for (const int mb : microbatches)
+            add_weights(operations, own, mb, order);
+    }
+    return order;
+}
+
+// The most micro-batches of which a device holds activations at once.
+int most_at_once(const Plan& plan) {
+    int most = 1;
+    for (const std::vector<Task>& order : plan.order) {
+        std::set<int> held;
+        for (const Task& task : order) {
+            if (task.op == Op::Forward)
+                held.insert(task.microbatch);
+            if (makes_input_gradient(task.op))
+                held.erase(task.microbatch);
+            most = std::max(most, static_cast<int>(held.size()));
+        }
+    }
+    return most;
+}
+
+// A multiple of `unit`, and no number of micro-batches that the job has.
+int other_number(int wanted, int unit, const Job& job) {
+    const int number = (wanted + unit - 1) / unit * unit;
+    const bool is_own = number == job.config.pipeline.micro_batches || number == job.plan.shape.microbatches;
+    return is_own ? other_number(number + 1, unit, job) : number;
+}
+
+template <class Order>  // the compute tasks of a device, from its Holding
+Job probe_of(const Job& job, int microbatches, int steps, const Operations& operations, Order order) {
+    const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
+    Job probe = job;
+    probe.config.pipeline.micro_batches = microbatches;
+    if (job.config.pipeline.mini_batch > 0)
+        probe.config.pipeline.mini_batch = std::int64_t{microbatches - 1} * sizes.full + sizes.last();
+    probe.config.training.steps = steps;
+    probe.config.training.learning_rate = 0;
+    for (DeviceConfig& device : probe.config.cluster.devices)
+        device.memory = kUnlimited;
+    Plan plan;
+    plan.schedule = "probe";
+    plan.shape = job.plan.shape;
+    plan.shape.microbatches = microbatches;
+    plan.shape.per_update = 0;
+    const Holdings holdings(plan.shape);
+    for (int device = 0; device < plan.shape.devices; ++device)
+        plan.order.push_back(order(holdings.of(device)));
+    TransferMode mode = job.mode;
+    mode.protocol = TransferMode::Protocol::Rendezvous;
+    add_recomputes(plan, operations.recomputed());
+    add_updates(plan);
+    add_transfers(plan, mode);
+    probe.proof = check(plan, mode);
+    probe.plan = std::move(plan);
+    probe.versions = versions_of(probe.plan);
+    return probe;
+}
+
+}  // namespace
+
+Probes probes_of(const Job& job, int turns) {
+    const Shape& shape = job.plan.shape;
+    const Operations operations(job.plan);
+    const int unit = even_share(shape);
+    const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
+    // As long as the plan's steps, or nearly: a step's first tasks find caches that its updates have filled.
+    const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
+    const int alone = other_number(std::max(3, usual - 1), unit, job);
+    const int together = other_number(std::max(2 * group * unit, usual + 1), unit, job);
+    const int all = shape.microbatches * (job.plan.asynchronous ? turns : steps_of(job));
+    const auto steps = [&](int microbatches) {  // two in a turn at least
+        return turns * std::max(2, (all + turns * microbatches - 1) / (turns * microbatches));
+    };
+    return {
+        probe_of(job, alone, steps(alone), operations, [&](const Holding& own) { return one_by_one(own, operations); }),
+        probe_of(job, together, steps(together), operations,
+                 [&](const Holding& own) { return group_by_group(own, operations, group); })};
+}
+
+}  // namespace pw

@@ -1,0 +1,28 @@
+// Runs that take turns on the cores of this machine, some steps each: what drifts in the meantime drifts for all alike.
+#pragma once
+
+#include "exec/execute.h"
+
+#include <functional>
+#include <vector>
+
+namespace pw {
+
+struct TurnTaker {
+    const Job* job;  // an asynchronous one, which is a single step, runs anew in every turn
+    RunOptions options = {};
+};
+
+// Returns what each has run: one result, or one per turn of an asynchronous job. All keep their memory in the meantime.
+// `between` is called when nobody runs: before the first turn, between two, and after the last. Throws what a run
+// throws.
+std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
+                                                 const std::function<void()>& between);
+
+// Returns the turns that so many steps make when each turn has two or more: the first step of a turn finds caches that
+// others have filled, and is no step like those behind it.
+int turns_of(int steps, int wanted);
+// Tells whether a step is the first of its turn. Steps are shared out evenly.
+bool begins_turn(int step, int steps, int turns);
+
+}  // namespace pw
