@@ -163,7 +163,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
 
 TrainingConfig read_training(const Yaml& at, const std::string& folder) {
     at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "clip_norm", "loss", "batch_norm",
-              "initial", "seed"});
+              "initial", "seed", "shard_optimizer"});
     TrainingConfig training;
     training.steps = static_cast<int>(at["steps"].integer(training.steps, 1, 1'000'000'000));
     training.learning_rate = at["learning_rate"].number(training.learning_rate, 0, 1e6);
@@ -171,6 +171,7 @@ TrainingConfig read_training(const Yaml& at, const std::string& folder) {
     training.weight_decay = at["weight_decay"].number(training.weight_decay, 0, 1e6);
     training.seed = at["seed"].integer(training.seed, 0, std::numeric_limits<std::int64_t>::max());
     training.optimizer = at["optimizer"].choice(training.optimizer);
+    training.shard_optimizer = at["shard_optimizer"].boolean(training.shard_optimizer);
     training.clip_norm = at["clip_norm"].number(0, 0, 1e30);
     training.loss = at["loss"].choice(training.loss);
     training.batch_norm = at["batch_norm"].choice(training.batch_norm);
@@ -335,6 +336,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
     config.sums = root["transfer"]["sums"].choice(config.sums);
+    if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
+        root["training"]["shard_optimizer"].complain(
+            "the optimizer is sharded, and a tree sums no parts (transfer.sums)",
+            "write sums: ring or sums: two_level, or leave shard_optimizer out");
     config.sweep = read_sweep(root["sweep"]);
 
     std::string& schedule = config.pipeline.schedule;

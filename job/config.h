@@ -137,6 +137,7 @@ struct TrainingConfig {
     enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
     std::string initial;  // absolute path of a folder of parameters to start from; when empty, they come from the seed
     std::int64_t seed = 1;
+    bool shard_optimizer = false;  // each replica of a stage keeps the optimizer's states of a part (ZeRO-1)
 };
 template <>
 inline constexpr Choice<TrainingConfig::Optimizer> kChoices<TrainingConfig::Optimizer>[] = {

@@ -184,6 +184,8 @@ std::string print_config(const Config& config) {
     if (!training.initial.empty())
         out += fmt::format("  initial: {}\n", quoted(training.initial));
     out += fmt::format("  seed: {}\n", training.seed);
+    if (training.shard_optimizer)
+        out += "  shard_optimizer: true\n";
     const RunConfig& run = config.run;
     out += fmt::format(
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",

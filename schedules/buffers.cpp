@@ -98,8 +98,9 @@ private:
                     add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end,
                          part});
                 const int momenta = versions_.predicts(stage) ? versions_.held[stage] : 1;
+                const Bytes momentum = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
                 for (int version = 0; version < momenta; ++version)
-                    add({BufferUse::Optimizer, MemoryKind::Optimizer, bytes.weights, device, stage, -1, -1, version, 0,
+                    add({BufferUse::Optimizer, MemoryKind::Optimizer, momentum, device, stage, -1, -1, version, 0,
                          end});
             }
             if (versions_.predicts(stage))
@@ -110,6 +111,11 @@ private:
         for (const Task& task : plan_.order[device])
             workspace = std::max(workspace, workspace_of(costs_.bytes[task.stage], task.op));
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
+    }
+
+    Bytes shard_of(Bytes bytes, int stage) const {
+        const auto holders = static_cast<Bytes>(plan_.shape.devices_of(stage).size());
+        return aligned((bytes + holders - 1) / holders);
     }
 
     // No buffer moves while others come; what is reserved in vain is never touched.

@@ -52,6 +52,8 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     const bool computes = kind.op != Op::SumGradients;
     if (computes && !costs.speed.empty() && costs.speed[kind.device] != 1)
         time = bounded(static_cast<double>(time) / costs.speed[kind.device]);
+    if (kind.op == Op::Update)
+        time = bounded_sum(time, cost.gather_weights);
     return bounded_sum(time, costs.dispatch);
 }
 
@@ -96,9 +98,9 @@ void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, cons
 }
 
 // Messages of one step share with each other too, which the time of the sum alone knows.
-void add_uses_of_sums(const Costs& costs, const Routes& routes, Uses& uses) {
-    for (std::size_t stage = 0; stage < costs.stage_sums.size(); ++stage)
-        for (const SumRound& round : costs.stage_sums[stage].rounds) {
+void add_uses_of_sums(const std::vector<StageSum>& sums, const Costs& costs, const Routes& routes, Uses& uses) {
+    for (std::size_t stage = 0; stage < sums.size(); ++stage)
+        for (const SumRound& round : sums[stage].rounds) {
             std::map<int, double> of_round;
             for (const SumRound::Pair& pair : round.messages)
                 for (const int capacity : routes.takes(pair.from, pair.to))
@@ -214,15 +216,30 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
     costs.stage_sums.clear();
+    costs.stage_gathers.clear();
     for (int stage = 0; stage < shape.stages; ++stage) {
-        costs.stage_sums.push_back(sum_among(shape.devices_of(stage), costs.bytes[stage].weights, costs, algorithm));
-        Ns time = costs.stage_sums.back().alone;
+        const std::vector<int> holders = shape.devices_of(stage);
+        const bool sharded = costs.shard_optimizer && holders.size() > 1;
+        std::vector<SumRound> rounds =
+            rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
+        const Bytes weights = costs.bytes[stage].weights;
+        const StageSum& sum = costs.stage_sums.emplace_back(timed_sum(rounds, weights, costs));
+        Ns time = sum.alone;
         for (const StageTie& tie : ties)
             if (tie.from == stage || tie.to == stage)
                 time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs, algorithm).alone);
-        costs.stage[stage].sum_gradients = time;
-        if (!costs.busy.empty())
-            costs.busy[stage].sum_gradients = time;
+        std::reverse(rounds.begin(), rounds.end());
+        const StageSum& gather =
+            costs.stage_gathers.emplace_back(sharded ? timed_sum(std::move(rounds), weights, costs) : StageSum{});
+        for (std::vector<StageCost>* all : {&costs.stage, &costs.busy}) {
+            if (all->empty())
+                continue;
+            StageCost& cost = (*all)[stage];
+            cost.sum_gradients = time;
+            cost.gather_weights = gather.alone;
+            if (sharded)
+                cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
+        }
     }
 }
 
@@ -270,7 +287,8 @@ bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const
         return false;
     Uses uses(routes.capacities().size());
     add_uses_of_messages(graph, mode, costs, routes, uses);
-    add_uses_of_sums(costs, routes, uses);
+    add_uses_of_sums(costs.stage_sums, costs, routes, uses);
+    add_uses_of_sums(costs.stage_gathers, costs, routes, uses);  // never beside its stage's sum
     return is_short(uses, routes);
 }
 

@@ -92,6 +92,10 @@ void EventQueue::handle(const Event& event) {
             const int device = graph_.device_of(node);
             if (progress_[device].end != event.seq)
                 return;  // its rate has changed
+            if (sum_of_[node] >= 0 && !progress_[device].sums) {
+                join_sum(node, event.time);  // U has updated its part
+                return;
+            }
             progress_[device] = {};
             finish(node, event.time);
             ready_.push_back(device);
@@ -233,10 +237,10 @@ void EventQueue::advance(int device, Ns now) {
         ++next_[device];
         start_[node] = now;
         progress_[device] = {.node = node, .since = now, .end = seq_};
-        if (sum_of_[node] >= 0)
+        if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)
             join_sum(node, now);
         else
-            push(now + alone_of(node), What::ComputeEnds, node);
+            push(now + alone_of(node) - after_own(node), What::ComputeEnds, node);
         change_rates(device, now);
     }
 }
@@ -251,10 +255,11 @@ void EventQueue::change_rates(int changed, Ns now) {
     const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
     for (const int device : devices) {
         Progress& progress = progress_[device];
-        if (progress.node < 0 || sum_of_[progress.node] >= 0)
+        if (progress.node < 0 || progress.sums)
             continue;
-        const auto alone = static_cast<double>(alone_of(progress.node));
-        const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)]);
+        const Ns after = after_own(progress.node);
+        const auto alone = static_cast<double>(alone_of(progress.node) - after);
+        const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)] - after);
         const double time = alone + (busy - alone) * crowd;
         progress.left -= progress.rate * static_cast<double>(now - progress.since);
         progress.since = now;

@@ -45,9 +45,10 @@ private:
     // `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside
     // k of them: a line between the two that were measured.
     struct Progress {
-        int node = -1;    // -1 when the device does not compute
-        double left = 1;  // of the task
-        double rate = 0;  // per nanosecond
+        int node = -1;      // -1 when the device does not compute
+        double left = 1;    // of the task
+        double rate = 0;    // per nanosecond
+        bool sums = false;  // it waits for the messages of a sum
         Ns since = 0;
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
@@ -64,9 +65,10 @@ private:
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
 
-    // A sum of gradients whose messages may share what they take: S of a stage and mini-batch on all holders.
+    // A sum of gradients whose messages may share what they take: S of a stage and mini-batch on all holders, or what
+    // ends their U.
     struct Sum {
-        int stage = 0;
+        int work = 0;  // a stage, for U the number of stages later
         std::vector<int> nodes = {};
         std::size_t round = 0;
         int step = 0;               // of the round
@@ -102,6 +104,9 @@ private:
     void share_links(Ns now);
     void share_when_due(Ns now);
     void lay_sums(const Routes& routes);
+    std::vector<Round> rounds_for(const StageSum& sum, const Routes& routes) const;
+    const StageSum& work_of(int node) const;
+    Ns after_own(int node) const;
     void join_sum(int node, Ns now);
     void begin_step(int number, double at, Ns now);
     void end_step(int number, Ns now);
@@ -125,7 +130,7 @@ private:
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;
     std::vector<Flow> flows_;
-    std::vector<std::vector<Round>> rounds_;  // by stage; none where S is a task of a known length
+    std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes a known time
     std::vector<Sum> sums_;
     std::vector<int> sum_of_;      // by node, -1 of what belongs to none
     bool share_is_due_ = false;    // flows of sums have come or gone at this moment

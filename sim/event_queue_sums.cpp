@@ -10,48 +10,70 @@
 
 namespace pw {
 
+std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const Routes& routes) const {
+    std::vector<Round> rounds;
+    bool takes = false;
+    for (const SumRound& round : sum.rounds) {
+        Round& own = rounds.emplace_back(Round{{}, round.steps});
+        const double bytes = static_cast<double>(sum.bytes) / round.parts;
+        for (const SumRound::Pair& pair : round.messages) {
+            Demand demand = demand_of_sum(pair, bytes, *costs_, routes);
+            const double time = bytes > 0 ? bytes / demand.most * 1e9 : 0;
+            demand.most /= unit_;
+            takes = takes || !demand.takes.empty();
+            own.messages.push_back({std::move(demand), time, sum_link_of(pair, *costs_).latency});
+        }
+    }
+    return takes ? rounds : std::vector<Round>{};
+}
+
 // Sums that take nothing others could take stay tasks of a known length.
 void EventQueue::lay_sums(const Routes& routes) {
     sums_.clear();
     sum_of_.assign(static_cast<std::size_t>(graph_.size()), -1);
-    rounds_.assign(costs_->stage_sums.size(), {});
-    for (std::size_t stage = 0; stage < rounds_.size(); ++stage) {
-        const StageSum& sum = costs_->stage_sums[stage];
-        bool takes = false;
-        for (const SumRound& round : sum.rounds) {
-            Round& own = rounds_[stage].emplace_back(Round{{}, round.steps});
-            const double bytes = static_cast<double>(sum.bytes) / round.parts;
-            for (const SumRound::Pair& pair : round.messages) {
-                Demand demand = demand_of_sum(pair, bytes, *costs_, routes);
-                const double time = bytes > 0 ? bytes / demand.most * 1e9 : 0;
-                demand.most /= unit_;
-                takes = takes || !demand.takes.empty();
-                own.messages.push_back({std::move(demand), time, sum_link_of(pair, *costs_).latency});
-            }
-        }
-        if (!takes)
-            rounds_[stage].clear();
-    }
-    std::map<std::pair<int, int>, int> number_of;  // stage, mini-batch
-    for (int node = 0; node < graph_.size() && !rounds_.empty(); ++node) {
+    rounds_.clear();
+    for (const std::vector<StageSum>* sums : {&costs_->stage_sums, &costs_->stage_gathers})
+        for (const StageSum& sum : *sums)
+            rounds_.push_back(rounds_for(sum, routes));
+    if (std::all_of(rounds_.begin(), rounds_.end(), [](const std::vector<Round>& rounds) { return rounds.empty(); }))
+        return;
+    std::map<std::pair<int, int>, int> number_of;  // work, mini-batch
+    for (int node = 0; node < graph_.size(); ++node) {
         const Task& task = graph_.task(node);
-        if (task.op != Op::SumGradients || rounds_[task.stage].empty())
+        if (task.op != Op::SumGradients && task.op != Op::Update)
             continue;
-        const std::pair key(task.stage, plan_.shape.mini_batch_of(task.microbatch));
+        const int work = task.op == Op::Update ? plan_.shape.stages + task.stage : task.stage;
+        if (work >= std::ssize(rounds_) || rounds_[work].empty())
+            continue;
+        const std::pair key(work, plan_.shape.mini_batch_of(task.microbatch));
         const auto [found, added] = number_of.try_emplace(key, static_cast<int>(sums_.size()));
         if (added)
-            sums_.push_back({.stage = task.stage});
+            sums_.push_back({.work = work});
         sum_of_[node] = found->second;
-        sums_[static_cast<std::size_t>(found->second)].nodes.push_back(node);
+        sums_[found->second].nodes.push_back(node);
     }
 }
 
-// All gradients are there when the first device comes to its S: then the messages begin. A device that comes to it
-// later, for its list had to wait for a send, is as much later through.
+const StageSum& EventQueue::work_of(int node) const {
+    const Task& task = graph_.task(node);
+    return (task.op == Op::Update ? costs_->stage_gathers : costs_->stage_sums)[task.stage];
+}
+
+// Returns how much of a task that ends with messages is these, when nothing else is under way.
+Ns EventQueue::after_own(int node) const {
+    return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? work_of(node).alone : 0;
+}
+
+// All gradients are there when the first device comes to its S: then the messages begin, and after U, which all begin
+// together, with the first that has its part. A device that comes to it later, for its list had to wait for a send or
+// it is slower, is as much later through.
 void EventQueue::join_sum(int node, Ns now) {
     const int number = sum_of_[node];
     Sum& sum = sums_[number];
-    progress_[graph_.device_of(node)].end = -1;
+    Progress& progress = progress_[graph_.device_of(node)];
+    progress.sums = true;
+    progress.since = now;
+    progress.end = -1;
     if (sum.ended >= 0)
         return end_share_of_sum(node);
     if (sum.begun >= 0)
@@ -63,7 +85,7 @@ void EventQueue::join_sum(int node, Ns now) {
 // `at` is when the step begins to the fraction of a nanosecond, so that a sum of many steps takes as long as it says.
 void EventQueue::begin_step(int number, double at, Ns now) {
     Sum& sum = sums_[number];
-    const Round& round = rounds_[sum.stage][sum.round];
+    const Round& round = rounds_[sum.work][sum.round];
     sum.reached = at;
     for (const SumMessage& message : round.messages) {
         if (message.demand.takes.empty()) {
@@ -95,7 +117,7 @@ void EventQueue::end_flow_of_sum(const Flow& flow, Ns now) {
 
 void EventQueue::end_step(int number, Ns now) {
     Sum& sum = sums_[number];
-    const std::vector<Round>& rounds = rounds_[sum.stage];
+    const std::vector<Round>& rounds = rounds_[sum.work];
     if (++sum.step == rounds[sum.round].steps) {
         sum.step = 0;
         ++sum.round;
@@ -104,16 +126,18 @@ void EventQueue::end_step(int number, Ns now) {
         return begin_step(number, sum.reached, now);
     sum.ended = now;
     for (const int node : sum.nodes)
-        if (progress_[graph_.device_of(node)].node == node)
+        if (const Progress& progress = progress_[graph_.device_of(node)]; progress.node == node && progress.sums)
             end_share_of_sum(node);
 }
 
 // What S takes beside its messages: the sums of ties, and the dispatch.
 void EventQueue::end_share_of_sum(int node) {
     const Sum& sum = sums_[sum_of_[node]];
-    const Ns rest = std::max<Ns>(0, alone_of(node) - costs_->stage_sums[sum.stage].alone);
-    progress_[graph_.device_of(node)].end = seq_;
-    push(start_[node] + (sum.ended - sum.begun) + rest, What::ComputeEnds, node);
+    const bool is_sum = graph_.task(node).op == Op::SumGradients;
+    const Ns rest = is_sum ? std::max<Ns>(0, alone_of(node) - work_of(node).alone) : 0;
+    Progress& progress = progress_[graph_.device_of(node)];
+    progress.end = seq_;
+    push(progress.since + (sum.ended - sum.begun) + rest, What::ComputeEnds, node);
 }
 
 }  // namespace pw

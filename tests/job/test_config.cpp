@@ -179,6 +179,14 @@ TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
                  "less time than fewer bytes"));
 }
 
+TEST(Config, ATreeSumsNoPartsToKeep) {
+    EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.shard_optimizer);
+    const std::string said =
+        refusal([] { load("{workload: {model: mlp}, training: {shard_optimizer: true}, transfer: {sums: tree}}"); });
+    EXPECT_TRUE(contains(said, "a tree sums no parts"));
+    EXPECT_TRUE(contains(said, "sums: two_level"));
+}
+
 TEST(Config, CountsTheHostsOfItsDevices) {
     const Config config =
         load("{workload: {model: mlp}, cluster: {devices: 5, devices_per_host: 2, inside: nvlink3, between: hdr200}}");

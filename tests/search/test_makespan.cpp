@@ -302,5 +302,17 @@ TEST(MakespanSearch, BoundsEveryWayToShareOutDevices) {
     }
 }
 
+TEST(PlanChoices, TakeLinksAndWhatDevicesShareAlong) {
+    Config config;
+    config.cluster.devices.resize(3);
+    config.cluster.links = {{2, 0, {7, 1e9}}, {0, 1, {8, 1e9}}};
+    config.cluster.shared = {{{0, 2}, 2e9}, {{1}, 3e9}, {{0, 1}, 4e9}};
+    PlanChoice choice;
+    choice.devices = {2, 0};
+    const ClusterConfig chosen = config_of(config, choice).cluster;
+    EXPECT_EQ(chosen.links, (std::vector<ClusterConfig::PairLink>{{0, 1, {7, 1e9}}}));
+    EXPECT_EQ(chosen.shared, (std::vector<ClusterConfig::Shared>{{{0, 1}, 2e9}, {{1}, 4e9}}));
+}
+
 }  // namespace
 }  // namespace pw

@@ -3,7 +3,6 @@
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
 #include "tests/support/shapes.h"
-#include "workloads/costs/routes.h"
 
 #include <gtest/gtest.h>
 

@@ -113,6 +113,7 @@ void add_network(Random& random, const Shape& shape, Costs& costs) {
     costs.sums = costs.link;
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = pick(random, 0, 60);
+    costs.shard_optimizer = pick(random, 0, 2) == 0;
     if (pick(random, 0, 1))
         add_gradient_sums(costs, shape, {}, static_cast<SumAlgorithm>(pick(random, 0, 2)));
 }

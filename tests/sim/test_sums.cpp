@@ -127,6 +127,36 @@ TEST(Sums, OfThreeHostsInARingWaitForTheSlowestMessageOfAStep) {
     EXPECT_EQ(times.sum_ends, 770 + 3 * 110);
 }
 
+// Two stages on two devices each, on hosts of their own: 200 bytes of weights, an update of 40. The sum of halves is
+// one step of 100 bytes, as is handing the halves round after half of the update.
+TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
+    const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
+    Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
+    costs.shard_optimizer = true;
+    costs.edges.push_back({0, 1, 0, 100});
+    costs.bytes[1].weights = 200;
+    costs.stage[1].update = 41;
+    add_gradient_sums(costs, plan.shape);
+    EXPECT_EQ(costs.stage[1].sum_gradients, 110);
+    EXPECT_EQ(costs.stage[1].update, 21);
+    EXPECT_EQ(costs.stage[1].gather_weights, 110);
+    // As above, beside the gradients: both leave at 610. Then half of the update and a step alone.
+    const auto end_of = [&](Op op) {
+        for (const TraceEvent& event : simulate(plan, costs).events)
+            if (event.task.stage == 1 && event.task.op == op)
+                return event.end;
+        return Ns{-1};
+    };
+    EXPECT_EQ(end_of(Op::SumGradients), 620);
+    EXPECT_EQ(end_of(Op::Update), 620 + 21 + 110);
+    // In one pass, where nothing is shared.
+    costs.edges[0].backward = 0;
+    EXPECT_EQ(end_of(Op::Update), 410 + 110 + 21 + 110);
+    const Trace trace = simulate(plan, costs);
+    EXPECT_EQ(trace.memory.back().use[static_cast<std::size_t>(MemoryKind::Optimizer)], aligned(100));
+    EXPECT_EQ(trace.memory.back().use[static_cast<std::size_t>(MemoryKind::Gradients)], 200);
+}
+
 // Step by step in the queue of events, where what slows down counts in whole nanoseconds, against all at once.
 TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
     Random random(18);

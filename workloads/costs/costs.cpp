@@ -158,6 +158,7 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     recompute += other.recompute;
     update += other.update;
     sum_gradients += other.sum_gradients;
+    gather_weights += other.gather_weights;
     accumulate += other.accumulate;
     return *this;
 }

@@ -75,7 +75,8 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link);
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
-    Ns accumulate = 0;  // more for every B or W of a mini-batch but the stage's first
+    Ns accumulate = 0;      // more for every B or W of a mini-batch but the stage's first
+    Ns gather_weights = 0;  // more for U, at no device's speed: its holders hand the parts round that they updated
     StageCost& operator+=(const StageCost& other);
 };
 
@@ -108,6 +109,9 @@ struct Costs {
     Link sums;                                      // the same as `link` for S
     // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
+    bool shard_optimizer =
+        false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
+    std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane

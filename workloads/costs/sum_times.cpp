@@ -32,9 +32,9 @@ void add_ring(const Devices& devices, std::vector<SumRound::Pair>& messages) {
         messages.push_back({devices[place], devices[(place + 1) % devices.size()]});
 }
 
-SumRound ring(const Devices& devices) {
+SumRound ring(const Devices& devices, SumPart part) {
     const auto count = static_cast<int>(devices.size());
-    SumRound round{{}, 2 * (count - 1), count};
+    SumRound round{{}, (part == SumPart::All ? 2 : 1) * (count - 1), count};
     add_ring(devices, round.messages);
     return round;
 }
@@ -56,9 +56,10 @@ std::vector<SumRound> tree(const Devices& devices) {
     return rounds;
 }
 
-std::vector<SumRound> two_level(const std::vector<Devices>& hosts) {
+std::vector<SumRound> two_level(const std::vector<Devices>& hosts, SumPart part) {
     const auto on_each = static_cast<int>(hosts.front().size()), count = static_cast<int>(hosts.size());
-    SumRound inside{{}, on_each - 1, on_each}, between{{}, 2 * (count - 1), count * on_each};
+    SumRound inside{{}, on_each - 1, on_each},
+        between{{}, (part == SumPart::All ? 2 : 1) * (count - 1), count * on_each};
     for (const Devices& devices : hosts)
         add_ring(devices, inside.messages);
     for (std::size_t place = 0; place < hosts.front().size(); ++place) {
@@ -67,7 +68,9 @@ std::vector<SumRound> two_level(const std::vector<Devices>& hosts) {
             across.push_back(devices[place]);
         add_ring(across, between.messages);
     }
-    std::vector<SumRound> rounds = {inside, between, inside};
+    std::vector<SumRound> rounds = {inside, between};
+    if (part == SumPart::All)
+        rounds.push_back(inside);
     std::erase_if(rounds, [](const SumRound& round) { return round.steps == 0; });
     return rounds;
 }
@@ -137,7 +140,8 @@ Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& cost
     return demand;
 }
 
-std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host) {
+std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host,
+                                SumPart part) {
     if (devices.size() < 2)
         return {};
     const std::vector<Devices> hosts = by_host(devices, host);
@@ -151,22 +155,26 @@ std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices
             return tree(devices);
         case SumAlgorithm::TwoLevel:
             if (even)
-                return two_level(hosts);
+                return two_level(hosts, part);
             break;
         case SumAlgorithm::Ring:
             break;
     }
-    return {ring(devices)};
+    return {ring(devices, part)};
 }
 
-StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm) {
-    StageSum sum{bytes, rounds_of(algorithm, devices, costs.host), 0};
+StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs) {
+    StageSum sum{bytes, std::move(rounds), 0};
     if (sum.rounds.empty())
         return sum;
     const Routes routes(costs);
     for (const SumRound& round : sum.rounds)
         sum.alone = bounded_sum(sum.alone, time_of(round, bytes, costs, routes));
     return sum;
+}
+
+StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm) {
+    return timed_sum(rounds_of(algorithm, devices, costs.host), bytes, costs);
 }
 
 }  // namespace pw

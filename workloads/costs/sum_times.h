@@ -16,5 +16,7 @@ Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& cost
 
 // Returns a sum with the time that it takes by itself: its messages may share what they take with each other.
 StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm);
+// Returns the same of any rounds.
+StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs);
 
 }  // namespace pw

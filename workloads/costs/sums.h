@@ -41,7 +41,7 @@ struct SumRound {
     bool operator==(const SumRound&) const = default;
 };
 
-// S of one stage among its holders, those that a tie adds aside.
+// S of one stage among its holders, those that a tie adds aside; or what ends U.
 struct StageSum {
     Bytes bytes = 0;
     std::vector<SumRound> rounds;
@@ -50,7 +50,11 @@ struct StageSum {
 };
 
 // Returns the rounds in which so many devices sum; none for one device. `host`, by device, may be empty. Neighbours in
-// a ring are those of a host, in their order, before the ring leaves it.
-std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host);
+// a ring are those of a host, in their order, before the ring leaves it. With Scatter they end when each device has the
+// sum of a part; what is left, to hand the parts round, is the same rounds from the last to the first. Tree has no
+// parts.
+enum class SumPart : std::uint8_t { All, Scatter };
+std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host,
+                                SumPart part = SumPart::All);
 
 }  // namespace pw
