@@ -43,13 +43,43 @@ std::vector<double> absolute_values(const Json& points, const char* key) {
     return values;
 }
 
+ErrorColumn column_of(const Json& points, const char* key) {
+    const std::vector<double> sizes = absolute_values(points, key);
+    ErrorColumn column{key, mean_median(sizes), sizes[(sizes.size() * 95 + 99) / 100 - 1], 0};
+    for (const Json& point : points)
+        column.bias += point[key].get<double>() / static_cast<double>(points.size());
+    return column;
+}
+
+void add_columns(Accuracy& accuracy) {
+    for (const auto& [key, value] : accuracy.points.front().items())
+        if (key.ends_with("_error") && key != "step_time_error" && key != "peak_memory_error" &&
+            std::all_of(accuracy.points.begin(), accuracy.points.end(),
+                        [&](const Json& point) { return point.contains(key) && point[key].is_number(); }))
+            accuracy.columns.push_back(column_of(accuracy.points, key.c_str()));
+}
+
+// Counts the pairs of a file's points that were measured more than 3 % apart: those in the right order, and those that
+// are not.
+void count_pairs(const Json& points, int& right, int& wrong) {
+    constexpr double kApart = 1.03;
+    const auto measured = [](const Json& point) { return point.value("measured_samples_per_second", 0.0); };
+    const auto predicted = [](const Json& point) { return point.value("predicted_samples_per_second", 0.0); };
+    for (std::size_t k = 0; k < points.size(); ++k)
+        for (std::size_t other = 0; other < k; ++other) {
+            const double a = measured(points[k]), b = measured(points[other]);
+            if (a <= 0 || b <= 0 || std::max(a, b) <= kApart * std::min(a, b))
+                continue;
+            ++((a > b) == (predicted(points[k]) > predicted(points[other])) ? right : wrong);
+        }
+}
+
 void summarise(Accuracy& accuracy) {
-    const std::vector<double> step = absolute_values(accuracy.points, "step_time_error");
-    accuracy.step_time_error_median_abs = mean_median(step);
-    accuracy.step_time_error_p95_abs = step[(step.size() * 95 + 99) / 100 - 1];
-    for (const Json& point : accuracy.points)
-        accuracy.step_time_error_bias +=
-            point["step_time_error"].get<double>() / static_cast<double>(accuracy.points.size());
+    const ErrorColumn step = column_of(accuracy.points, "step_time_error");
+    accuracy.step_time_error_median_abs = step.median_abs;
+    accuracy.step_time_error_p95_abs = step.p95_abs;
+    accuracy.step_time_error_bias = step.bias;
+    add_columns(accuracy);
     accuracy.peak_memory_error_max_abs = absolute_values(accuracy.points, "peak_memory_error").back();
 }
 
@@ -57,6 +87,7 @@ void summarise(Accuracy& accuracy) {
 
 Accuracy read_accuracy(const std::string& folder) {
     Accuracy accuracy;
+    int right = 0, wrong = 0;
     for (const std::string& path : json_files(folder)) {
         const Json json = parse_json<Json>(read_text(path, kWriteOne), fmt::format("'{}'", path));
         if (!json.is_object() || !json.contains("points"))
@@ -70,6 +101,7 @@ Accuracy read_accuracy(const std::string& folder) {
             accuracy.points.push_back(point);
             ++index;
         }
+        count_pairs(json["points"], right, wrong);
     }
     if (accuracy.points.empty())
         fail(
@@ -77,17 +109,24 @@ Accuracy read_accuracy(const std::string& folder) {
             "checkpoints are not in this version",
             folder);
     summarise(accuracy);
+    if (right + wrong > 0)
+        accuracy.kendall_tau = static_cast<double>(right - wrong) / (right + wrong);
     return accuracy;
 }
 
 Json json_of(const Accuracy& accuracy) {
+    Json columns = Json::object();
+    for (const ErrorColumn& column : accuracy.columns)
+        columns[column.key] = {{"median_abs", column.median_abs}, {"p95_abs", column.p95_abs}, {"bias", column.bias}};
     return {{"schema_version", 1},
             {"kind", "results"},
             {"points", accuracy.points},
             {"step_time_error_median_abs", accuracy.step_time_error_median_abs},
             {"step_time_error_p95_abs", accuracy.step_time_error_p95_abs},
             {"step_time_error_bias", accuracy.step_time_error_bias},
-            {"peak_memory_error_max_abs", accuracy.peak_memory_error_max_abs}};
+            {"peak_memory_error_max_abs", accuracy.peak_memory_error_max_abs},
+            {"columns", std::move(columns)},
+            {"kendall_tau", accuracy.kendall_tau ? Json(*accuracy.kendall_tau) : Json()}};
 }
 
 std::string print(const Accuracy& accuracy) {
@@ -98,11 +137,17 @@ std::string print(const Accuracy& accuracy) {
         table.add({named ? point["name"].get<std::string>() : std::to_string(index),
                    print_signed_percent(point["step_time_error"]), print_signed_percent(point["peak_memory_error"])});
     }
-    return fmt::format("{}\n{} points   step time error: median {}, p95 {}, bias {}   peak memory error: largest {}\n",
-                       table.print(), accuracy.points.size(), print_percent(accuracy.step_time_error_median_abs),
-                       print_percent(accuracy.step_time_error_p95_abs),
-                       print_signed_percent(accuracy.step_time_error_bias),
-                       print_percent(accuracy.peak_memory_error_max_abs));
+    std::string columns;
+    for (const ErrorColumn& column : accuracy.columns)
+        columns += fmt::format("{}: median {}, p95 {}, bias {}\n", column.key, print_percent(column.median_abs),
+                               print_percent(column.p95_abs), print_signed_percent(column.bias));
+    if (accuracy.kendall_tau)
+        columns += fmt::format("Kendall's tau of pairs measured more than 3 % apart: {:.3f}\n", *accuracy.kendall_tau);
+    return fmt::format(
+        "{}\n{} points   step time error: median {}, p95 {}, bias {}   peak memory error: largest {}\n{}",
+        table.print(), accuracy.points.size(), print_percent(accuracy.step_time_error_median_abs),
+        print_percent(accuracy.step_time_error_p95_abs), print_signed_percent(accuracy.step_time_error_bias),
+        print_percent(accuracy.peak_memory_error_max_abs), columns);
 }
 
 }  // namespace pw

@@ -6,12 +6,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace pw {
 
+// What a key "..._error" of the points says, where all of them have it.
+struct ErrorColumn {
+    std::string key;
+    double median_abs = 0, p95_abs = 0, bias = 0;  // nearest rank; mean of the signed errors
+};
+
 struct Accuracy {
-    Json points = Json::array();  // as stored, in order of file names
+    Json points = Json::array();       // as stored, in order of file names
+    std::vector<ErrorColumn> columns;  // apart from step_time_error and peak_memory_error
+    // Kendall's tau of predicted and measured samples per second, over all pairs of points that were measured more than
+    // 3 % apart in one file; nothing where no file has both.
+    std::optional<double> kendall_tau;
     double step_time_error_median_abs = 0;
     double step_time_error_p95_abs = 0;  // nearest rank
     double step_time_error_bias = 0;     // mean of the signed errors

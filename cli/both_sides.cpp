@@ -60,9 +60,8 @@ int turns_for(const Job& job, std::optional<int> asked) {
 Sides both_sides(const Job& job, int turns) {
     Sides sides = turns > 0 ? in_turns(job, turns) : Sides{report_of(predict(job), job.config), {}, execute(job, {})};
     sides.measured = report_of(*sides.result, job.config);
-    const Trace* beside = sides.calibrated && !job.config.cluster.profile.empty()
-                              ? &sides.calibrated->predicted.trace
-                              : nullptr;
+    const Trace* beside =
+        sides.calibrated && !job.config.cluster.profile.empty() ? &sides.calibrated->predicted.trace : nullptr;
     sides.parts = error_parts(job, sides.predicted.trace, beside, sides.measured.trace);
     return sides;
 }

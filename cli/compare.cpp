@@ -146,7 +146,8 @@ void compare(const CompareArguments& arguments) {
         if (arguments.json)
             print_json(json_of(sides, comparison));
         else
-            print_result("{}{}{}", print(comparison, sides), print_parts(sides, arguments.why), print_calibrated(sides));
+            print_result("{}{}{}", print(comparison, sides), print_parts(sides, arguments.why),
+                         print_calibrated(sides));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())

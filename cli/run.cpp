@@ -5,6 +5,7 @@
 #include "cli/table.h"
 #include "job/config.h"
 #include "schedules/trace/trace_json.h"
+#include "sim/metrics.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/data_sources.h"
@@ -15,6 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -165,6 +167,12 @@ Report report_of(const RunResult& result, const Config& config) { return report_
 
 Json json_of(const RunResult& result, const Report& report) {
     Json json = json_of(report);
+    std::vector<Ns> times = step_times(result.trace);
+    if (times.size() > 1)
+        times.erase(times.begin());  // the first is no step like the others
+    std::sort(times.begin(), times.end());
+    if (!times.empty())
+        json["step_time_spread_ns"] = times[(times.size() - 1) * 9 / 10] - times[(times.size() - 1) / 10];
     json["losses"] = result.losses;
     json["gradient_norms"] = result.gradient_norms;
     json["weights_hash"] = result.weights_hash;

@@ -13,7 +13,7 @@ namespace pw {
 
 namespace {
 
-constexpr int kMostAtOnce = 4;
+constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
 
 // Which operations the plan runs on its stages.

@@ -8,7 +8,7 @@ namespace pw {
 
 // In `alone` a micro-batch goes through all stages and back before the next one comes, so that devices compute one
 // after the other, as far as the stages allow. In `together` devices work on as many micro-batches at once as the plan
-// holds, four at most.
+// holds, eight at most.
 struct Probes {
     Job alone, together;
 };

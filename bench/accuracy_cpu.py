@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""How far predictions miss on two CPU devices: over schedules, micro-batches, splits, sizes, recomputation and replicas,
+each point by `compare CONFIG --interleave`, in two columns: predicted from a profile stored before the first point, and
+from probes that take turns with the run (docs/profile.md#beside-a-run), whose times are never the plan's own. Beside them
+the mechanics (the run's own times replayed), and three simpler predictions: free transfers (by the profile), the bubble
+formula and the slowest stage (by the calibrated times). Points are held out by their plan's hash: an even first digit.
+
+    bench/accuracy_cpu.py PIPEWRIGHT FOLDER [POINTS] [--link]      writes FOLDER/*.json, one file per workload, and table.txt
+
+One after the other, on a machine that does nothing else. What is in FOLDER already is kept and not measured again.
+"""
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+WORKLOADS = {
+    "resnet50-64": {"model": "resnet50", "image_size": 64, "classes": 10},
+    "resnet50-32": {"model": "resnet50", "image_size": 32, "classes": 10},
+    "mlp": {"model": "mlp", "hidden": [1024, 1024, 1024, 1024, 1024]},
+    "gpt": {"model": "gpt", "sequence_length": 64, "vocabulary": 256, "embedding": 128, "blocks": 4, "heads": 4},
+}
+SPLITS = {"resnet50-64": ["auto", "even", "[layer3.0]", "[layer2.0]"], "resnet50-32": ["auto", "even", "[layer3.2]"],
+          "mlp": ["auto", "even"], "gpt": ["auto", "even"]}
+SIZES = {"resnet50-64": [1, 2, 4], "resnet50-32": [2, 4, 8], "mlp": [32, 64, 128], "gpt": [1, 2, 4]}
+SCHEDULES = ["naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2", "zb1p", "zb-v", "pipedream",
+             "pipedream-2bw"]
+CHUNKED = {"interleaved", "bfs", "zb1p", "zb-v"}
+ASYNCHRONOUS = {"pipedream", "pipedream-2bw"}
+TURNS, STEPS = 4, 20
+
+
+def draw(dice, workload):
+    schedule = dice.choice(SCHEDULES)
+    micro_batches = dice.choice([2, 4, 6, 8, 12])
+    # the embedding and the last layer of gpt share a table: no schedule without a flush takes that
+    if workload == "gpt" and schedule in ASYNCHRONOUS:
+        schedule = "1f1b"
+    pipeline = {"schedule": schedule, "micro_batches": micro_batches, "micro_batch_size": dice.choice(SIZES[workload])}
+    if schedule in CHUNKED:
+        pipeline["split"] = dice.choice(["auto", "even"])
+        pipeline["micro_batches"] = micro_batches + micro_batches % 2
+    elif dice.random() < 0.12 and schedule in ("gpipe", "1f1b"):
+        pipeline["replicas"] = [2]
+    else:
+        pipeline["split"] = dice.choice(SPLITS[workload])
+    if dice.random() < 0.15 and schedule not in ASYNCHRONOUS:
+        pipeline["recompute"] = "all"
+    return pipeline
+
+
+def config_of(workload, pipeline, link, profile=None):
+    asynchronous = pipeline["schedule"] in ASYNCHRONOUS
+    steps = max(4, STEPS // 4) if asynchronous else STEPS
+    config = {"workload": WORKLOADS[workload], "cluster": {"devices": 2}, "pipeline": dict(pipeline),
+              "training": {"steps": steps, "learning_rate": 0.001}, "run": {"backend": "cpu"}}
+    split = config["pipeline"].get("split")
+    if split and split.startswith("["):
+        config["pipeline"]["split"] = split.strip("[]").split(", ")
+    if "replicas" in pipeline:
+        config["pipeline"]["stages"] = 1
+    if profile:
+        config["cluster"]["profile"] = profile
+    if link:
+        config["cluster"]["link"] = {"bandwidth": "2 GB/s", "latency": "200 us"}
+        config["run"]["transport"] = "link"
+    return config
+
+
+def call(program, command, config, folder, *more):
+    path = os.path.join(folder, "config.yaml")
+    with open(path, "w") as file:
+        json.dump(config, file)
+    done = subprocess.run([program, command, path, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[0])
+    return done.stdout
+
+
+def formulas_of(answer, config):
+    """Returns two simpler predictions of the step time from the calibrated means of the tasks, in ns."""
+    mean = {}
+    for task in answer["calibrated"]["tasks"]:
+        mean[task["op"], task["stage"]] = task["mean_ns"]
+    devices, stages, micro_batches = 2, answer["stages"], answer["micro_batches"]
+    of_stage = [sum(time for (op, stage), time in mean.items() if stage == s and op in ("F", "B", "I", "W", "R"))
+                for s in range(stages)]
+    if "replicas" in config["pipeline"]:
+        of_stage = [time / devices for time in of_stage]
+    updates = [sum(mean.get((op, s), 0) for op in ("U", "S")) for s in range(stages)]
+    per_device = sum(of_stage) / devices
+    chunks = max(1, stages // devices)
+    replicated = "replicas" in config["pipeline"]
+    asynchronous = config["pipeline"]["schedule"] in ASYNCHRONOUS
+    bubble = 0 if asynchronous or replicated else (devices - 1) / chunks
+    v_shaped = config["pipeline"]["schedule"] == "zb-v"  # stages 0 and 3 on one device
+    load = [0.0] * devices
+    for s in range(stages):
+        load[min(s, stages - 1 - s) if v_shaped else s % devices] += of_stage[s]
+    whole = micro_batches if config["pipeline"]["schedule"] != "pipedream" else 1
+    return {"bubble_formula": (whole + bubble) * per_device + max(updates),
+            "slowest_stage": whole * max(load) + max(updates)}
+
+
+def point_of(program, workload, pipeline, link, profile, folder):
+    config = config_of(workload, pipeline, link, profile)
+    answer = json.loads(call(program, "compare", config, folder, "--json", "--interleave", str(TURNS)))
+    measured, calibrated = answer["measured"], answer["calibrated"]
+    step = measured["step_time_ns"]
+    simple = formulas_of(answer, config)
+    free = json.loads(call(program, "simulate", config, folder, "--json", "--set", "cluster.link={latency: 0 ns, bandwidth: inf}"))
+    parts = answer["error_parts"] or {}
+    name = " ".join(str(v) for v in pipeline.values())
+    samples = step * measured["samples_per_second"]
+    return {
+        "name": name, "workload": workload, "pipeline": pipeline, "plan_hash": answer["plan_hash"],
+        "held_out": int(answer["plan_hash"][0], 16) % 2 == 0,
+        "measured_step_ns": step, "measured_spread_ns": measured["step_time_spread_ns"],
+        "slices": answer["slices"],
+        "reference": answer["reference"],
+        "measured_samples_per_second": measured["samples_per_second"],
+        "predicted_samples_per_second": samples / calibrated["step_time_ns"],
+        "step_time_error": calibrated["step_time_error"],
+        "profile_step_time_error": answer["step_time_error"],
+        "peak_memory_error": answer["peak_memory_error"],
+        "mechanics_step_time_error": answer["mechanics_error"],
+        "free_transfers_step_time_error": free["step_time_ns"] / step - 1,  # by the profile, as the next two are not
+        "bubble_formula_step_time_error": simple["bubble_formula"] / step - 1,
+        "slowest_stage_step_time_error": simple["slowest_stage"] / step - 1,
+        "error_parts": {key: parts.get(key) for key in ("mechanics_ns", "jitter_ns", "costs_ns", "drift_ns")},
+        "largest": (parts.get("by_task") or [None])[0],
+        "cpu_share": measured.get("cpu_share"),
+    }
+
+
+def table_of(points):
+    lines = []
+    columns = ("step_time_error", "profile_step_time_error", "mechanics_step_time_error", "free_transfers_step_time_error",
+               "bubble_formula_step_time_error", "slowest_stage_step_time_error")
+    for what, some in (("all", points), ("held out", [p for p in points if p["held_out"]]),
+                       ("not held out", [p for p in points if not p["held_out"]])):
+        lines.append(f"{what}: {len(some)} points")
+        for key in columns:
+            errors = [p[key] for p in some if p[key] is not None]
+            if not errors:
+                continue
+            sizes = sorted(abs(e) for e in errors)
+            lines.append(f"  {key:<34} median {100 * statistics.median(sizes):6.2f} %   p95 "
+                         f"{100 * sizes[(len(sizes) * 95 + 99) // 100 - 1]:6.2f} %   bias {100 * statistics.mean(errors):+6.2f} %")
+    lines.append("\nthe ten worst, calibrated:")
+    for p in sorted(points, key=lambda p: -abs(p["step_time_error"]))[:10]:
+        parts = p["error_parts"]
+        lines.append(f"  {100 * p['step_time_error']:+6.2f} %  {p['workload']} {p['name']}: step {p['measured_step_ns'] / 1e6:.1f} ms, "
+                     + ", ".join(f"{k[:-3]} {100 * v / p['measured_step_ns']:+.2f} %" for k, v in parts.items() if v is not None)
+                     + (f", largest {p['largest']['op']} of stage {p['largest']['stage']}" if p["largest"] else ""))
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    program, out = os.path.abspath(sys.argv[1]), sys.argv[2]
+    count = int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3].isdigit() else 240
+    link = "--link" in sys.argv
+    os.makedirs(out, exist_ok=True)
+    dice = random.Random(18)
+    wanted = {workload: [] for workload in WORKLOADS}
+    for k in range(count):
+        workload = list(WORKLOADS)[k % len(WORKLOADS)]
+        pipeline = draw(dice, workload)
+        if pipeline not in wanted[workload]:
+            wanted[workload].append(pipeline)
+    done = {}
+    for workload in WORKLOADS:
+        path = os.path.join(out, workload + ".json")
+        done[workload] = json.load(open(path))["points"] if os.path.exists(path) else []
+    with tempfile.TemporaryDirectory() as folder:
+        profiles = {}
+        for workload in WORKLOADS:
+            profiles[workload] = os.path.join(folder, workload + ".yaml")
+            config = config_of(workload, {"schedule": "1f1b", "micro_batches": 2, "micro_batch_size": SIZES[workload][0]}, link)
+            call(program, "profile", config, folder, "-o", profiles[workload], "--sizes", ",".join(map(str, SIZES[workload])))
+        for turn in range(max(map(len, wanted.values()))):
+            for workload, pipelines in wanted.items():
+                if turn >= len(pipelines) or any(p["pipeline"] == pipelines[turn] for p in done[workload]):
+                    continue
+                try:
+                    point = point_of(program, workload, pipelines[turn], link, profiles[workload], folder)
+                except RuntimeError as error:
+                    print(f"left out: {workload} {pipelines[turn]}: {error}", file=sys.stderr, flush=True)
+                    continue
+                done[workload].append(point)
+                print(f"{workload} {point['name']}: {100 * point['step_time_error']:+.2f} %", file=sys.stderr, flush=True)
+                with open(os.path.join(out, workload + ".json"), "w") as file:
+                    json.dump({"points": done[workload]}, file, indent=1)
+    points = [p for of in done.values() for p in of]
+    with open(os.path.join(out, "table.txt"), "w") as file:
+        file.write(table_of(points))
+    print(table_of(points))
+
+
+if __name__ == "__main__":
+    main()
