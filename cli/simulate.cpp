@@ -96,9 +96,8 @@ void simulate_config(const SimulateArguments& arguments) {
         if (!arguments.plot.empty())
             plot({{&report.trace, title_of(report)}}, arguments.plot);
     });
-    for (const std::string& note : {note_on_costs(job), note_on_speed(job)})
-        if (!note.empty())
-            print_note(note);
+    if (const std::string note = note_on_costs(job); !note.empty())
+        print_note(note);
     outputs.done();
 }
 
