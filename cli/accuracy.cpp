@@ -55,7 +55,7 @@ void add_columns(Accuracy& accuracy) {
     for (const auto& [key, value] : accuracy.points.front().items())
         if (key.ends_with("_error") && key != "step_time_error" && key != "peak_memory_error" &&
             std::all_of(accuracy.points.begin(), accuracy.points.end(),
-                        [&](const Json& point) { return point.contains(key) && point[key].is_number(); }))
+                        [&name = key](const Json& point) { return point.contains(name) && point[name].is_number(); }))
             accuracy.columns.push_back(column_of(accuracy.points, key.c_str()));
 }
 
