@@ -95,11 +95,12 @@ std::string print_calibrated(const Sides& sides) {
         return {};
     const Ns measured = sides.measured.metrics.step_time, time = sides.calibrated->predicted.metrics.step_time;
     const Yardstick& yardstick = sides.calibrated->yardstick;
-    return fmt::format(
-        "\ncalibrated beside the run, in {} turns: step {} ({})   drift since the profile {}\n"
-        "reference work {}, spread {}\n",
-        sides.calibrated->turns, print_time(time), print_signed_percent(relative_error(time, measured)),
-        print_signed_percent(sides.drift()), print_time(yardstick.median()), print_time(yardstick.spread()));
+    const std::string drift = sides.parts && sides.parts->drift
+                                  ? fmt::format("   drift since the profile {}", print_signed_percent(sides.drift()))
+                                  : "";
+    return fmt::format("\ncalibrated beside the run, in {} turns: step {} ({}){}\nreference work {}, spread {}\n",
+                       sides.calibrated->turns, print_time(time), print_signed_percent(relative_error(time, measured)),
+                       drift, print_time(yardstick.median()), print_time(yardstick.spread()));
 }
 
 }  // namespace pw

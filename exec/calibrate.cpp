@@ -228,28 +228,9 @@ private:
         for (auto* stages : {&alone, &busy}) {
             StageCost& cost = (*stages)[kind.stage];
             const double time = line.at(stages == &alone ? 0 : 1) - more;
-            part_of(cost, kind.op) = std::max<Ns>(1, std::llround(time));
+            cost.*cost_part_of(kind.op) = std::max<Ns>(1, std::llround(time));
             if (makes_weight_gradient(kind.op))
                 cost.accumulate = std::llround(more);
-        }
-    }
-
-    static Ns& part_of(StageCost& cost, Op op) {
-        switch (op) {
-            case Op::Forward:
-                return cost.forward;
-            case Op::Backward:
-                return cost.backward;
-            case Op::BackwardInput:
-                return cost.backward_input;
-            case Op::BackwardWeight:
-                return cost.backward_weight;
-            case Op::Recompute:
-                return cost.recompute;
-            case Op::SumGradients:
-                return cost.sum_gradients;
-            default:
-                return cost.update;
         }
     }
 

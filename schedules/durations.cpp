@@ -14,27 +14,32 @@
 
 namespace pw {
 
+Ns StageCost::*cost_part_of(Op op) {
+    switch (op) {
+        case Op::Forward:
+            return &StageCost::forward;
+        case Op::Backward:
+            return &StageCost::backward;
+        case Op::BackwardInput:
+            return &StageCost::backward_input;
+        case Op::BackwardWeight:
+            return &StageCost::backward_weight;
+        case Op::Recompute:
+            return &StageCost::recompute;
+        case Op::Update:
+            return &StageCost::update;
+        case Op::SumGradients:
+            return &StageCost::sum_gradients;
+        default:
+            return nullptr;
+    }
+}
+
 namespace {
 
 Ns time_of(Op op, const StageCost& cost) {
-    switch (op) {
-        case Op::Forward:
-            return cost.forward;
-        case Op::Backward:
-            return cost.backward;
-        case Op::BackwardInput:
-            return cost.backward_input;
-        case Op::BackwardWeight:
-            return cost.backward_weight;
-        case Op::Recompute:
-            return cost.recompute;
-        case Op::Update:
-            return cost.update;
-        case Op::SumGradients:
-            return cost.sum_gradients;
-        default:
-            return 0;
-    }
+    Ns StageCost::*const part = cost_part_of(op);
+    return part == nullptr ? 0 : cost.*part;
 }
 
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }

@@ -14,6 +14,9 @@
 
 namespace pw {
 
+// Returns which of the times of a stage's cost an operation takes; null for transfers.
+Ns StageCost::*cost_part_of(Op op);
+
 // Tasks of one kind take equally long, whatever the costs: those of one operation on a device's stage, of which the
 // last micro-batch of a mini-batch, which may be smaller, and the first gradients, which are not added to others, are
 // kinds of their own; and the sends of one direction of an edge from one device to another. A RECV is of no kind.
