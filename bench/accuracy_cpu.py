@@ -30,7 +30,8 @@ SCHEDULES = ["naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h
              "pipedream-2bw"]
 CHUNKED = {"interleaved", "bfs", "zb1p", "zb-v"}
 ASYNCHRONOUS = {"pipedream", "pipedream-2bw"}
-TURNS, STEPS = 4, 16
+STEPS_PER_TURN, TURNS, SECONDS = 3, (8, 32), 4  # as many turns as the run takes so many seconds, by its profile
+ASYNCHRONOUS_TURNS, ASYNCHRONOUS_STEPS = 12, 4  # each is a run of its own
 QUIET = 0.1
 SHARES = ["resnet50-64", "mlp", "gpt", "resnet50-32", "mlp", "gpt", "resnet50-64", "mlp", "gpt", "resnet50-32"]
 
@@ -54,9 +55,14 @@ def draw(dice, workload):
     return pipeline
 
 
-def config_of(workload, pipeline, link, profile=None):
-    asynchronous = pipeline["schedule"] in ASYNCHRONOUS
-    steps = max(4, STEPS // 4) if asynchronous else STEPS
+def turns_of(pipeline, step_ns):
+    if pipeline["schedule"] in ASYNCHRONOUS:
+        return ASYNCHRONOUS_TURNS
+    return min(max(int(SECONDS * 1e9 / (STEPS_PER_TURN * step_ns)), TURNS[0]), TURNS[1])
+
+
+def config_of(workload, pipeline, link, profile=None, turns=TURNS[0]):
+    steps = ASYNCHRONOUS_STEPS if pipeline["schedule"] in ASYNCHRONOUS else turns * STEPS_PER_TURN
     config = {"workload": WORKLOADS[workload], "cluster": {"devices": 2}, "pipeline": dict(pipeline),
               "training": {"steps": steps, "learning_rate": 0.001}, "run": {"backend": "cpu"}}
     split = config["pipeline"].get("split")
@@ -109,7 +115,10 @@ def formulas_of(answer, config):
 
 def point_of(program, workload, pipeline, link, profile, folder):
     config = config_of(workload, pipeline, link, profile)
-    answer = json.loads(call(program, "compare", config, folder, "--json", "--interleave", str(TURNS)))
+    first = json.loads(call(program, "simulate", config, folder, "--json"))
+    turns = turns_of(pipeline, first["step_time_ns"])
+    config = config_of(workload, pipeline, link, profile, turns)
+    answer = json.loads(call(program, "compare", config, folder, "--json", "--interleave", str(turns)))
     measured, calibrated = answer["measured"], answer["calibrated"]
     step = measured["step_time_ns"]
     simple = formulas_of(answer, config)

@@ -48,7 +48,7 @@ Bytes resident_memory_of(const Report& predicted);
 Comparison comparison_of(const Sides& sides);
 std::string print(const Comparison& comparison, const Sides& sides);
 
-inline constexpr int kTurns = 4;
+inline constexpr int kTurns = 8;
 
 // Simulates and runs a pipeline. With turns, the run takes them with the probes that calibrate it; without a profile of
 // the config's, that is the prediction.

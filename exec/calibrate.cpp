@@ -15,7 +15,7 @@ namespace pw {
 
 namespace {
 
-constexpr double kLeftOut = 1.0 / 7;       // of the steps, at either end
+constexpr double kLeftOut = 0.25;          // of the steps, at either end: what is left is their interquartile mean
 constexpr double kLeastVariance = 0.02;    // of the crowd, for a line through the times over it
 constexpr double kMostByNeighbours = 1.0;  // of the time alone
 
@@ -41,23 +41,28 @@ double mean_of(const Observations& samples, double Observation::*part) {
     return sum / static_cast<double>(samples.size());
 }
 
-// time = alone + more * crowd
-struct Line {
-    double alone = 0, more = 0;
-    double at(double crowd) const { return alone + more * crowd; }
-};
-
-Line line_through(const Observations& samples) {
-    const double time = mean_of(samples, &Observation::time), crowd = mean_of(samples, &Observation::crowd);
-    double together = 0, variance = 0;
-    for (const Observation& sample : samples) {
-        together += (sample.crowd - crowd) * (sample.time - time);
-        variance += (sample.crowd - crowd) * (sample.crowd - crowd);
+// How much longer a task takes beside neighbours: the slope of straight lines through the times over the crowd, one
+// line for tasks whose gradients are added to others and one for those that write the first, which may be none.
+double slope_of(const Observations& later, const Observations& first) {
+    double together = 0, variance = 0, time = 0;
+    for (const Observations* samples : {&later, &first}) {
+        if (samples->empty())
+            continue;
+        const double mean = mean_of(*samples, &Observation::time), crowd = mean_of(*samples, &Observation::crowd);
+        for (const Observation& sample : *samples) {
+            together += (sample.crowd - crowd) * (sample.time - mean);
+            variance += (sample.crowd - crowd) * (sample.crowd - crowd);
+            time += sample.time;
+        }
     }
-    if (variance < kLeastVariance * static_cast<double>(samples.size()))
-        return {time, 0};
-    const double slope = std::clamp(together / variance, -time / 2, kMostByNeighbours * time);
-    return {time - slope * crowd, slope};
+    const auto count = static_cast<double>(later.size() + first.size());
+    if (variance < kLeastVariance * count)
+        return 0;
+    return std::clamp(together / variance, -time / count / 2, kMostByNeighbours * time / count);
+}
+
+double alone_of(const Observations& samples, double slope) {
+    return mean_of(samples, &Observation::time) - slope * mean_of(samples, &Observation::crowd);
 }
 
 // One step of a probe: the events of every node.
@@ -108,9 +113,10 @@ public:
         const PlanGraph graph(probe.job->plan);
         const Traffic traffic(probe.job->plan.shape, graph.index(), job_.costs);
         std::vector<Step> steps;
-        for (int step = 0; step < steps_of(*probe.job); ++step)
-            if (!begins_turn(step, steps_of(*probe.job), probe.turns))
-                steps.emplace_back(probe.job->plan, probe.trace, step);
+        for (const Trace& trace : probe.traces)
+            for (int step = 0; step < steps_of(*probe.job); ++step)
+                if (probe.job->plan.asynchronous || !begins_turn(step, steps_of(*probe.job), probe.turns))
+                    steps.emplace_back(probe.job->plan, trace, step);
         std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.makespan() < b.makespan(); });
         const auto out = static_cast<std::size_t>(kLeftOut * static_cast<double>(steps.size()));
         for (std::size_t k = out; k + out < steps.size(); ++k) {
@@ -127,10 +133,10 @@ public:
         costs.busy = costs.stage;
         if (!costs.last.empty())
             costs.busy_last = costs.last;
-        for (const auto& [kind, samples] : later_)
+        for (const auto& [kind, samples] : later_) {
             write(kind, samples, costs);
-        for (const auto& [kind, samples] : later_)
             calibration.tasks.push_back(times_of(kind, samples));
+        }
         if (!own_gaps_.empty())
             costs.dispatch = std::llround(mean_median(own_gaps_));
         if (job_.config.cluster.link_given && !emulates_link())
@@ -157,8 +163,10 @@ private:
             const bool computes = is_compute(task.op);
             const bool last = computes && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
             const Kind kind{task.stage, task.op, last};
-            const bool first =
-                makes_weight_gradient(task.op) && !std::exchange(begun[{event.device, task.stage}], true);
+            bool& has_gradients = begun[{event.device, task.stage}];
+            const bool first = makes_weight_gradient(task.op) && !std::exchange(has_gradients, true);
+            if (task.op == Op::Update)
+                has_gradients = false;
             const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
             (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.crowd_of(event)});
         }
@@ -214,24 +222,17 @@ private:
     }
 
     void write(const Kind& kind, const Observations& samples, Costs& costs) const {
-        Line line = line_through(samples);
-        std::vector<StageCost>& alone = kind.last_microbatch ? costs.last : costs.stage;
-        std::vector<StageCost>& busy = kind.last_microbatch ? costs.busy_last : costs.busy;
-        double more = 0;
-        if (makes_weight_gradient(kind.op)) {
-            const auto first = first_.find(kind);
-            if (first != first_.end())
-                more = std::clamp(
-                    line.at(mean_of(first->second, &Observation::crowd)) - mean_of(first->second, &Observation::time),
-                    0.0, line.alone);
-        }
-        for (auto* stages : {&alone, &busy}) {
-            StageCost& cost = (*stages)[kind.stage];
-            const double time = line.at(stages == &alone ? 0 : 1) - more;
-            cost.*cost_part_of(kind.op) = std::max<Ns>(1, std::llround(time));
+        const auto found = first_.find(kind);
+        const Observations first = found == first_.end() ? Observations{} : found->second;
+        const double slope = slope_of(samples, first), time = alone_of(samples, slope);
+        const double more = first.empty() ? 0 : std::clamp(time - alone_of(first, slope), 0.0, time);
+        const auto set = [&](StageCost& cost, double crowd) {
+            cost.*cost_part_of(kind.op) = std::max<Ns>(1, std::llround(time - more + slope * crowd));
             if (makes_weight_gradient(kind.op))
                 cost.accumulate = std::llround(more);
-        }
+        };
+        set((kind.last_microbatch ? costs.last : costs.stage)[kind.stage], 0);
+        set((kind.last_microbatch ? costs.busy_last : costs.busy)[kind.stage], 1);
     }
 
     static TaskTimes times_of(const Kind& kind, const Observations& samples) {

@@ -9,7 +9,7 @@ namespace pw {
 
 struct ProbeTrace {
     const Job* job;
-    Trace trace;  // of all its steps
+    std::vector<Trace> traces;  // one of all its steps, or of an asynchronous job one for each turn
     int turns;
 };
 
@@ -28,7 +28,7 @@ struct Calibration {
     std::vector<TaskTimes> tasks;
 };
 
-// Times are means over all tasks of the steps in the middle: by the times of their probes' steps, a seventh at either
+// Times are means over all tasks of the steps in the middle: by the times of their probes' steps, a quarter at either
 // end is left out, as the median of measured steps leaves out what disturbs some. `stage` and `busy` are the ends of a
 // straight line through the times over the part of the time in which other devices computed; `dispatch` is the time
 // between a task and the next that waits for nothing else, and the link's latency what a task waits longer whose input

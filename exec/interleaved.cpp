@@ -7,6 +7,13 @@ namespace pw {
 
 namespace {
 
+std::vector<Trace> traces_of(std::vector<RunResult> results) {
+    std::vector<Trace> traces;
+    for (RunResult& result : results)
+        traces.push_back(std::move(result.trace));
+    return traces;
+}
+
 // Metrics leave out the first step of all by themselves.
 void leave_out_first_steps(Trace& trace, int steps, int turns) {
     std::erase_if(trace.events,
@@ -30,10 +37,9 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
             yardstick_time(job.plan.shape.devices, job.config.run.threads_per_device));
     };
     std::vector<std::vector<RunResult>> results =
-        run_in_turns({{&probes.alone}, {&job, options}, {&probes.together}}, interleaved.turns, between);
-    interleaved.calibration =
-        calibrate(job, {{&probes.alone, std::move(results[0].front().trace), interleaved.turns},
-                        {&probes.together, std::move(results[2].front().trace), interleaved.turns}});
+        run_in_turns({{&probes.alone}, {&job, options}, {&probes.near}}, interleaved.turns, between);
+    interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[0])), interleaved.turns},
+                                              {&probes.near, traces_of(std::move(results[2])), interleaved.turns}});
     interleaved.runs = std::move(results[1]);
     if (!job.plan.asynchronous)
         leave_out_first_steps(interleaved.runs.front().trace, steps, interleaved.turns);

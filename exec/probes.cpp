@@ -1,5 +1,6 @@
 #include "exec/probes.h"
 
+#include "job/plan.h"
 #include "schedules/buffers.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
+constexpr int kTried = 4;       // numbers of micro-batches for each device, until the schedule takes one
+constexpr int kStepsAlone = 2;  // in a turn, the first of which is left out
 
 // Which operations the plan runs on its stages.
 class Operations {
@@ -122,8 +125,8 @@ int other_number(int wanted, int unit, const Job& job) {
     return is_own ? other_number(number + 1, unit, job) : number;
 }
 
-template <class Order>  // the compute tasks of a device, from its Holding
-Job probe_of(const Job& job, int microbatches, int steps, const Operations& operations, Order order) {
+// The job with so many micro-batches, without its plan.
+Job with_microbatches(const Job& job, int microbatches, int steps) {
     const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
     Job probe = job;
     probe.config.pipeline.micro_batches = microbatches;
@@ -133,6 +136,19 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
     probe.config.training.learning_rate = 0;
     for (DeviceConfig& device : probe.config.cluster.devices)
         device.memory = kUnlimited;
+    return probe;
+}
+
+Job with_plan(Job job, ProvenPlan proven) {
+    job.plan = std::move(proven.plan);
+    job.proof = std::move(proven.proof);
+    job.versions = versions_of(job.plan);
+    return job;
+}
+
+template <class Order>  // the compute tasks of a device, from its Holding
+Job probe_of(const Job& job, int microbatches, int steps, const Operations& operations, Order order) {
+    Job probe = with_microbatches(job, microbatches, steps);
     Plan plan;
     plan.schedule = "probe";
     plan.shape = job.plan.shape;
@@ -146,31 +162,47 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
     add_recomputes(plan, operations.recomputed());
     add_updates(plan);
     add_transfers(plan, mode);
-    probe.proof = check(plan, mode);
-    probe.plan = std::move(plan);
-    probe.versions = versions_of(probe.plan);
-    return probe;
+    std::shared_ptr<const Proof> proof = check(plan, mode);
+    return with_plan(std::move(probe), {std::move(plan), std::move(proof)});
+}
+
+// Nothing where the plan is from a file, or where no number nearby suits its schedule.
+std::optional<Job> next_plan(const Job& job) {
+    if (job.config.pipeline.schedule.ends_with(".csv"))
+        return std::nullopt;
+    const int own = job.config.pipeline.micro_batches, steps = job.config.training.steps;
+    for (int number = own + 1; number <= own + kTried * job.plan.shape.devices; ++number)
+        try {
+            Job next = with_microbatches(job, number, steps);
+            ProvenPlan proven = proven_plan(next.config, links_of(job.model->layers, job.split), steps);
+            return with_plan(std::move(next), std::move(proven));
+        } catch (const Error&) {  // the schedule does not take this number
+        }
+    return std::nullopt;
+}
+
+Job in_groups(const Job& job, const Operations& operations, int turns) {
+    const int unit = even_share(job.plan.shape);
+    const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
+    const int most = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
+    const int microbatches = other_number(std::max(2 * group * unit, most + 1), unit, job);
+    const int all = job.plan.shape.microbatches * steps_of(job);
+    const int each = (all + turns * microbatches - 1) / (turns * microbatches);
+    return probe_of(job, microbatches, turns * std::max(2, each), operations,
+                    [&](const Holding& own) { return group_by_group(own, operations, group); });
 }
 
 }  // namespace
 
 Probes probes_of(const Job& job, int turns) {
-    const Shape& shape = job.plan.shape;
     const Operations operations(job.plan);
-    const int unit = even_share(shape);
-    const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
     // As long as the plan's steps, or nearly: a step's first tasks find caches that its updates have filled.
     const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
-    const int alone = other_number(std::max(3, usual - 1), unit, job);
-    const int together = other_number(std::max(2 * group * unit, usual + 1), unit, job);
-    const int all = shape.microbatches * (job.plan.asynchronous ? turns : steps_of(job));
-    const auto steps = [&](int microbatches) {  // two in a turn at least
-        return turns * std::max(2, (all + turns * microbatches - 1) / (turns * microbatches));
-    };
-    return {
-        probe_of(job, alone, steps(alone), operations, [&](const Holding& own) { return one_by_one(own, operations); }),
-        probe_of(job, together, steps(together), operations,
-                 [&](const Holding& own) { return group_by_group(own, operations, group); })};
+    const int alone = other_number(std::max(3, usual - 1), even_share(job.plan.shape), job);
+    std::optional<Job> next = next_plan(job);
+    return {probe_of(job, alone, kStepsAlone * turns, operations,
+                     [&](const Holding& own) { return one_by_one(own, operations); }),
+            next ? std::move(*next) : in_groups(job, operations, turns)};
 }
 
 }  // namespace pw

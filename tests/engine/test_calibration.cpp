@@ -80,7 +80,7 @@ TEST_P(Calibrations, ProbesAreOtherPlansOfOtherSizes) {
     const Execution execution(kMlp, settings());
     const Plan& plan = execution.job().plan;
     const Probes probes = probes_of(execution.job(), 2);
-    for (const Job* probe : {&probes.alone, &probes.together}) {
+    for (const Job* probe : {&probes.alone, &probes.near}) {
         EXPECT_NE(probe->plan.shape.microbatches, execution.job().config.pipeline.micro_batches);
         EXPECT_EQ(probe->plan.shape.placement, plan.shape.placement);
         EXPECT_NE(hash_of(probe->plan), hash_of(plan));
@@ -110,7 +110,7 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     }
     Probes probes = probes_of(job, 1);
     std::vector<ProbeTrace> traces;
-    for (Job* probe : {&probes.alone, &probes.together}) {
+    for (Job* probe : {&probes.alone, &probes.near}) {
         probe->config.training.steps = 2;
         Trace trace = simulate(probe->plan, told, probe->mode);
         const std::vector<TraceEvent> first = trace.events;
@@ -118,7 +118,7 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
             event.step = 1;
             trace.events.push_back(event);
         }
-        traces.push_back({probe, trace, 1});
+        traces.push_back({probe, {trace}, 1});
     }
     const Costs found = calibrate(job, traces).costs;
     const double step = static_cast<double>(Simulator(job.plan, job.mode).step_time(told));
