@@ -24,7 +24,7 @@ double error_of(Ns predicted, Ns measured) {
 
 // What a run takes beside its arenas: code of libraries that it is the first to use, kernels made for its shapes, and
 // its own lists. The median of results/memory-cpu.
-constexpr Bytes kBesideArenas = 11'300'000;
+constexpr Bytes kBesideArenas = 9'000'000;
 
 double median_error(const std::vector<double>& errors) { return errors.empty() ? kUnknown : mean_median(errors); }
 

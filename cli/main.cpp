@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -159,6 +161,9 @@ void add_config(CLI::App& command, ConfigArguments& arguments) {
 
 int main(int argc, char** argv) {
     try {
+        // Large blocks go back to the system when they are freed. By itself glibc raises the bound with the first of
+        // them, and then the heap of every thread keeps some.
+        mallopt(M_MMAP_THRESHOLD, 4 << 20);
         pw::keep_standard_streams();
         pw::run_command_line(argc, argv);
         return 0;

@@ -3,6 +3,7 @@
 #include "exec/turns.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
+#include "workloads/costs/routes.h"
 #include "workloads/median.h"
 
 #include <algorithm>
@@ -107,7 +108,7 @@ private:
 
 class Collector {
 public:
-    explicit Collector(const Job& job) : job_(job) {}
+    explicit Collector(const Job& job) : job_(job), shares_links_(!Routes(job.costs).capacities().empty()) {}
 
     void add(const ProbeTrace& probe) {
         const PlanGraph graph(probe.job->plan);
@@ -211,7 +212,7 @@ private:
                     const Ns way = emulates_link() ? job_.costs.link.latency +
                                                          occupation_of(traffic.bytes(graph.task(recv)), job_.costs.link)
                                                    : 0;
-                    last = std::max(last, events[maker]->end + way);
+                    last = std::max(last, shares_links_ ? events[recv]->end : events[maker]->end + way);
                 }
         return last;
     }
@@ -253,6 +254,7 @@ private:
     }
 
     const Job& job_;
+    const bool shares_links_;                     // emulated ones: then a message takes as long as it did
     std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
     std::vector<double> own_gaps_, far_gaps_;
 };

@@ -49,6 +49,10 @@ void check_runnable(const Job& job) {
         job.config.fail_at("transfer.sums",
                            fmt::format("devices that compute sum part by part, not by {}", name_of(job.config.sums)),
                            "simulate it, set run.backend: emulated, or write sums: ring");
+    if (job.config.sum_bucket > 0)
+        job.config.fail_at("transfer.sum_bucket",
+                           "devices that compute sum all gradients of a stage when they have the last",
+                           "simulate it, set run.backend: emulated, or remove the key");
     if (job.config.training.shard_optimizer)
         job.config.fail_at("training.shard_optimizer",
                            "devices that compute keep the optimizer's states of the whole stage",

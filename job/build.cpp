@@ -170,6 +170,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.sums = profiled ? profile.sums : cluster.link;
     costs.between_hosts = cluster.between_hosts;
     costs.shard_optimizer = config.training.shard_optimizer;
+    costs.sum_bucket = config.sum_bucket;
     add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link)
         costs.sent_copies = true;

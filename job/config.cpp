@@ -235,7 +235,7 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }  // namespace
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol", "exchange", "sums"});
+    at.allow({"communicator", "receive", "protocol", "exchange", "sums", "sum_bucket"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
@@ -336,6 +336,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
     config.sums = root["transfer"]["sums"].choice(config.sums);
+    config.sum_bucket = root["transfer"]["sum_bucket"].bytes(0);
     if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
         root["training"]["shard_optimizer"].complain(
             "the optimizer is sharded, and a tree sums no parts (transfer.sums)",

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -62,6 +63,21 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     return bounded_sum(time, costs.dispatch);
 }
 
+constexpr Ns kNoGradients = std::numeric_limits<Ns>::max();
+
+// By stage, what of its sum goes on beside the pass that makes the last gradients, on the device that has the shortest.
+std::vector<Ns> beside_backward(const TaskKinds& kinds, const Costs& costs) {
+    std::vector<Ns> beside(costs.stage_sums.size(), kNoGradients);
+    for (const TaskKinds::Kind& kind : kinds.all()) {
+        if (kind.gradients == TaskKinds::kNone || kind.stage >= std::ssize(beside))
+            continue;
+        const TaskKinds::Kind& pass = kinds.all()[static_cast<std::size_t>(kind.gradients)];
+        const Ns time = duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch;
+        beside[kind.stage] = std::min(beside[kind.stage], costs.stage_sums[kind.stage].beside(time));
+    }
+    return beside;
+}
+
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
                              const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     const Traffic traffic(shape, graph.index(), costs);
@@ -73,6 +89,13 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
                                                              costs.link_of(kind.device, kind.receiver),
                                                              routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
+    if (costs.sum_bucket == 0)
+        return durations;
+    const std::vector<Ns> beside = beside_backward(kinds, costs);
+    for (std::size_t number = 0; number < durations.size(); ++number)
+        if (const TaskKinds::Kind& kind = kinds.all()[number];
+            kind.op == Op::SumGradients && kind.stage < std::ssize(beside) && beside[kind.stage] != kNoGradients)
+            durations[number] -= beside[kind.stage];
     return durations;
 }
 
@@ -83,6 +106,12 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
             devices.insert(device);
     return {devices.begin(), devices.end()};
 }
+
+int buckets_of(Bytes weights, Bytes bucket) {
+    return bucket == 0 ? 1 : static_cast<int>(std::clamp<Bytes>((weights + bucket - 1) / bucket, 1, kMostBuckets));
+}
+
+bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
 // By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
 // stage.
@@ -140,6 +169,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
     std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 4, kNone), of_tasks;
     std::map<std::array<int, 3>, int> of_pairs;
     std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
+    std::vector<int> made;    // by stage of the device: the kind of the task that made the last of them
     std::span<const int> stages;
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
@@ -148,6 +178,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             stages = graph.index().stages_of(device);
             of_tasks.assign(stages.size() * kOps * 4, kNone);
             begun.assign(stages.size(), 0);
+            made.assign(stages.size(), kNone);
         }
         if (is_recv(task.op))
             continue;
@@ -155,6 +186,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         bool accumulates = false;
         int receiver = kNone;
         int* known = nullptr;
+        int* maker = nullptr;
         if (is_send(task.op)) {
             const Edge edge = edge_of(task);
             const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
@@ -169,6 +201,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         } else {
             const auto row = static_cast<std::size_t>(
                 stages.size() == 1 ? 0 : std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin());
+            maker = &made[row];
             if (task.op == Op::Update)
                 begun[row] = 0;
             if (makes_weight_gradient(task.op))
@@ -181,6 +214,10 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             all_.push_back(
                 {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0, receiver});
         }
+        if (makes_weight_gradient(task.op))
+            *maker = *known;
+        if (task.op == Op::SumGradients)
+            all_[static_cast<std::size_t>(*known)].gradients = std::exchange(*maker, kNone);
         of_[static_cast<std::size_t>(node)] = *known;
         ++all_[static_cast<std::size_t>(*known)].count;
     }
@@ -228,10 +265,13 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
-        const StageSum& sum = costs.stage_sums.emplace_back(timed_sum(rounds, weights, costs));
+        const bool tied = std::any_of(ties.begin(), ties.end(), [&](const StageTie& tie) { return is_of(tie, stage); });
+        const int buckets = tied ? 1 : buckets_of(weights, costs.sum_bucket);
+        StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
+        sum.buckets = buckets;
         Ns time = sum.alone;
         for (const StageTie& tie : ties)
-            if (tie.from == stage || tie.to == stage)
+            if (is_of(tie, stage))
                 time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs, algorithm).alone);
         std::reverse(rounds.begin(), rounds.end());
         const StageSum& gather =

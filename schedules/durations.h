@@ -30,7 +30,8 @@ public:
         bool predicts;  // weights
         int first;      // node of the kind
         int count;
-        int receiver = -1;  // device, of a SEND
+        int receiver = -1;   // device, of a SEND
+        int gradients = -1;  // of S: the kind of the pass before it that made the last of its gradients, if any
     };
     static constexpr int kNone = -1;
 
@@ -62,7 +63,9 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 // Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
 // `costs.sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do. With
 // `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time, and
-// then hands the new weights round: that share is taken of the costs' U, so once.
+// then hands the new weights round: that share is taken of the costs' U, so once. With `costs.sum_bucket` S is summed
+// in buckets: only what is left of it behind the backward, or the W, that makes the last gradients is its duration.
+// Stages that share a parameter with another sum all at once.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
                        SumAlgorithm algorithm = SumAlgorithm::Ring);
 

@@ -111,6 +111,10 @@ void EventQueue::handle(const Event& event) {
         case What::StepEnds:
             end_step(node, event.time);
             break;
+        case What::BucketFull:
+            if (--sums_[node].to_fill == 0)
+                begin_sum(node, event.time);
+            break;
         case What::Arrives:
             lanes_.arrive(node);
             break;
@@ -137,10 +141,8 @@ void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
     if (const Demand& demand = demands_[kinds_.of(send)]; !demand.takes.empty() && alone_of(send) > 0) {
-        flows_.push_back({.demand = demand,
-                          .send = send,
-                          .left = static_cast<double>(alone_of(send)),
-                          .since = static_cast<double>(now)});
+        flows_.push_back(
+            {.demand = demand, .send = send, .way = {static_cast<double>(alone_of(send)), static_cast<double>(now)}});
         return share_links(now);
     }
     const Ns link_free = now + alone_of(send);
@@ -191,16 +193,13 @@ void EventQueue::share_when_due(Ns now) {
 }
 
 void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
-    if (flow.rate == rate)
+    if (flow.way.rate == rate)
         return;
     const auto moment = static_cast<double>(now);
-    if (flow.rate > 0) {
-        flow.left = std::max(0.0, flow.left - flow.rate * (moment - flow.since));
-        flow.since = moment;
-    }
-    flow.rate = rate;
+    flow.way.go_at(rate, moment);
     flow.end = seq_;
-    push(now + std::max<Ns>(0, std::llround(flow.left / rate + (flow.since - moment))), What::FlowEnds, flow.send);
+    push(now + std::max<Ns>(0, std::llround(flow.way.time_left() + (flow.way.since - moment))), What::FlowEnds,
+         flow.send);
 }
 
 void EventQueue::finish(int node, Ns time) {
@@ -236,6 +235,9 @@ void EventQueue::advance(int device, Ns now) {
             return;
         ++next_[device];
         start_[node] = now;
+        if (!fills_.empty() && fills_[node] >= 0)
+            push(now + costs_->dispatch + work_of(sums_[fills_[node]]).first_full(alone_of(node) - costs_->dispatch),
+                 What::BucketFull, fills_[node]);
         progress_[device] = {.node = node, .since = now, .end = seq_};
         if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)
             join_sum(node, now);

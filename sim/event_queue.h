@@ -31,7 +31,7 @@ public:
     Ns end(int node) const { return end_[node]; }
 
 private:
-    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, Arrives };
+    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, BucketFull, Arrives };
 
     struct Event {
         Ns time;
@@ -59,9 +59,7 @@ private:
         int send = -1;          // node, or
         int sum = -1;           // which sum it belongs to
         Ns latency = 0;         // of a sum's
-        double left = 0;        // nanoseconds alone
-        double rate = 0;        // 1 when it is alone
-        double since = 0;       // nanoseconds
+        Progressing way;        // its rate is 1 when it is alone
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
 
@@ -75,6 +73,7 @@ private:
         int under_way = 0;          // flows of the step
         double reached = 0;         // when the last message of the step is there, of those known
         Ns begun = -1, ended = -1;  // -1: not yet
+        int to_fill = 0;            // holders whose first bucket is not full yet, where there are several buckets
     };
     struct SumMessage {
         Demand demand;
@@ -105,8 +104,10 @@ private:
     void share_when_due(Ns now);
     void lay_sums(const Routes& routes);
     std::vector<Round> rounds_for(const StageSum& sum, const Routes& routes) const;
-    const StageSum& work_of(int node) const;
+    const StageSum& work_of(const Sum& sum) const;
     Ns after_own(int node) const;
+    void fill_buckets();
+    void begin_sum(int number, Ns now);
     void join_sum(int node, Ns now);
     void begin_step(int number, double at, Ns now);
     void end_step(int number, Ns now);
@@ -133,6 +134,7 @@ private:
     std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes a known time
     std::vector<Sum> sums_;
     std::vector<int> sum_of_;      // by node, -1 of what belongs to none
+    std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty where none is in buckets
     bool share_is_due_ = false;    // flows of sums have come or gone at this moment
     std::vector<int> ready_;       // devices that may go on at this moment
     std::vector<int> waits_;       // by node: inputs to come

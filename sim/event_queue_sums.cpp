@@ -52,21 +52,44 @@ void EventQueue::lay_sums(const Routes& routes) {
         sum_of_[node] = found->second;
         sums_[found->second].nodes.push_back(node);
     }
+    fill_buckets();
 }
 
-const StageSum& EventQueue::work_of(int node) const {
-    const Task& task = graph_.task(node);
-    return (task.op == Op::Update ? costs_->stage_gathers : costs_->stage_sums)[task.stage];
+// Who makes the last gradients of a sum in buckets: from when the first bucket is full on all of them it goes on.
+void EventQueue::fill_buckets() {
+    fills_.clear();
+    if (costs_->sum_bucket == 0)
+        return;
+    fills_.assign(static_cast<std::size_t>(graph_.size()), -1);
+    std::map<int, int> last;  // by stage of the device
+    for (int node = 0; node < graph_.size(); ++node) {
+        if (graph_.position_of(node) == 0)
+            last.clear();
+        const Task& task = graph_.task(node);
+        if (makes_weight_gradient(task.op))
+            last[task.stage] = node;
+        if (task.op != Op::SumGradients || sum_of_[node] < 0 || work_of(sums_[sum_of_[node]]).buckets == 1)
+            continue;
+        if (const auto maker = last.extract(task.stage)) {
+            fills_[maker.mapped()] = sum_of_[node];
+            ++sums_[sum_of_[node]].to_fill;
+        }
+    }
+}
+
+const StageSum& EventQueue::work_of(const Sum& sum) const {
+    const int stages = plan_.shape.stages;
+    return sum.work < stages ? costs_->stage_sums[sum.work] : costs_->stage_gathers[sum.work - stages];
 }
 
 // Returns how much of a task that ends with messages is these, when nothing else is under way.
 Ns EventQueue::after_own(int node) const {
-    return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? work_of(node).alone : 0;
+    return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? work_of(sums_[sum_of_[node]]).alone : 0;
 }
 
 // All gradients are there when the first device comes to its S: then the messages begin, and after U, which all begin
 // together, with the first that has its part. A device that comes to it later, for its list had to wait for a send or
-// it is slower, is as much later through.
+// it is slower, is as much later through. Buckets begin before that, and the last one is only then full.
 void EventQueue::join_sum(int node, Ns now) {
     const int number = sum_of_[node];
     Sum& sum = sums_[number];
@@ -76,9 +99,12 @@ void EventQueue::join_sum(int node, Ns now) {
     progress.end = -1;
     if (sum.ended >= 0)
         return end_share_of_sum(node);
-    if (sum.begun >= 0)
-        return;
-    sum.begun = now;
+    if (sum.begun < 0 && sum.to_fill == 0)
+        begin_sum(number, now);
+}
+
+void EventQueue::begin_sum(int number, Ns now) {
+    sums_[number].begun = now;
     begin_step(number, static_cast<double>(now), now);
 }
 
@@ -94,7 +120,7 @@ void EventQueue::begin_step(int number, double at, Ns now) {
         }
         ++sum.under_way;
         flows_.push_back(
-            {.demand = message.demand, .sum = number, .latency = message.latency, .left = message.alone, .since = at});
+            {.demand = message.demand, .sum = number, .latency = message.latency, .way = {message.alone, at}});
     }
     if (sum.under_way > 0) {
         share_is_due_ = true;
@@ -109,7 +135,7 @@ void EventQueue::begin_step(int number, double at, Ns now) {
 
 void EventQueue::end_flow_of_sum(const Flow& flow, Ns now) {
     Sum& sum = sums_[flow.sum];
-    const double left_at = flow.since + flow.left / flow.rate;
+    const double left_at = flow.way.since + flow.way.time_left();
     sum.reached = std::max(sum.reached, left_at + static_cast<double>(flow.latency));
     if (--sum.under_way == 0)
         push(std::max<Ns>(now, std::llround(sum.reached)), What::StepEnds, flow.sum);
@@ -133,10 +159,14 @@ void EventQueue::end_step(int number, Ns now) {
 // What S takes beside its messages: the sums of ties, and the dispatch.
 void EventQueue::end_share_of_sum(int node) {
     const Sum& sum = sums_[sum_of_[node]];
-    const bool is_sum = graph_.task(node).op == Op::SumGradients;
-    const Ns rest = is_sum ? std::max<Ns>(0, alone_of(node) - work_of(node).alone) : 0;
+    const StageSum& work = work_of(sum);
     Progress& progress = progress_[graph_.device_of(node)];
     progress.end = seq_;
+    if (work.buckets > 1)
+        return push(std::max(sum.ended, progress.since + work.last_bucket()) + costs_->dispatch, What::ComputeEnds,
+                    node);
+    const bool is_sum = graph_.task(node).op == Op::SumGradients;
+    const Ns rest = is_sum ? std::max<Ns>(0, alone_of(node) - work.alone) : 0;
     push(progress.since + (sum.ended - sum.begun) + rest, What::ComputeEnds, node);
 }
 

@@ -31,7 +31,8 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       interval_(static_cast<std::size_t>(graph.size())),
       done_(new std::atomic<bool>[static_cast<std::size_t>(graph.size())]),
       beds_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
-      lanes_(graph, options_.mode) {
+      lanes_(graph, options_.mode),
+      shared_(options_.link.shared) {
     for (int node = 0; node < graph.size(); ++node)
         done_[node] = false;
     const auto has_time = [](const std::vector<Ns>& times) {
@@ -140,9 +141,20 @@ void Mailbox::start(int send, Lock& lock) {
     const int recv = lanes_.partner(send);
     const Ns now = clock_now();
     interval_[send].start = interval_[recv].start = now;
+    if (shared_.carry(send) && options_.link.occupation[send] > 0) {
+        shared_.start(send, options_.link.occupation[send], now);
+        wire_wakes_.notify_all();
+        return;
+    }
     const Ns leaves = now + (options_.link.occupation.empty() ? 0 : options_.link.occupation[send]);
     happen_at(leaves, now, send, lock);
     happen_at(leaves + (options_.link.latency.empty() ? 0 : options_.link.latency[send]), now, recv, lock);
+}
+
+void Mailbox::leave_shared(const SharedLinks::Leaving& leaving, Lock& lock) {
+    shared_.leave(leaving);
+    events_.push({leaving.time + options_.link.latency[leaving.send], seq_++, lanes_.partner(leaving.send)});
+    happen(leaving.send, lock);
 }
 
 void Mailbox::happen_at(Ns time, Ns now, int node, Lock& lock) {
@@ -176,17 +188,24 @@ void Mailbox::run_wire() {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // messages are on time
     Lock lock(mutex_);
     while (!closing_) {
-        if (events_.empty()) {
+        const std::optional<SharedLinks::Leaving> leaving = shared_.next();
+        if (events_.empty() && !leaving) {
             wire_wakes_.wait(lock);
             continue;
         }
-        const Event next = events_.top();
-        if (clock_now() < next.time) {
-            wire_wakes_.wait_until(lock, point_of(next.time));
+        const bool leaves = leaving && (events_.empty() || leaving->time <= events_.top().time);
+        const Ns time = leaves ? leaving->time : events_.top().time;
+        if (clock_now() < time) {
+            wire_wakes_.wait_until(lock, point_of(time));
             continue;
         }
-        events_.pop();
-        happen(next.node, lock);
+        if (leaves) {
+            leave_shared(*leaving, lock);
+        } else {
+            const int node = events_.top().node;
+            events_.pop();
+            happen(node, lock);
+        }
         move(lock);
     }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exec/engine/gate.h"
+#include "exec/engine/shared_links.h"
 #include "exec/engine/watch.h"
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
@@ -33,9 +34,11 @@ public:
     virtual void arrive(int recv) = 0;  // afterwards the landing buffer may be read
 };
 
-// An emulated link: a message leaves `occupation` after it started and arrives `latency` later.
+// An emulated link: a message leaves `occupation` after it started, or later where it shares, and arrives `latency`
+// later.
 struct LinkTimes {
     std::vector<Ns> occupation, latency;  // by node, of SENDs; empty where no link is emulated
+    SharedLinks shared;
 };
 
 class Mailbox {
@@ -82,6 +85,7 @@ private:
     [[noreturn]] void fail_waiting(int node, Ns start) const;
     void move(Lock& lock);
     void start(int send, Lock& lock);
+    void leave_shared(const SharedLinks::Leaving& leaving, Lock& lock);
     void happen_at(Ns time, Ns now, int node, Lock& lock);
     void happen(int node, Lock& lock);
     void complete(int node);
@@ -98,6 +102,7 @@ private:
     Lanes lanes_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::int64_t seq_ = 0;
+    SharedLinks shared_;
     std::condition_variable wire_wakes_;
     bool closing_ = false;
     std::thread wire_;

@@ -40,14 +40,6 @@ std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
                                              : std::vector<Ns>{};
 }
 
-// The key of what messages of a plan may share.
-const char* sharing_key(const Config& config) {
-    for (const char* key : {"cluster.shared", "cluster.switches"})
-        if (config.places.contains(key))
-            return key;
-    return "cluster.between";
-}
-
 // Where all threads of a run meet, its devices' and the main one, and what then holds.
 enum class Phase {
     Prepared,    // every device knows the sizes of its stages; no memory is reserved
@@ -277,14 +269,24 @@ private:
                 options.link.latency[send] = link.latency;
             }
         if (may_share_links(plan_.graph, options.mode, costs))
-            job_.config.fail_at(sharing_key(job_.config),
-                                "messages of this plan share what they take on their way, and links are emulated as "
-                                "if each had it alone",
-                                "simulate it, or write one link for all devices (cluster.link)");
+            options.link.shared = {routes.capacities(), demands_of_messages(costs, routes)};
         plan_limits(options.link);
         auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));
         const std::lock_guard lock(mailbox_mutex_);
         mailbox_ = std::move(mailbox);
+    }
+
+    // By node, what a SEND takes on its way, in bytes per second.
+    std::vector<Demand> demands_of_messages(const Costs& costs, const Routes& routes) const {
+        std::vector<Demand> demands(plan_.moved.size());
+        for (int node = 0; node < plan_.graph.size(); ++node)
+            if (is_recv(plan_.graph.task(node).op)) {
+                const int send = plan_.graph.inputs(node).front();
+                const int from = plan_.graph.device_of(send), to = plan_.graph.device_of(node);
+                const double bandwidth = bandwidth_for(static_cast<double>(plan_.moved[send]), costs.link_of(from, to));
+                demands[send] = {.takes = routes.takes(from, to), .most = std::min(bandwidth, routes.most(from, to))};
+            }
+        return demands;
     }
 
     // Mean loss of the k-th mini-batch of the step, summed in micro-batch order.

@@ -124,6 +124,34 @@ INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
                                           testing::Values("eager", "rendezvous")),
                          name_of_case);
 
+// All messages over one bus: however the threads are late, it never carries more than it can.
+TEST(Emulated, MessagesShareWhatTheyTake) {
+    const Emulation emulation(
+        settings("gpipe", {"cluster.devices=4", "cluster.link={bandwidth: 10 MB/s, latency: 0 us}",
+                           "cluster.shared=[{devices: [0, 1, 2, 3], bandwidth: 10 MB/s}]", "workload.output=8 kB",
+                           "workload.forward=100 us"}));
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    std::vector<std::pair<Ns, int>> changes;  // messages under way
+    Ns under_way = 0;                         // for so long at least one is
+    int messages = 0;
+    for (const TraceEvent& event : result.trace.events)
+        if (is_send(event.task.op)) {
+            ++messages;
+            changes.emplace_back(event.start, 1);
+            changes.emplace_back(event.end, -1);
+        }
+    std::sort(changes.begin(), changes.end());
+    int now = 0, most = 0;
+    for (std::size_t k = 0; k < changes.size(); ++k) {
+        under_way += now > 0 ? changes[k].first - changes[k - 1].first : 0;
+        now += changes[k].second;
+        most = std::max(most, now);
+    }
+    EXPECT_GT(most, 1);
+    EXPECT_GE(under_way, messages * 800'000 - 1'000);  // 8 kB at 10 MB/s
+}
+
 // R reads the inputs of its F and the weights that F used.
 TEST(Emulated, RecomputedStagesDoTheSame) {
     const Settings quick{"workload.forward=20 us", "workload.backward_input=20 us", "workload.backward_weight=20 us",

@@ -105,6 +105,28 @@ TEST_F(Hands, OverALinkWithTimes) {
     EXPECT_EQ(journal.said, (std::vector<int>{send(0), recv(0), send(1), recv(1)}));
 }
 
+// Three messages of 100 ns each, alone; two capacities of which one has them all and one only the last.
+TEST(SharedLinks, GiveEachMessageItsFairShare) {
+    SharedLinks links({1, 0.25},
+                      {{.takes = {0}, .most = 1}, {.takes = {0}, .most = 1}, {.takes = {0, 1}, .most = 1}, {}});
+    EXPECT_TRUE(links.carry(2));
+    EXPECT_FALSE(links.carry(3));
+    const auto leave = [&](int send, Ns time) {
+        const std::optional<SharedLinks::Leaving> leaving = links.next();
+        ASSERT_TRUE(leaving);
+        EXPECT_EQ(leaving->send, send);
+        EXPECT_EQ(leaving->time, time);
+        links.leave(*leaving);
+    };
+    links.start(0, 100, 0);
+    links.start(1, 100, 40);   // halves; 60 left of the first, 100 of the second
+    links.start(2, 100, 100);  // 3/8, 3/8 and 1/4 from here on; 30, 70 and 100 left
+    leave(0, 180);             // then 40 and 80, at 3/4 and 1/4
+    leave(1, 233);             // 180 + 40 / 0.75
+    leave(2, 500);             // at 1/4 from 100 on
+    EXPECT_FALSE(links.next());
+}
+
 TEST_F(Hands, NameTheSilentPeer) {
     Mailbox mailbox(graph, options({}, 20'000'000));
     try {

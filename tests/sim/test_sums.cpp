@@ -157,6 +157,50 @@ TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
     EXPECT_EQ(trace.memory.back().use[static_cast<std::size_t>(MemoryKind::Gradients)], 200);
 }
 
+// Each of n buckets is full at a part of the pass, and is summed when the one before it is.
+TEST(Sums, InBucketsGoOnBesideTheBackward) {
+    Random random(25);
+    for (int round = 0; round < rounds(400); ++round) {
+        const Ns buckets = pick(random, 1, 9), part = pick(random, 0, 400), bytes = pick(random, 1, 200);
+        const Plan plan = plan_of("gpipe", Replicas{2}, 2 * pick(random, 1, 3));
+        Costs costs = costs_on_hosts(1, {0, 1});
+        costs.dispatch = pick(random, 0, 9);
+        costs.stage[0].backward = buckets * part;
+        costs.bytes[0].weights = buckets * 2 * bytes;
+        costs.sum_bucket = 2 * bytes;
+        add_gradient_sums(costs, plan.shape);
+        const Ns of_one = 2 * (kSumLatency + bytes);
+        Ns ended = 0;
+        for (Ns bucket = 1; bucket <= buckets; ++bucket)
+            ended = std::max(ended, bucket * part) + of_one;
+        for (const TraceEvent& event : simulate(plan, costs).events)
+            if (event.task.op == Op::SumGradients) {
+                ASSERT_EQ(event.end - event.start, ended - buckets * part + costs.dispatch)
+                    << buckets << " buckets of " << bytes << " beside " << part;
+            }
+    }
+}
+
+// As in AndMessagesSlowEachOtherDown, in two buckets: each is two steps of 50 bytes, 60 ns each, and the first is full
+// at 310, the middle of stage 1's backward.
+TEST(Sums, InBucketsAndMessagesSlowEachOtherDown) {
+    const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
+    Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
+    costs.edges.push_back({0, 1, 0, 100});
+    costs.bytes[1].weights = 200;
+    costs.sum_bucket = 100;
+    add_gradient_sums(costs, plan.shape);
+    // At 410 the second step has 10 bytes left; they share with the gradients until 430 and are there at 440. The third
+    // goes at half the rate until 540, the fourth, from 550, as well until 590, when the gradients have left, and has
+    // 30 bytes left then.
+    const Times times = times_of(plan, costs);
+    EXPECT_EQ(times.gradients_arrive, 600);
+    EXPECT_EQ(times.sum_starts, 410);
+    EXPECT_EQ(times.sum_ends, 630);
+    costs.edges[0].backward = 0;
+    EXPECT_EQ(times_of(plan, costs).sum_ends, 310 + 4 * 60);
+}
+
 // Step by step in the queue of events, where what slows down counts in whole nanoseconds, against all at once.
 TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
     Random random(18);
@@ -170,6 +214,8 @@ TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
         costs.sums.half_size = pick(random, 0, 1) * pick(random, 1, 500);
         costs.between_hosts->bandwidth = 1e9 / pick(random, 1, 7);
         costs.bytes[0].weights = pick(random, 0, 5'000);
+        costs.stage[0].backward = pick(random, 0, 20'000);
+        costs.sum_bucket = pick(random, 0, 2) == 0 ? pick(random, 500, 3'000) : 0;
         std::vector<int> members;
         for (int device = 0; device < holders; ++device)
             if (pick(random, 0, 1))
@@ -183,8 +229,9 @@ TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
         Simulator simulator(plan, {});
         const Trace at_once = simulator.trace(costs), by_steps = simulator.trace_by_events(costs);
         for (std::size_t event = 0; event < at_once.events.size(); ++event)
-            ASSERT_NEAR(static_cast<double>(at_once.events[event].end), static_cast<double>(by_steps.events[event].end),
-                        2 * holders + 2e-4 * static_cast<double>(costs.stage[0].sum_gradients))
+            ASSERT_NEAR(
+                static_cast<double>(at_once.events[event].end), static_cast<double>(by_steps.events[event].end),
+                2 * holders * costs.stage_sums[0].buckets + 2e-4 * static_cast<double>(costs.stage[0].sum_gradients))
                 << name_of(algorithm) << " round " << round;
     }
 }

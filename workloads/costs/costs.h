@@ -109,6 +109,8 @@ struct Costs {
     Link sums;                                      // the same as `link` for S
     // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
+    Bytes sum_bucket =
+        0;  // at most so many gradients are summed at once, as soon as they are there; 0: all, at the end
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared

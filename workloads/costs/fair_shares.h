@@ -2,6 +2,7 @@
 // (Bertsekas, Gallager, "Data Networks", 1992, section 6.5.2: progressive filling).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,6 +13,22 @@ struct Demand {
     std::vector<int> takes;  // numbers of capacities, each once
     double most = 0;         // the rate that it has when it is alone
     double rate = 0;         // what it gets
+};
+
+// What is under way at a rate that changes.
+struct Progressing {
+    double left = 0;   // nanoseconds at the rate 1
+    double since = 0;  // when that was so
+    double rate = 0;   // 0 before it begins
+
+    double time_left() const { return left / rate; }
+    void go_at(double new_rate, double now) {
+        if (rate > 0) {
+            left = std::max(0.0, left - rate * (now - since));
+            since = now;
+        }
+        rate = new_rate;
+    }
 };
 
 class FairShares {

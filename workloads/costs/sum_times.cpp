@@ -163,6 +163,14 @@ std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices
     return {ring(devices, part)};
 }
 
+std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets) {
+    for (SumRound& round : rounds) {
+        round.steps *= buckets;
+        round.parts *= buckets;
+    }
+    return rounds;
+}
+
 StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs) {
     StageSum sum{bytes, std::move(rounds), 0};
     if (sum.rounds.empty())

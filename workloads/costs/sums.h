@@ -5,6 +5,7 @@
 #include "workloads/text/choice.h"
 #include "workloads/units.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -12,16 +13,13 @@ namespace pw {
 
 enum class SumAlgorithm : std::uint8_t {
     // In 2 (r - 1) steps each of r devices hands 1/r of the bytes to the next one, first adding and then copying. No
-    // way
-    // of summing sends fewer bytes per device (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-    // clusters
-    // of workstations", 2009).
+    // way of summing sends fewer bytes per device (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+    // clusters of workstations", 2009).
     Ring,
     // All bytes go up a binary tree, added at every device, and down again: fewer latencies, more bytes.
     Tree,
     // Each host adds up a part on each of its devices, rings between the hosts do so for every part, and the devices of
-    // a
-    // host hand the parts round: fewer bytes between hosts. It takes hosts with equally many of the devices, else a
+    // a host hand the parts round: fewer bytes between hosts. It takes hosts with equally many of the devices, else a
     // ring.
     TwoLevel
 };
@@ -44,10 +42,21 @@ struct SumRound {
 // S of one stage among its holders, those that a tie adds aside; or what ends U.
 struct StageSum {
     Bytes bytes = 0;
-    std::vector<SumRound> rounds;
-    Ns alone = 0;  // what it takes when nothing else is under way
+    std::vector<SumRound> rounds;  // of all buckets
+    Ns alone = 0;                  // what it takes when nothing else is under way
+    int buckets = 1;               // equally large, one after the other
     bool operator==(const StageSum&) const = default;
+
+    Ns last_bucket() const { return (alone + buckets - 1) / buckets; }
+    // Returns when the first bucket is full, from the start of the pass that makes the gradients and takes so long.
+    Ns first_full(Ns backward) const { return (backward + buckets - 1) / buckets; }
+    // Returns how much of the sum goes on beside that pass, so that it takes as much less behind it.
+    Ns beside(Ns backward) const { return std::min(alone - last_bucket(), backward - first_full(backward)); }
 };
+
+inline constexpr int kMostBuckets = 4096;  // of a stage
+// Returns the rounds of so many equal buckets, one after the other.
+std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets);
 
 // Returns the rounds in which so many devices sum; none for one device. `host`, by device, may be empty. Neighbours in
 // a ring are those of a host, in their order, before the ring leaves it. With Scatter they end when each device has the
