@@ -7,6 +7,7 @@ formula and the slowest stage (by the calibrated times). Points are held out by 
 
     bench/accuracy_cpu.py PIPEWRIGHT FOLDER [POINTS] [--link]      writes FOLDER/*.json, one file per workload, and table.txt
 
+With --link the devices send over emulated links (LINK) and share the way, GPTs and replicas aside, which sum gradients.
 One after the other, on a machine that does nothing else. What is in FOLDER already is kept and not measured again.
 """
 import json
@@ -89,7 +90,8 @@ def call(program, command, config, folder, *more):
         json.dump(config, file)
     done = subprocess.run([program, command, path, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip().splitlines()[0])
+        lines = done.stderr.strip().splitlines()
+        raise RuntimeError(next((line for line in lines if line.startswith("error")), lines[-1]))
     return done.stdout
 
 
