@@ -161,6 +161,10 @@ void compare(const CompareArguments& arguments) {
 }  // namespace
 
 Job calibrated_job(Config config) {
+    if (config.run.transport == RunConfig::Transport::Mpi)
+        config.fail_at("run.transport", "compare runs in one process",
+                       "write transport: threads; or mpirun -n N pipewright run CONFIG --trace measured.json, and then "
+                       "pipewright compare predicted.json measured.json");
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
         print_note(
             "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "

@@ -3,6 +3,8 @@
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
+#include "exec/ranks/line.h"
+#include "job/launched_ranks.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include <new>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace pw {
 
@@ -26,6 +29,7 @@ struct Command {
     const char* summary;
     Action (*add)(CLI::App& command);
     const char* examples;
+    bool by_all_ranks = false;  // else the first one does it alone
 };
 
 constexpr Command kCommands[] = {
@@ -38,7 +42,9 @@ constexpr Command kCommands[] = {
      "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml"},
     {"run", "execute the plan and measure it", add_run,
      "  pipewright run cfg.yaml --steps 10 --trace measured.json\n"
-     "  pipewright run cfg.yaml --set run.backend=emulated"},
+     "  pipewright run cfg.yaml --set run.backend=emulated\n"
+     "  mpirun -n 2 pipewright run cfg.yaml",
+     true},
     {"compare", "put predicted beside measured", add_compare,
      "  pipewright compare cfg.yaml --plot both.html\n"
      "  pipewright compare predicted.json measured.json --max-error 5%\n"
@@ -111,11 +117,15 @@ void run_command_line(int argc, char** argv) {
     app.footer(
         "Results go to stdout, all else to stderr.\nExit codes: 0 ok, 1 failed while running, 2 bad input, "
         "3 infeasible or deadlock, 4 check failed, 5 a peer fell silent.");
+    const bool is_first = launched_ranks().rank == 0;
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command& command : kCommands) {
         CLI::App* added = app.add_subcommand(command.name, command.summary);
         added->footer(std::string("Examples:\n") + command.examples);
-        actions.emplace_back(added, command.add(*added));
+        Action action = command.add(*added);
+        if (!is_first && !command.by_all_ranks)
+            action = [kept = std::move(action)] {};  // what its options are read into
+        actions.emplace_back(added, std::move(action));
     }
     try {
         app.parse(argc, argv);
@@ -133,9 +143,14 @@ void run_command_line(int argc, char** argv) {
     finish_results();
 }
 
+// Of a mistake that all ranks find the first one says how to mend it.
 int report_error(std::string_view text, ExitCode code) {
+    const auto [rank, ranks] = launched_ranks();
+    if (rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible))
+        text = text.substr(0, text.find('\n'));
     std::fflush(stdout);
-    say(fmt::format("{}{}", text.starts_with("error: ") ? "" : "error: ", text));
+    const std::string whose = ranks > 1 ? fmt::format("[rank {}/{}] ", rank, ranks) : "";
+    say(fmt::format("{}{}{}", whose, text.starts_with("error: ") ? "" : "error: ", text));
     return static_cast<int>(code);
 }
 
@@ -167,10 +182,13 @@ int main(int argc, char** argv) {
         pw::keep_standard_streams();
         pw::run_command_line(argc, argv);
         return 0;
+    } catch (const pw::StoppedByOthers& error) {  // one of them says why
+        std::_Exit(static_cast<int>(error.code()));
     } catch (const pw::Error& error) {
         const int code = pw::report_error(error.what(), error.code());
-        if (error.code() == pw::ExitCode::PeerSilent)
-            std::_Exit(code);  // the silent thread may be there still: nothing is torn down under it
+        if (error.code() == pw::ExitCode::PeerSilent || pw::launched_ranks().size > 1)
+            std::_Exit(
+                code);  // a silent thread may be there still, and other ranks need not come to an end with this one
         return code;
     } catch (const std::bad_alloc&) {
         return pw::report_error("out of memory", pw::ExitCode::RunFailed);

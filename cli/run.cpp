@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "job/config.h"
+#include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"
 #include "viz/plot.h"
@@ -45,6 +46,10 @@ Job load_job(const RunArguments& arguments) {
     else if (!arguments.losses.empty())
         config.fail_at("run.backend", "emulated devices learn nothing: there is no loss to draw",
                        "run without --losses, or with run.backend: cpu");
+    const int ranks = launched_ranks().size;
+    if (ranks > 1 && config.run.transport != RunConfig::Transport::Mpi && !arguments.reference)
+        config.fail_at("run.transport", fmt::format("{} ranks were started, and each would run all devices", ranks),
+                       "write transport: auto or mpi, or start one process");
     return job_of(std::move(config));
 }
 
@@ -80,6 +85,8 @@ void print_run(const RunArguments& arguments, const Job& job, const RunResult& r
 
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
+    if (arguments.reference && launched_ranks().rank > 0)  // one device, on the first rank
+        return;
     const Job job = load_job(arguments);
     // The reference is one device, outside the cluster's limits; the run refuses by the backend's own sizes.
     if (!arguments.reference && knows_precision(job.config, job.profile))

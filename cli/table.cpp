@@ -1,6 +1,7 @@
 #include "cli/table.h"
 
 #include "cli/streams.h"
+#include "job/launched_ranks.h"
 
 #include <fmt/format.h>
 
@@ -56,8 +57,15 @@ void ProgressLine::show(const std::string& text) {
     shown_ = true;
 }
 
-void print_warning(const std::string& text) { say("warning: " + text); }
+// Of several ranks the first speaks for all.
+void print_warning(const std::string& text) {
+    if (launched_ranks().rank == 0)
+        say("warning: " + text);
+}
 
-void print_note(const std::string& text) { say("note: " + text); }
+void print_note(const std::string& text) {
+    if (launched_ranks().rank == 0)
+        say("note: " + text);
+}
 
 }  // namespace pw

@@ -19,9 +19,13 @@ set(PIPEWRIGHT_WITH_CUDA OFF)
 if(PIPEWRIGHT_HAVE_CUDA)
   set(PIPEWRIGHT_WITH_CUDA ON)
 endif()
+set(PIPEWRIGHT_WITH_MPI OFF)
+if(PIPEWRIGHT_HAVE_MPI)
+  set(PIPEWRIGHT_WITH_MPI ON)
+endif()
 configure_package_config_file(cmake/pipewrightConfig.cmake.in ${PROJECT_BINARY_DIR}/pipewrightConfig.cmake
                               INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pipewrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/pipewrightConfig.cmake ${PROJECT_BINARY_DIR}/pipewrightConfigVersion.cmake
-              cmake/dependencies.cmake cmake/cuda_libraries.cmake
+              cmake/dependencies.cmake cmake/cuda_libraries.cmake cmake/mpi.cmake
         DESTINATION ${package})

@@ -2,6 +2,7 @@
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "exec/ranks/ranks.h"
 #ifdef PIPEWRIGHT_CUDA
 #include "exec/cuda/backend.h"
 #endif
@@ -129,7 +130,7 @@ std::vector<BackendRow> transports() {
         {name_of(Transport::Threads), "devices of one process: by pointer, between CUDA devices by copy", "ready"},
         {name_of(Transport::Link), "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
         {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels", nccl},
-        {name_of(Transport::Mpi), "ranks on one host or many", "not in this version"}};
+        {name_of(Transport::Mpi), "devices of several processes (mpirun), on one host or many", ranks_status()}};
 }
 
 }  // namespace pw

@@ -37,6 +37,12 @@ struct RunOptions {
     std::function<void(int device, const Task& task)> before_task = {};  // called on the device's thread
 };
 
+// The processes of a run that has several.
+struct RankReport {
+    std::vector<std::string> hosts;  // by rank
+    std::string library;             // "Open MPI v4.1.4"
+};
+
 struct RunResult {
     Trace trace;
     std::vector<double> losses;          // mean over the samples, one per mini-batch
@@ -48,9 +54,14 @@ struct RunResult {
     // where devices compute on cores.
     std::optional<Bytes> resident_growth;
     Disturbance disturbance;
+    std::optional<RankReport> ranks;    // where the devices are on several ranks
+    std::optional<Ns> clock_error;      // then, by how much times of different ranks may be apart, beside their drift
     std::vector<std::string> notes;     // lines about the devices, for people
     std::vector<std::string> warnings;  // why the times are not comparable, for people
 };
+
+// Where the devices are on several ranks every rank calls run(), and only on rank 0 the result has more than the losses
+// and norms, and options are called.
 
 // Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
 // and the same weight versions, and runs one task at a time.

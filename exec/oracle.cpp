@@ -120,6 +120,8 @@ Job oracle_of(const Job& job) {
     Job oracle = job;
     for (DeviceConfig& device : oracle.config.cluster.devices)  // of the cluster, which it does not run on
         device.memory = kUnlimited;
+    if (oracle.config.run.transport == RunConfig::Transport::Mpi)
+        oracle.config.run.transport = RunConfig::Transport::Threads;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it

@@ -172,7 +172,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     add_network(costs, cluster, hosts);
-    if (config.run.transport == RunConfig::Transport::Link)
+    if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;
 }
 

@@ -1,6 +1,7 @@
 #include "job/config.h"
 
 #include "job/config_blocks.h"
+#include "job/launched_ranks.h"
 #include "job/plan.h"
 #include "job/rank_table.h"
 #include "workloads/costs/profiled_model.h"
@@ -201,9 +202,10 @@ void read_cuda(const Yaml& at, RunConfig& run) {
 void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& cluster) {
     using Backend = RunConfig::Backend;
     using Transport = RunConfig::Transport;
-    if (run.transport == Transport::Mpi)
-        not_in_this_version(at, "the transport mpi", "write transport: threads");
     const bool on_host = run.backend == Backend::Cpu || run.backend == Backend::Reference;
+    if (run.transport == Transport::Mpi && !on_host)
+        at.complain(fmt::format("the transport mpi is for run.backend cpu or reference, not {}", name_of(run.backend)),
+                    "write transport: threads, or set run.backend: cpu");
     if (run.transport == Transport::Nccl && run.backend != Backend::Cuda)
         at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", name_of(run.backend)),
                     "write transport: threads, or set run.backend: cuda");
@@ -220,7 +222,9 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
               "deterministic", "gpus", "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend);
-    run.transport = at["transport"].choice(run.transport);
+    run.transport = at["transport"].choice(RunConfig::Transport::Auto);
+    if (run.transport == RunConfig::Transport::Auto)
+        run.transport = launched_ranks().size > 1 ? RunConfig::Transport::Mpi : RunConfig::Transport::Threads;
     run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
     run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
     run.gradient_order = at["gradient_order"].choice(run.gradient_order);

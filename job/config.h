@@ -151,8 +151,9 @@ inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::Batc
 
 struct RunConfig {
     enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
-    // Link is for the backends cpu and reference, Nccl for cuda.
-    enum class Transport { Threads, Link, Mpi, Nccl } transport = Transport::Threads;
+    // Link and Mpi are for the backends cpu and reference, Nccl for cuda. Auto is what a file may say: it is Mpi where
+    // a launcher has started several ranks, else Threads, and never in a loaded config.
+    enum class Transport { Threads, Link, Mpi, Nccl, Auto } transport = Transport::Threads;
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
@@ -176,7 +177,8 @@ inline constexpr Choice<RunConfig::Transport> kChoices<RunConfig::Transport>[] =
     {"threads", RunConfig::Transport::Threads},
     {"link", RunConfig::Transport::Link},
     {"mpi", RunConfig::Transport::Mpi},
-    {"nccl", RunConfig::Transport::Nccl}};
+    {"nccl", RunConfig::Transport::Nccl},
+    {"auto", RunConfig::Transport::Auto}};
 template <>
 inline constexpr Choice<RunConfig::GradientOrder> kChoices<RunConfig::GradientOrder>[] = {
     {"plan", RunConfig::GradientOrder::Plan}, {"micro_batch", RunConfig::GradientOrder::MicroBatch}};

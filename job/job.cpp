@@ -137,6 +137,7 @@ ToldRules told_rules(const Trace& trace) {
     ToldRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
     root.source().throw_if_mistaken();
     const bool copies = config.run.transport == RunConfig::Transport::Link ||
+                        config.run.transport == RunConfig::Transport::Mpi ||
                         config.run.backend == RunConfig::Backend::Cuda || is_uniform(config);
     rules.mode.sent_copies = copies || !rules.mode.early_receive();
     return rules;

@@ -80,10 +80,14 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
     }
 }
 
-Lanes::Lanes(const PlanGraph& graph, TransferMode mode)
-    : graph_(graph), mode_(mode), table_(graph, mode.communicator), lanes_(static_cast<std::size_t>(table_.lanes)) {
+Lanes::Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here)
+    : graph_(graph),
+      mode_(mode),
+      table_(graph, mode.communicator),
+      here_(std::move(here)),
+      lanes_(static_cast<std::size_t>(table_.lanes)) {
     for (int node = 0; node < graph.size(); ++node)
-        if (const int lane = table_.lane_of[node]; lane >= 0)
+        if (const int lane = table_.lane_of[node]; lane >= 0 && is_here(node))
             lanes_[lane].nodes.push_back(node);
     reset();
 }
@@ -92,6 +96,7 @@ void Lanes::reset() {
     state_.assign(static_cast<std::size_t>(graph_.size()), {});
     starting.clear();
     received.clear();
+    awaited.clear();
     for (Lane& lane : lanes_) {
         lane.head = 0;
         lane.busy = false;
@@ -141,6 +146,8 @@ int Lanes::hoist(int recv) {
 bool Lanes::may_start(int send) const {
     if (!state_[send].posted)
         return false;
+    if (crosses(send))
+        return true;
     if (mode_.protocol == Protocol::Rendezvous)
         return state_[table_.partner[send]].active;
     const int last = lanes_[table_.lane_of[send]].last_sent;
@@ -176,8 +183,12 @@ bool Lanes::serve_head(int number) {
     }
     if (!state.posted)
         return false;
-    if (!std::exchange(state.active, true))
-        serve(table_.lane_of[table_.partner[node]]);
+    if (!std::exchange(state.active, true)) {
+        if (crosses(node))
+            awaited.push_back(node);
+        else
+            serve(table_.lane_of[table_.partner[node]]);
+    }
     if (!state.arrived || std::exchange(state.received, true))
         return false;
     received.push_back(node);

@@ -66,7 +66,9 @@ struct LaneTable {
 
 class Lanes {
 public:
-    Lanes(const PlanGraph& graph, TransferMode mode);
+    // `here` says by device whether its ends are moved here; when empty, all are. The other end of a transfer between
+    // here and elsewhere is taken to be ready: whoever carries the message waits for it.
+    Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {});
 
     // Goes back to the beginning, where early receives are posted.
     void reset();
@@ -85,6 +87,7 @@ public:
     // These lists hold what the calls above have set off; the caller takes and clears them.
     std::vector<int> starting;  // SENDs that start now: leave() and arrive() are due
     std::vector<int> received;  // RECVs that are complete
+    std::vector<int> awaited;   // RECVs from elsewhere that head their lanes and are posted: arrive() is due
 
     bool has_left(int send) const { return state_[send].left; }
     bool is_received(int recv) const { return state_[recv].received; }
@@ -95,6 +98,8 @@ public:
     std::vector<int> waiting_sends() const;
     const LaneTable& table() const { return table_; }
     int partner(int node) const { return table_.partner[node]; }
+    // Tells whether one end of the transfer is here and the other is not.
+    bool crosses(int node) const { return !is_here(node) || !is_here(partner(node)); }
     int earlier_on_edge(int send) const { return table_.earlier_on_edge[send]; }
 
 private:
@@ -107,7 +112,9 @@ private:
     struct State {
         bool posted = false, active = false, left = false, arrived = false, received = false;
     };
-    void add(int node);
+    bool is_here(int node) const {
+        return here_.empty() || here_[static_cast<std::size_t>(graph_.device_of(node))] != 0;
+    }
     bool may_start(int send) const;
     void serve(int lane);
     bool serve_head(int lane);
@@ -116,6 +123,7 @@ private:
     const PlanGraph& graph_;
     TransferMode mode_;
     LaneTable table_;
+    std::vector<char> here_;  // by device
     std::vector<Lane> lanes_;
     std::vector<State> state_;
 };

@@ -1,6 +1,8 @@
 // The first exception of several threads, thrown again by the one that joins them.
 #pragma once
 
+#include "workloads/error.h"
+
 #include <exception>
 #include <mutex>
 
@@ -38,5 +40,10 @@ private:
     mutable std::mutex mutex_;
     std::exception_ptr first_;
 };
+
+// What a thread throws that another one's failure has stopped.
+[[noreturn]] inline void fail_because_of_others() {
+    fail_with(ExitCode::RunFailed, "stopped because another device failed");
+}
 
 }  // namespace pw

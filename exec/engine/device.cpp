@@ -43,6 +43,14 @@ int RunPlan::gradient_parts(int stage) const {
     return *std::max_element(parts.begin(), parts.end()) + 1;
 }
 
+std::vector<int> RunPlan::devices_of_rank(int rank) const {
+    std::vector<int> devices;
+    for (int device = 0; device < job.plan.shape.devices; ++device)
+        if (map.rank_of(device) == rank)
+            devices.push_back(device);
+    return devices;
+}
+
 int RunPlan::edge_of(const Task& transfer) const {
     const Edge on = pw::edge_of(transfer);
     const auto found = std::find_if(edges.begin(), edges.end(), [&](const EdgeBytes& edge) {

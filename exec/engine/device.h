@@ -7,6 +7,7 @@
 #include "exec/engine/meeting_points.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
+#include "exec/ranks/ranks.h"
 #include "schedules/plan_graph.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
@@ -47,16 +48,21 @@ struct RunPlan {
     std::vector<Buffer> buffers;
     Packing packing;
     EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
+    Ranks* const ranks;   // null: all devices are in this process
+    const RankMap map;
     const std::unique_ptr<Watch> watch;
     const std::unique_ptr<MeetingPoints> meetings;
 
-    explicit RunPlan(const Job& the_job)
+    RunPlan(const Job& the_job, Ranks* the_ranks)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
+          ranks(the_ranks),
+          map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
           watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
-          meetings(
-              std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get())) {}
+          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get(),
+                                                   map)) {}
+    bool is_here(int device) const { return map.is_here(device); }
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
@@ -66,6 +72,7 @@ struct RunPlan {
     int gradient_parts(int stage) const;
     // Tells whether the device speaks for the stage: of several holders one does, in norms and dumps.
     bool speaks_for(int device, int stage) const { return job.plan.shape.devices_of(stage).front() == device; }
+    std::vector<int> devices_of_rank(int rank) const;  // ascending
 };
 
 // One device. Its functions are called on its own thread, in this order.
@@ -103,8 +110,15 @@ public:
     // Tells whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
-    virtual std::string machine() const = 0;           // what device 0 runs on; after the set-up
+    virtual std::string machine() const = 0;           // what the devices of this rank run on; after the set-up
     virtual void begin_step(int /*step*/) {}           // on the main thread, before the devices begin it
+
+    // Where a run has several ranks: what this rank knows of itself, and what another one has told. The first pair is
+    // called once, when memory is placed, the second after every step.
+    virtual void tell_places(Mail&) const {}
+    virtual void hear_places(int /*rank*/, MailReader&) {}
+    virtual void tell_step(Mail&) const {}
+    virtual void hear_step(int /*rank*/, MailReader&) {}
 
     // These two are called on the main thread after a step and speak of it: the loss is summed over the samples of a
     // micro-batch, the norms are those of its updates.

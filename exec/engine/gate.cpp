@@ -1,17 +1,8 @@
 #include "exec/engine/gate.h"
 
-#include "workloads/error.h"
-
 #include <cassert>
 
 namespace pw {
-
-void fail_because_of_others() { fail_with(ExitCode::RunFailed, "stopped because another device failed"); }
-
-Ns clock_now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 bool Gate::is_last(int phase, std::int64_t& round) {
     if (aborted_)

@@ -1,6 +1,8 @@
 // A gate, at which the threads of a run wait for each other.
 #pragma once
 
+#include "workloads/clock.h"
+#include "workloads/first_failure.h"
 #include "workloads/units.h"
 
 #include <chrono>
@@ -10,9 +12,6 @@
 #include <utility>
 
 namespace pw {
-
-Ns clock_now();                              // steady, nanoseconds
-[[noreturn]] void fail_because_of_others();  // Error (RunFailed)
 
 // A fixed number of threads meet at a gate, again and again.
 class Gate {

@@ -1,19 +1,23 @@
-// Hand-over between the device threads of one process: transfers travel in the lanes of the plan, and whoever needs one
-// waits for it. A mailbox gives up when one device has failed, or when nothing happens for the timeout.
+// Hand-over between the device threads of a process, and between ranks: transfers travel in the lanes of the plan, and
+// whoever needs one waits for it. A mailbox gives up when one device has failed, or when nothing happens for the
+// timeout.
 #pragma once
 
 #include "exec/engine/gate.h"
 #include "exec/engine/shared_links.h"
 #include "exec/engine/watch.h"
+#include "exec/ranks/ranks.h"
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <queue>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,6 +36,8 @@ public:
     virtual ~Payload() = default;
     virtual void leave(int send) = 0;   // afterwards the sender's copy may be overwritten
     virtual void arrive(int recv) = 0;  // afterwards the landing buffer may be read
+    // Returns where a message to or from another rank lies: what a SEND's maker wrote, or where a RECV lands.
+    virtual std::span<std::byte> message(int transfer) = 0;
 };
 
 // An emulated link: a message leaves `occupation` after it started, or later where it shares, and arrives `latency`
@@ -41,6 +47,13 @@ struct LinkTimes {
     SharedLinks shared;
 };
 
+// Messages between ranks. Without `ranks` all devices are in this process.
+struct RankMessages {
+    Ranks* ranks = nullptr;
+    RankMap map;
+    std::vector<int> tag;  // by node, of transfers; equal at both ends
+};
+
 class Mailbox {
 public:
     struct Options {
@@ -48,6 +61,7 @@ public:
         Ns timeout = 30'000'000'000;
         bool spin = false;           // waits awake, where devices own their cores
         LinkTimes link;              // where it has times, a thread of its own moves the messages
+        RankMessages across;         // a thread of its own looks after them while the devices work
         Payload* payload = nullptr;  // null where tensors are made where they are read
         Watch* watch = nullptr;      // is told who waits and says when that is too long; the timeout is then unused
     };
@@ -81,7 +95,7 @@ private:
         bool taken = false;
     };
     bool is_done(int node) const { return done_[node].load(std::memory_order_acquire); }
-    bool spin_until_done(int node, Ns start) const;
+    bool spin_until_done(int node, Ns start);
     [[noreturn]] void fail_waiting(int node, Ns start) const;
     void move(Lock& lock);
     void start(int send, Lock& lock);
@@ -90,6 +104,9 @@ private:
     void happen(int node, Lock& lock);
     void complete(int node);
     void run_wire();
+    void cross(int node);
+    bool poll(Lock& lock);
+    void run_ranks();
 
     const PlanGraph& graph_;
     const Options options_;
@@ -103,6 +120,12 @@ private:
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::int64_t seq_ = 0;
     SharedLinks shared_;
+    struct Crossing {
+        int node;
+        Ranks::Ticket ticket;
+    };
+    std::vector<Crossing> crossings_;  // under way
+    std::exception_ptr lost_;          // what went wrong between ranks while nobody waited
     std::condition_variable wire_wakes_;
     bool closing_ = false;
     std::thread wire_;

@@ -10,9 +10,10 @@
 
 namespace pw {
 
-MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch)
+MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch, RankMap map)
     : graph_(graph),
       timeout_(timeout),
+      map_(map),
       watch_(watch),
       meetings_(meetings_of(graph, shape)),
       number_(static_cast<std::size_t>(graph.size()), -1),
@@ -21,9 +22,16 @@ MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns time
     for (std::size_t number = 0; number < meetings_.size(); ++number) {
         for (const int node : meetings_[number].nodes)
             number_[node] = static_cast<int>(number);
-        for (const int node : meetings_[number].first)
+        Point& point = points_[number];
+        for (const int node : meetings_[number].first) {
             begins_[node] = true;
-        points_[number].waiting.reserve(meetings_[number].first.size());
+            if (const int rank = map_.rank_of(graph.device_of(node)); rank == map_.own())
+                ++point.here;
+            else if (std::find(point.others.begin(), point.others.end(), rank) == point.others.end())
+                point.others.push_back(rank);
+        }
+        std::sort(point.others.begin(), point.others.end());
+        point.waiting.reserve(point.here);
     }
 }
 
@@ -31,15 +39,22 @@ const Meeting* MeetingPoints::meeting(int node) const {
     return number_[node] < 0 ? nullptr : &meetings_[number_[node]];
 }
 
-void MeetingPoints::arrive(int node) {
-    const auto all = meetings_[number_[node]].first.size();
-    if (all == 1)
+void MeetingPoints::arrive(int node, const Across& across) {
+    const int number = number_[node];
+    Point& point = points_[number];
+    const bool crosses = across && !point.others.empty();
+    if (point.here == 1 && !crosses)
         return;
     std::unique_lock lock(mutex_);
-    Point& point = points_[number_[node]];
     const std::int64_t round = point.round;
     point.waiting.push_back(node);
-    if (!aborted_ && point.waiting.size() == all) {
+    if (!aborted_ && point.waiting.size() == point.here) {
+        if (crosses) {
+            const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
+            lock.unlock();
+            across(meetings_[number], point.others, kFirstTag + 2 * number);
+            lock.lock();
+        }
         point.waiting.clear();
         ++point.round;
         changed_.notify_all();
@@ -60,11 +75,11 @@ void MeetingPoints::arrive(int node) {
 
 void MeetingPoints::fail_waiting(int node, Ns waited) {
     if (aborted_)
-        fail_with(ExitCode::RunFailed, "stopped because another device failed");
+        fail_because_of_others();
     const std::vector<int>& waiting = points_[number_[node]].waiting;
     std::string missing;
     for (const int other : meetings_[number_[node]].first)
-        if (std::find(waiting.begin(), waiting.end(), other) == waiting.end())
+        if (map_.is_here(graph_.device_of(other)) && std::find(waiting.begin(), waiting.end(), other) == waiting.end())
             missing += fmt::format("{}{}", missing.empty() ? "" : ", ", graph_.device_of(other));
     fail_with(ExitCode::PeerSilent, "device {} waits at {} for device {} since {}", graph_.device_of(node),
               print(graph_.task(node)), missing, print_time(waited));

@@ -34,7 +34,9 @@ hwloc_topology_t machine() {
     return topology.get();
 }
 
-// Logical cores that this process may use: the first thread of every physical core, then the others.
+}  // namespace
+
+// The first thread of every physical core comes first.
 std::vector<UsableCore> usable_cores() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -62,8 +64,6 @@ std::vector<UsableCore> usable_cores() {
             first.push_back({cpu});
     return first;
 }
-
-}  // namespace
 
 CorePlan plan_cores(int devices, int threads, const std::vector<int>& nodes) {
     return plan_cores(usable_cores(), devices, threads, nodes);

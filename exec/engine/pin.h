@@ -20,6 +20,7 @@ CorePlan plan_cores(int devices, int threads, const std::vector<int>& nodes = {}
 struct UsableCore {
     int number = 0, node = -1;
 };
+std::vector<UsableCore> usable_cores();  // those that this process may use
 CorePlan plan_cores(const std::vector<UsableCore>& usable, int devices, int threads, const std::vector<int>& nodes);
 
 // Returns the NUMA node that the system says a device on the PCI bus is on, or -1 where it does not know. `folder` has

@@ -1,9 +1,13 @@
-// Runs a job in one process with one thread per device: it sets the devices up, steps them and gathers what happened.
+// Runs a job in one process, or its part of it as one of several ranks, with one thread per device: it sets the devices
+// up, steps them and gathers what happened.
+#include "exec/engine/across_ranks.h"
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gate.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
+#include "exec/ranks/line.h"
+#include "exec/ranks/ranks.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
@@ -14,8 +18,10 @@
 #include "workloads/start_thread.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -51,25 +57,28 @@ enum class Phase {
 
 class Run : public std::enable_shared_from_this<Run> {
 public:
-    Run(const Job& job, const RunOptions& options)
+    // `ranks` is null where all devices are in this process.
+    Run(const Job& job, const RunOptions& options, Ranks* ranks)
         : job_(job),
           options_(options),
-          plan_(job_),
+          plan_(job_, ranks),
+          own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
-          cores_(plan_cores(job.plan.shape.devices, job.config.run.threads_per_device,
-                            numa_nodes(job.config, job.plan.shape.devices))),
-          gate_(job.plan.shape.devices + 1),
+          cores_(cores_of_rank(plan_)),
+          gate_(static_cast<int>(own_.size()) + 1),
+          devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           log_(options.whole_trace) {
-        for (int device = 0; device < job.plan.shape.devices; ++device)
-            devices_.push_back(std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_));
+        for (const int device : own_)
+            devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
         clear_step();
     }
 
     RunResult run() {
-        threads_.reserve(devices_.size());
+        threads_.reserve(own_.size());
         guarded([&] {
-            for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
-                start(device);
+            open_line();
+            for (std::size_t number = 0; number < own_.size(); ++number)
+                start(number);
         });
         if (!failure_.happened())
             guarded([&] { main_thread(); });
@@ -79,9 +88,14 @@ public:
             work_->abort();
             work_->explain();
         }
-        failure_.rethrow();
+        try {
+            failure_.rethrow();
+        } catch (const StoppedByOthers&) {
+            line_->wait_for_others();
+            throw;
+        }
         RunResult all = result();
-        if (options_.finished)
+        if (options_.finished && speaks())
             options_.finished(all);
         work_->write_files(all);
         return all;
@@ -94,16 +108,55 @@ private:
             gate_.abort();
             work_->stop();
             plan_.meetings->abort();
+            if (plan_.ranks != nullptr) {
+                plan_.ranks->give_up();
+                tell_others();
+            }
             const std::lock_guard lock(mailbox_mutex_);
             if (mailbox_)
                 mailbox_->abort();
         });
     }
 
+    void open_line() {
+        if (plan_.ranks == nullptr || plan_.map.size() == 1)
+            return;
+        Line::Watcher watcher;
+        watcher.tell_signs = [this](Mail& mail) { plan_.watch->tell(own_, mail); };
+        watcher.hear_signs = [this](MailReader& mail) { plan_.watch->hear(mail); };
+        watcher.look = [this](Ns passed) {
+            if (steps_begun_)
+                plan_.watch->look(limits_, passed);
+        };
+        watcher.describe = [this](int rank) {
+            return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
+        };
+        watcher.fail = [this](const std::exception_ptr& error) { guarded([&] { std::rethrow_exception(error); }); };
+        line_ = std::make_unique<Line>(*plan_.ranks, job_.config.run.timeout, slice_, std::move(watcher));
+        line_->start();
+    }
+
+    // What this rank has found out itself: the others stop, too.
+    void tell_others() {
+        if (!line_)
+            return;
+        try {
+            failure_.rethrow();
+        } catch (const StoppedByOthers&) {
+        } catch (const Error& error) {
+            line_->tell_failure(error.what(), error.code());
+        } catch (const std::exception& error) {
+            line_->tell_failure(error.what(), ExitCode::RunFailed);
+        }
+    }
+
+    bool speaks() const { return plan_.map.own() == 0; }  // for all ranks
+
     // A thread that never comes back keeps the run.
-    void start(int device) {
-        threads_.push_back(start_thread(fmt::format("device {}", device), [this, self = shared_from_this(), device] {
-            guarded([&] { device_thread(device); });
+    void start(std::size_t number) {
+        const std::string name = fmt::format("device {}", own_[number]);
+        threads_.push_back(start_thread(name, [this, self = shared_from_this(), number] {
+            guarded([&] { device_thread(number); });
             const std::lock_guard lock(ended_mutex_);
             ++ended_;
             has_ended_.notify_all();
@@ -112,14 +165,13 @@ private:
 
     // Joins all threads; false when one is silent: then it is left behind.
     bool end_threads() {
-        const Ns slice = Watch::slice_of(limits_);
         Ns waited = 0;
         const auto all_ended = [&] { return ended_ == threads_.size(); };
         std::unique_lock lock(ended_mutex_);
-        while (!has_ended_.wait_for(lock, std::chrono::nanoseconds(slice), all_ended)) {
+        while (!has_ended_.wait_for(lock, std::chrono::nanoseconds(slice_), all_ended)) {
             if (failure_.happened() && !silent_ && !limits_.task.empty())
-                failure_.guard([&] { look(slice); }, [] {});
-            if (silent_ && (waited += slice) > kGrace) {
+                failure_.guard([&] { look(slice_); }, [] {});
+            if (silent_ && (waited += slice_) > kGrace) {
                 for (std::thread& thread : threads_)
                     thread.detach();
                 return false;
@@ -140,11 +192,11 @@ private:
         }
     }
 
-    void device_thread(int number) {
-        DeviceThread& device = *devices_[number];
+    void device_thread(std::size_t number) {
+        DeviceThread& device = *devices_[own_[number]];
         if (work_->computes() && !cores_.shared)
             pin_this_thread(cores_.cores[number]);
-        Device& own = work_->device(number);
+        Device& own = work_->device(own_[number]);
         own.prepare();
         meet(Phase::Prepared);
         meet(Phase::Planned);
@@ -154,7 +206,7 @@ private:
         meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
             meet(Phase::StepBegins);
-            record(number, step, device.run_step(step));
+            record(own_[number], step, device.run_step(step));
             device.end_step();
             own.end_step();
             meet(Phase::StepEnds);
@@ -162,9 +214,11 @@ private:
     }
 
     void meet(Phase phase) { gate_.arrive(static_cast<int>(phase)); }
-    // Looks after the devices meanwhile.
+    // Looks after the devices meanwhile, unless the line does.
     void meet_watching(Phase phase) {
-        gate_.arrive(static_cast<int>(phase), Watch::slice_of(limits_), [&](Ns passed) { look(passed); });
+        if (line_)
+            return meet(phase);
+        gate_.arrive(static_cast<int>(phase), slice_, [&](Ns passed) { look(passed); });
     }
 
     void record(int device, int step, const std::vector<Interval>& intervals) {
@@ -176,7 +230,7 @@ private:
             const int version = version_of(task, job_.versions, job_.plan);
             // one version per step before this one
             const int earlier = job_.plan.asynchronous || !plan_.trains() ? 0 : step;
-            events.push_back({step, device, 0, task, intervals[position].start, intervals[position].end,
+            events.push_back({step, device, plan_.map.own(), task, intervals[position].start, intervals[position].end,
                               plan_.moved[plan_.graph.node(device, static_cast<int>(position))],
                               version < 0 ? -1 : version + earlier, ahead_of(task, job_.versions)});
         }
@@ -194,6 +248,8 @@ private:
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
+        meet_ranks();
+        steps_begun_ = true;
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
@@ -201,20 +257,77 @@ private:
             meet(Phase::StepBegins);
             meet_watching(Phase::StepEnds);
             end_step(step);
-            if (options_.progress)
+            if (options_.progress && speaks())
                 options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
         }
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
     }
 
+    // Devices have their memory: other ranks may have to know where.
+    void meet_ranks() {
+        if (plan_.ranks == nullptr)
+            return;
+        Mail own;
+        work_->tell_places(own);
+        const std::vector<Mail> letters = all_gather(*plan_.ranks, own);
+        for_others([&](int rank) {
+            MailReader reader(letters[rank]);
+            work_->hear_places(rank, reader);
+        });
+        clocks_.take(measure_clocks(*plan_.ranks));
+    }
+
+    template <class Act>
+    void for_others(Act act) {
+        for (int rank = 0; rank < plan_.map.size(); ++rank)
+            if (rank != plan_.map.own())
+                act(rank);
+    }
+
+    // All ranks know the losses and norms of the step, rank 0 its events.
+    void gather_step() {
+        if (plan_.ranks == nullptr)
+            return;
+        Mail own;
+        put(own, clocks_.are_old());
+        work_->tell_step(own);
+        const std::vector<Mail> told = all_gather(*plan_.ranks, own);
+        if (MailReader(told.front()).get<bool>())
+            clocks_.take(measure_clocks(*plan_.ranks));
+        for_others([&](int rank) {
+            MailReader reader(told[rank]);
+            (void)reader.get<bool>();
+            work_->hear_step(rank, reader);
+        });
+        Mail events;
+        for (const int device : own_) {
+            put_all(events, step_.events[device]);
+            put_all(events, step_.memory[device]);
+        }
+        const std::vector<Mail> letters = gather(*plan_.ranks, events);
+        if (!speaks())
+            return;
+        for_others([&](int rank) {
+            MailReader reader(letters[rank]);
+            for (const int device : plan_.devices_of_rank(rank)) {
+                step_.events[device] = reader.get_all<TraceEvent>();
+                step_.memory[device] = reader.get_all<MemorySample>();
+                clocks_.translate(rank, step_.events[device], step_.memory[device]);
+            }
+        });
+        join_messages(plan_.graph, plan_.map, step_);
+    }
+
     void end_step(int step) {
+        gather_step();
         for (int update = 0; update < job_.plan.shape.updates(); ++update)
             losses_.push_back(loss_of(update));
         const std::vector<double> norms = work_->gradient_norms();
         norms_.insert(norms_.end(), norms.begin(), norms.end());
         work_->check_numbers(step);
-        log_.add(step, std::move(step_));
+        if (speaks())
+            log_.add(step, std::move(step_));
         clear_step();
     }
 
@@ -257,6 +370,9 @@ private:
         options.watch = plan_.watch.get();
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;
+        if (plan_.ranks != nullptr)
+            options.across = {plan_.ranks, plan_.map,
+                              message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks)};
         options.link.occupation.assign(plan_.moved.size(), 0);
         options.link.latency = options.link.occupation;
         const Routes routes(costs);
@@ -300,10 +416,17 @@ private:
 
     RunResult result() const {
         RunResult result;
-        for (const auto& device : devices_)
-            result.peak.push_back(device->arena().peak());
+        result.peak.resize(devices_.size());
+        for (const int device : own_) {
+            result.peak[device] = devices_[device]->arena().peak();
+            if (work_->uses_cores())
+                result.disturbance.cpu_share.push_back(devices_[device]->cpu_share());
+        }
+        gather_result(result);
+        work_->finish(result);
+        if (!speaks())
+            return result;
         result.arena = plan_.packing.arena;
-        result.resident_growth = resident_growth_;
         result.losses = losses_;
         result.gradient_norms = norms_;
         if (!log_.has_median())
@@ -311,14 +434,41 @@ private:
                 "the step of the median time is no longer kept: the one shown is the nearest to it that is");
         result.trace = trace();
         if (work_->uses_cores()) {
-            for (const auto& device : devices_)
-                result.disturbance.cpu_share.push_back(device->cpu_share());
             result.disturbance.stolen = stolen_.share();
             result.disturbance.shared_cores = cores_.shared;
             result.warnings = warnings_of(result.disturbance);
         }
-        work_->finish(result);
         return result;
+    }
+
+    // Rank 0 gets what is known of the devices of all ranks.
+    void gather_result(RunResult& result) const {
+        result.resident_growth = resident_growth_;
+        if (plan_.ranks == nullptr)
+            return;
+        Mail own;
+        for (const int device : own_)
+            put(own, result.peak[device]);
+        put_all(own, result.disturbance.cpu_share);
+        put(own, resident_growth_.value_or(0));
+        put_text(own, host_name());
+        const std::vector<Mail> letters = gather(*plan_.ranks, own);
+        if (!speaks())
+            return;
+        std::vector<std::string> hosts;
+        result.disturbance.cpu_share.clear();
+        result.resident_growth = 0;
+        for (int rank = 0; rank < plan_.map.size(); ++rank) {
+            MailReader reader(letters[rank]);
+            for (const int device : plan_.devices_of_rank(rank))
+                result.peak[device] = reader.get<MemoryUse>();
+            std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
+            *result.resident_growth += reader.get<Bytes>();
+            hosts.push_back(reader.get_text());
+        }
+        result.clock_error = clocks_.error();
+        result.ranks = RankReport{std::move(hosts), plan_.ranks->library()};
+        result.notes.push_back(note_on(*result.ranks, *result.clock_error));
     }
 
     Trace trace() const {
@@ -335,13 +485,16 @@ private:
 
     const Job& job_;
     const int steps_ = steps_of(job_);
+    const Ns slice_ = Watch::slice_of(job_.config.run.timeout);
     const RunOptions options_;
     RunPlan plan_;
+    const std::vector<int> own_;  // devices of this rank
     std::unique_ptr<Devices> work_;
     const CorePlan cores_;
     const StolenTime stolen_;
     Gate gate_;
-    std::vector<std::unique_ptr<DeviceThread>> devices_;
+    std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null where another rank has it
+    Clocks clocks_;                                       // of the ranks, on rank 0
     std::mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     Watch::Limits limits_;
@@ -355,6 +508,8 @@ private:
     std::size_t ended_ = 0;  // threads
     bool silent_ = false;    // a device is
     FirstFailure failure_;
+    std::atomic<bool> steps_begun_{false};
+    std::unique_ptr<Line> line_;  // to the other ranks; the first to end: it looks at all of the above
 };
 
 }  // namespace
@@ -363,7 +518,18 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    return std::make_shared<Run>(job, options)->run();
+    Ranks* const ranks = job.config.run.transport == RunConfig::Transport::Mpi ? &join_ranks() : nullptr;
+    if (ranks != nullptr)
+        check_ranks(job, *ranks);
+    const auto whole = std::make_shared<Run>(job, options, ranks);
+    try {
+        return whole->run();
+    } catch (...) {
+        static std::vector<std::shared_ptr<Run>> kept;  // other ranks may still read its memory, until this one ends
+        if (ranks != nullptr)
+            kept.push_back(whole);
+        throw;
+    }
 }
 
 }  // namespace pw

@@ -13,14 +13,48 @@ void Watch::set(int device, Doing doing, int node) {
     sign.changes.fetch_add(1, std::memory_order_release);
 }
 
-Ns Watch::slice_of(const Limits& limits) {
+Ns Watch::slice_of(Ns rest) {
     constexpr Ns kLeast = 1'000'000, kMost = 250'000'000;
-    return std::clamp(limits.rest / 16, kLeast, kMost);
+    return std::clamp(rest / 16, kLeast, kMost);
+}
+
+void Watch::tell(const std::vector<int>& devices, Mail& mail) const {
+    for (const int device : devices) {
+        const Sign& sign = signs_[static_cast<std::size_t>(device)];
+        put(mail, Told{device, static_cast<int>(sign.doing.load(std::memory_order_relaxed)),
+                       sign.node.load(std::memory_order_relaxed), sign.changes.load(std::memory_order_acquire)});
+    }
+}
+
+void Watch::hear(MailReader& mail) {
+    while (!mail.at_end()) {
+        const Told told = mail.get<Told>();
+        if (told.device < 0 || told.device >= static_cast<int>(seen_.size()) || told.node >= graph_.size())
+            fail_with(ExitCode::RunFailed, "another rank tells of device {}, which is not there", told.device);
+        Sign& sign = signs_[static_cast<std::size_t>(told.device)];
+        sign.doing.store(static_cast<Doing>(told.doing), std::memory_order_relaxed);
+        sign.node.store(told.node, std::memory_order_relaxed);
+        sign.changes.store(told.changes, std::memory_order_release);
+    }
+}
+
+std::string Watch::describe(const std::vector<int>& devices) const {
+    std::string text;
+    for (const int device : devices) {
+        const Sign& sign = signs_[static_cast<std::size_t>(device)];
+        const int node = sign.node.load(std::memory_order_relaxed);
+        text += fmt::format("{}device {}", text.empty() ? "" : ", ", device);
+        if (const Doing doing = sign.doing.load(std::memory_order_relaxed);
+            node >= 0 && (doing == Doing::Working || doing == Doing::Waiting))
+            text += fmt::format(" {} {}", doing == Doing::Working ? "was in" : "waited at", print(graph_.task(node)));
+    }
+    return text;
 }
 
 void Watch::look(const Limits& limits, Ns passed) {
-    const Ns counted = std::min(passed, 2 * slice_of(limits));
-    bool stands_still = true;
+    const std::lock_guard lock(mutex_);
+    const Ns counted = std::min(passed, 2 * slice_of(limits.rest));
+    bool stands_still = true, some_wait = false;
     for (std::size_t device = 0; device < seen_.size(); ++device) {
         const Sign& sign = signs_[device];
         const std::int64_t changes = sign.changes.load(std::memory_order_acquire);
@@ -33,6 +67,7 @@ void Watch::look(const Limits& limits, Ns passed) {
         const int node = sign.node.load(std::memory_order_relaxed);
         const Doing doing = sign.doing.load(std::memory_order_relaxed);
         stands_still = stands_still && doing != Doing::Working;
+        some_wait = some_wait || doing == Doing::Waiting;
         if (doing == Doing::Working && node >= 0 && since > limits.task[static_cast<std::size_t>(node)])
             fail_with(ExitCode::PeerSilent, "device {} is silent: {} does not end since {}{}", device,
                       print(graph_.task(node)), print_time(since), waiting());
@@ -40,7 +75,7 @@ void Watch::look(const Limits& limits, Ns passed) {
             fail_with(ExitCode::PeerSilent, "device {} is silent: it begins nothing since {}{}", device,
                       print_time(since), waiting());
     }
-    standstill_ = stands_still ? standstill_ + counted : 0;
+    standstill_ = stands_still && some_wait ? standstill_ + counted : 0;
     if (standstill_ > limits.standstill)
         fail_with(ExitCode::PeerSilent, "no device has worked since {}{}", print_time(standstill_), waiting());
 }

@@ -1,6 +1,7 @@
 // A watch knows what every device of a run is doing, so that a device that works long is told from one that is silent.
 #pragma once
 
+#include "exec/ranks/ranks.h"
 #include "schedules/plan.h"
 #include "schedules/plan_graph.h"
 #include "workloads/units.h"
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,7 +36,12 @@ public:
     // One thread calls this again and again, `passed` after the last time. It throws Error (PeerSilent) naming the
     // device that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
     void look(const Limits& limits, Ns passed);
-    static Ns slice_of(const Limits& limits);  // the time between two looks
+    static Ns slice_of(Ns rest);  // the time between two looks
+
+    // What devices do, for the watch of another rank.
+    void tell(const std::vector<int>& devices, Mail& mail) const;
+    void hear(MailReader& mail);
+    std::string describe(const std::vector<int>& devices) const;  // "device 2 was at 2F1"
 
 private:
     enum class Doing { Away, Resting, Working, Waiting };
@@ -50,8 +57,13 @@ private:
     void set(int device, Doing doing, int node);
     std::string waiting() const;
 
+    struct Told {
+        int device = 0, doing = 0, node = -1;
+        std::int64_t changes = 0;
+    };
     const PlanGraph& graph_;
     std::unique_ptr<Sign[]> signs_;
+    std::mutex mutex_;  // of one look
     std::vector<Seen> seen_;
     Ns standstill_ = 0;
 };

@@ -92,10 +92,12 @@ void Training::explain() {
     const int microbatch = *not_finite_, devices = job.plan.shape.devices;
     const std::string fact =
         fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
+    if (plan.ranks != nullptr)
+        fail_with(ExitCode::RunFailed, "{}; which layer is the first is not known across ranks{}", fact, kGoOn);
     std::vector<std::unique_ptr<Memory>> taken;
     std::vector<std::byte*> tensors;
     for (const EdgeBytes& edge : plan.edges) {
-        taken.push_back(devices_.front()->kernels().reserve(std::max<Bytes>(edge.forward, 64), "a tensor"));
+        taken.push_back(any_device().kernels().reserve(std::max<Bytes>(edge.forward, 64), "a tensor"));
         tensors.push_back(taken.back()->data());
     }
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {

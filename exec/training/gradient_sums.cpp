@@ -32,7 +32,7 @@ std::size_t place_of(int device, const std::vector<int>& devices) {
 
 }  // namespace
 
-void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node); }
+void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node, run_.meets_across()); }
 
 void TrainingDevice::meet(const Task& task, int node) {
     if (!run_.plan.meetings->begins(node))
@@ -61,7 +61,7 @@ void TrainingDevice::make_room() {
                     !holds(stage) && !reads(run_.job.plan.shape.devices_of(stage).front()))
                     tables += share_of(table.bytes, place, table.devices.size()).bytes;
     if (const Bytes bytes = std::max(stages, tables); bytes > 0)
-        room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other GPUs", device_));
+        room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other devices", device_));
 }
 
 // A device that holds several stages of the meeting sums them all at its first S. Between its first and its last

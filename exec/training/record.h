@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -20,7 +21,8 @@ public:
     // Losses are those of the current step, sums over the samples of a micro-batch.
     void take_loss(int microbatch, double sum) { losses_[static_cast<std::size_t>(microbatch)] = sum; }
     const std::vector<double>& losses() const { return losses_; }
-    // The squares of the gradients, [update][layer], are memory that device 0 lends; without updates there is none.
+    // The squares of the gradients, [update][layer], are memory that the first device of the rank lends; without
+    // updates there is none.
     std::size_t squares() const { return updates_ * layers_; }
     void lend_squares(double* memory) { squares_ = memory; }
     int updates() const { return squares_ == nullptr ? 0 : static_cast<int>(updates_); }
@@ -28,7 +30,10 @@ public:
     std::vector<double> gradient_norms() const;      // by update
 
     bool keeps_tensors() const { return !kept_[0].empty(); }
-    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);   // adds to those kept before
+    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);  // adds to those kept before
+    void replace(Moment moment, std::vector<std::vector<NamedTensor>> by_device) {
+        kept_[static_cast<std::size_t>(moment)] = std::move(by_device);
+    }
     const std::vector<std::vector<NamedTensor>>& kept(Moment moment) const {  // by device
         return kept_[static_cast<std::size_t>(moment)];
     }

@@ -54,13 +54,13 @@ std::vector<LayerBytes> Training::layer_bytes(bool last) const {
     std::vector<LayerBytes> bytes;
     for (int layer = 0; layer < static_cast<int>(job.split.stage_of.size()); ++layer) {
         const int speaker = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
-        bytes.push_back(devices_[speaker]->bytes_of(layer, last));
+        bytes.push_back(plan.is_here(speaker) ? devices_[speaker]->bytes_of(layer, last) : LayerBytes{});
     }
-    return bytes;
+    return of_all_ranks(std::move(bytes));
 }
 
 std::vector<StageLayout> Training::layouts_at(int samples, const std::vector<LayerBytes>& bytes) const {
-    const Bytes input = devices_.front()->kernels().data_bytes(job.model->input, samples);
+    const Bytes input = any_device().kernels().data_bytes(job.model->input, samples);
     std::vector<StageLayout> layouts;
     for (int stage = 0; stage < job.split.stages(); ++stage)
         layouts.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
@@ -87,6 +87,8 @@ Costs Training::prepare_memory() {
     }
     if (job.config.run.transport == RunConfig::Transport::Link)
         add_cluster(costs, job.config, {});
+    else if (plan.ranks != nullptr)
+        costs.sent_copies = true;
     layouts_.emplace(std::move(layouts));
     return costs;
 }

@@ -15,14 +15,23 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
       data(open_dataset(job.config, *job.model)),
       dump_(options.dump),
       save_(options.save),
-      record_(job, !dump_.empty()) {}
+      record_(job, !dump_.empty()) {
+    if (plan.ranks == nullptr)
+        return;
+    meets_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
+        meet_ranks(meeting, others, tag);
+    };
+    fetches_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
+        fetch_from_ranks(meeting, others, tag);
+    };
+}
 
 void Training::add_devices() {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<TrainingDevice>(*this, device));
 }
 
-bool Training::uses_cores() const { return dynamic_cast<const HostKernels*>(&devices_.front()->kernels()) != nullptr; }
+bool Training::uses_cores() const { return dynamic_cast<const HostKernels*>(&any_device().kernels()) != nullptr; }
 
 std::int64_t Training::first_sample(int step, int microbatch) const {
     return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
@@ -43,18 +52,28 @@ void Training::leave(int send) {
 
 std::vector<NamedTensor> Training::parameters() const {
     std::vector<std::vector<NamedTensor>> by_device;
-    for (const auto& device : devices_)
-        by_device.push_back(device->parameters());
-    return without_copies(std::move(by_device));
+    for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
+        by_device.push_back(plan.is_here(device) ? devices_[device]->parameters() : std::vector<NamedTensor>{});
+    return without_copies(of_all_ranks(std::move(by_device)));
 }
 
-void Training::finish(RunResult& result) { result.weights_hash = hash_of(parameters()); }
+void Training::finish(RunResult& result) {
+    std::vector<NamedTensor> all = parameters();
+    result.weights_hash = hash_of(all);
+    if (!save_.empty())
+        written_ = std::move(all);
+    if (plan.ranks != nullptr && record_.keeps_tensors())
+        for (const auto moment : {Record::Moment::Initial, Record::Moment::Gradients, Record::Moment::Updated})
+            record_.replace(moment, of_all_ranks(record_.kept(moment)));
+}
 
 void Training::write_files(const RunResult& result) {
+    if (plan.map.own() != 0)
+        return;
     if (!dump_.empty())
         write_dump(dump_, *this, result.losses.front());
     if (!save_.empty())
-        write_parameters(save_, parameters());
+        write_parameters(save_, written_);
 }
 
 std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options) {

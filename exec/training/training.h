@@ -46,7 +46,16 @@ public:
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
     // The devices of an S read each other's gradients while they meet.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    // What other ranks must know of a device: addresses on its rank, which fetches name, and which gradients have
+    // begun.
+    void tell_places(Mail& mail);
+    void hear_places(MailReader& mail);
+    void tell_begun(int stage, Mail& mail) const;
+    void hear_begun(int stage, MailReader& mail);
+    // Whether the bytes are in the memory that reserve() gave.
+    bool owns(const std::byte* from, Bytes bytes) const;
     // The fetches are copies that this device needs of memory that its kernels cannot read; fetch() takes them up.
+    std::vector<Fetch>& fetches() { return fetches_; }
     const std::vector<Fetch>& fetches() const { return fetches_; }
     Bytes room() const {
         return room_ ? room_->size() : 0;
@@ -63,9 +72,9 @@ protected:
     virtual void arrive(int node, int round);
     virtual bool works_at_once() const { return true; }  // whether the work of run() is done when it returns
     // Tells whether kernels here read the memory of another device; else a sum fetches it.
-    virtual bool reads(int /*device*/) const { return true; }
+    virtual bool reads(int device) const;
     // Is called by all devices of an S: what they have asked for is there before anything that they do next.
-    virtual void fetch(int /*node*/) {}
+    virtual void fetch(int node);
     // Tells whether the holders add up a stage in an order that is none of ours: then each adds up its own gradients,
     // and reduce() adds up those of all.
     virtual bool reduces(int /*stage*/) const { return false; }
@@ -148,6 +157,8 @@ private:
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
+    const std::byte* memory_ = nullptr;  // all that was reserved for buffers
+    Bytes memory_bytes_ = 0;
     int step_ = 0;
 };
 
@@ -164,9 +175,14 @@ public:
     Costs prepare_memory() override;
     bool computes() const override { return true; }
     bool uses_cores() const override;
-    std::string machine() const override { return devices_.front()->kernels().machine(); }
+    std::string machine() const override { return any_device().kernels().machine(); }
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
+    std::span<std::byte> message(int transfer) override;
+    void tell_places(Mail& mail) const override;
+    void hear_places(int rank, MailReader& mail) override;
+    void tell_step(Mail& mail) const override;
+    void hear_step(int rank, MailReader& mail) override;
     double loss(int microbatch) const override { return record_.losses()[static_cast<std::size_t>(microbatch)]; }
     std::vector<double> gradient_norms() const override { return record_.gradient_norms(); }
     void check_numbers(int step) const override;
@@ -175,6 +191,10 @@ public:
     void write_files(const RunResult& result) override;
 
     const TrainingDevice& kernel_device(int number) const { return *devices_[number]; }
+    const TrainingDevice& any_device() const { return *devices_[plan.devices_of_rank(plan.map.own()).front()]; }
+    // What ranks do at a meeting: they tell each other what its devices need to know, and send what has been asked for.
+    const MeetingPoints::Across& meets_across() const { return meets_across_; }
+    const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
     const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
@@ -198,6 +218,18 @@ private:
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
     std::string place_of(int step, int microbatch) const;
+    // The following are in exec/training/across_ranks.cpp.
+    void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
+    void fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
+    template <class Act>
+    void for_told(const Meeting& meeting, int rank, Act act) const;
+    void put_squares(Mail& mail, int device, int stage, int update) const;
+    void get_squares(MailReader& mail, int device, int stage, int update);
+    std::vector<LayerBytes> of_all_ranks(std::vector<LayerBytes> own) const;  // those of speakers on this rank
+    // Returns those of all devices on rank 0.
+    std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
+    MeetingPoints::Across meets_across_, fetches_across_;  // none where there is one rank
+    std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;

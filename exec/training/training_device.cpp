@@ -39,7 +39,7 @@ void TrainingDevice::prepare() {
             losses_ = make_notes<double>(microbatches);
         }
     }
-    if (run_.plan.trains() && device_ == 0)
+    if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front())
         run_.record().lend_squares(make_notes<double>(run_.record().squares()));
     if (job.plan.shape.global_norm)
         clip_factor_ = make_notes<double>(1);
@@ -49,7 +49,10 @@ std::unique_ptr<Memory> TrainingDevice::reserve(Bytes bytes) {
     std::string stages;
     for (const auto& [stage, program] : programs_)
         stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
-    return kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
+    std::unique_ptr<Memory> memory = kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
+    memory_ = memory->data();
+    memory_bytes_ = memory->size();
+    return memory;
 }
 
 TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
@@ -168,7 +171,7 @@ std::vector<std::byte*> TrainingDevice::readable_statistics(int stage) {
         room += is_elsewhere(mb) ? bytes : 0;
     if (room == 0)
         return places;
-    state.statistics_room = kernels_->reserve(room, fmt::format("device {}, for statistics of other GPUs", device_));
+    state.statistics_room = kernels_->reserve(room, fmt::format("device {}, for statistics of other devices", device_));
     state.fetched_statistics.assign(places.size(), nullptr);
     std::byte* next = state.statistics_room->data();
     for (std::size_t mb = 0; mb < places.size(); ++mb)

@@ -235,7 +235,7 @@ TEST_F(Messages, HelpHasExamplesAndNoTypesOfTheLibrary) {
     }
     EXPECT_TRUE(contains(run_well("plot --help").out, "TRACE..."));
     EXPECT_TRUE(contains(run_well("run --help").out, "not in this version"));
-    EXPECT_TRUE(contains(run_well("list transports").out, "not in this version"));
+    EXPECT_TRUE(contains(run_well("list transports").out, "devices of several processes (mpirun)"));
 }
 
 TEST_F(Messages, ALineThatASweepCannotDrawIsNamed) {

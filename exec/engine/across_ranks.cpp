@@ -1,0 +1,161 @@
+#include "exec/engine/across_ranks.h"
+
+#include "exec/engine/gate.h"
+#include "workloads/error.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kClocksStay = 5'000'000'000;
+
+// The first line in which two effective configs differ; paths may differ between hosts.
+std::string first_difference(const std::string& one, const std::string& other) {
+    const auto line_of = [](std::string_view& text) {
+        const std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(text.size(), line.size() + 1));
+        return line;
+    };
+    for (std::string_view a = one, b = other; !a.empty() || !b.empty();) {
+        const std::string_view from_a = line_of(a), from_b = line_of(b);
+        if (from_a != from_b && from_a.find('/') == std::string_view::npos)
+            return fmt::format("'{}' and '{}'", from_a, from_b);
+    }
+    return {};
+}
+
+}  // namespace
+
+std::string host_name() {
+    char name[256] = {};
+    return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
+}
+
+void check_ranks(const Job& job, Ranks& ranks) {
+    const int devices = job.plan.shape.devices;
+    if (ranks.size() > devices)
+        job.config.fail_at("cluster.devices",
+                           fmt::format("{} ranks were started for {} devices", ranks.size(), devices),
+                           fmt::format("start at most {}: mpirun -n {}", devices, devices));
+    Mail own;
+    const std::string own_hash = hash_of(job.plan);
+    put_text(own, own_hash);
+    put_text(own, job.config.yaml);
+    const std::vector<Mail> letters = all_gather(ranks, own);
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+        MailReader reader(letters[static_cast<std::size_t>(rank)]);
+        const std::string hash = reader.get_text();
+        const std::string difference = first_difference(job.config.yaml, reader.get_text());
+        if (hash != own_hash || !difference.empty())
+            fail_with(ExitCode::BadInput,
+                      "rank {} has another plan or config than rank {}{}{}\n  help: give every rank the same files and "
+                      "arguments",
+                      rank, ranks.rank(), difference.empty() ? "" : ": ", difference);
+    }
+}
+
+CorePlan cores_of_rank(const RunPlan& plan) {
+    const Config& config = plan.job.config;
+    const int all = plan.job.plan.shape.devices, threads = config.run.threads_per_device;
+    if (plan.ranks == nullptr)
+        return plan_cores(all, threads, numa_nodes(config, all));
+    const std::vector<UsableCore> usable = usable_cores();
+    const std::vector<int> own = plan.devices_of_rank(plan.map.own());
+    Mail letter;
+    put_text(letter, host_name());
+    for (const UsableCore& core : usable)
+        put(letter, core.number);
+    const std::vector<Mail> letters = all_gather(*plan.ranks, letter);
+    std::size_t before = 0, together = 0;  // devices of ranks that may use the same cores
+    for (int rank = 0; rank < plan.map.size(); ++rank)
+        if (letters[static_cast<std::size_t>(rank)] == letter) {
+            const std::size_t theirs = plan.devices_of_rank(rank).size();
+            before += rank < plan.map.own() ? theirs : 0;
+            together += theirs;
+        }
+    CorePlan cores = plan_cores(usable, static_cast<int>(together), threads, {});
+    cores.cores = {cores.cores.begin() + static_cast<std::ptrdiff_t>(before),
+                   cores.cores.begin() + static_cast<std::ptrdiff_t>(before + own.size())};
+    return cores;
+}
+
+std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
+                              const Ranks& ranks) {
+    std::vector<int> tags(static_cast<std::size_t>(graph.size()), -1);
+    std::map<std::pair<int, int>, int> next;
+    for (int node = 0; node < graph.size(); ++node) {
+        if (!is_recv(graph.task(node).op))
+            continue;
+        const int send = graph.inputs(node).front();
+        const int from = map.rank_of(graph.device_of(send)), to = map.rank_of(graph.device_of(node));
+        if (from == to)
+            continue;
+        const int tag = next.try_emplace({from, to}, meetings.first_free_tag()).first->second++;
+        if (tag > ranks.largest_tag())
+            fail_with(ExitCode::Infeasible,
+                      "ranks {} and {} exchange more messages in a step than {} can tell apart ({})\n  help: run fewer "
+                      "micro-batches",
+                      from, to, ranks.library(), ranks.largest_tag());
+        tags[send] = tags[node] = tag;
+    }
+    return tags;
+}
+
+void Clocks::take(std::vector<ClockOffset> offsets) {
+    for (std::size_t rank = 0; rank < offsets.size(); ++rank) {
+        const Ns moved = rank < offsets_.size() ? std::abs(offsets[rank].ahead - offsets_[rank].ahead) : 0;
+        error_ = std::max(error_, offsets[rank].uncertain + moved);
+    }
+    offsets_ = std::move(offsets);
+    taken_ = clock_now();
+}
+
+bool Clocks::are_old() const { return clock_now() - taken_ > kClocksStay; }
+
+void Clocks::translate(int rank, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) const {
+    const Ns ahead = offsets_[static_cast<std::size_t>(rank)].ahead;
+    for (TraceEvent& event : events) {
+        event.start -= ahead;
+        event.end -= ahead;
+    }
+    for (MemorySample& sample : memory)
+        sample.time -= ahead;
+}
+
+void join_messages(const PlanGraph& graph, const RankMap& map, StepRecord& step) {
+    const auto event_of = [&](int node) -> TraceEvent& {
+        return step
+            .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
+    };
+    for (int node = 0; node < graph.size(); ++node) {
+        if (!is_recv(graph.task(node).op))
+            continue;
+        const int send = graph.inputs(node).front();
+        if (map.rank_of(graph.device_of(send)) == map.rank_of(graph.device_of(node)))
+            continue;
+        TraceEvent& arrives = event_of(node);
+        arrives.start = event_of(send).start;
+        arrives.end = std::max(arrives.end, arrives.start);
+    }
+}
+
+std::string note_on(const RankReport& report, Ns clock_error) {
+    std::map<std::string, std::vector<int>> by_host;
+    for (std::size_t rank = 0; rank < report.hosts.size(); ++rank)
+        by_host[report.hosts[rank]].push_back(static_cast<int>(rank));
+    std::vector<std::string> hosts;
+    for (const auto& [host, ranks] : by_host)
+        hosts.push_back(fmt::format("{}: {}", host, fmt::join(ranks, ", ")));
+    return fmt::format("{} ranks on {} host{} ({}), {}; their clocks agree within {}", report.hosts.size(),
+                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.library,
+                       print_time(clock_error));
+}
+
+}  // namespace pw

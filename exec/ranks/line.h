@@ -1,0 +1,84 @@
+// A line of its own between the ranks, beside MPI, over TCP: every rank keeps one to rank 0, which hears what all
+// devices do. It tells a rank that is gone from one that is silent, and the failure of one to all, whatever MPI does
+// meanwhile.
+#pragma once
+
+#include "exec/ranks/ranks.h"
+#include "workloads/error.h"
+#include "workloads/units.h"
+
+#include <poll.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pw {
+
+// The run ends since another rank has failed, which says why.
+class StoppedByOthers : public Error {
+public:
+    using Error::Error;
+};
+
+class Line {
+public:
+    // What the line asks of a run, on its own thread.
+    struct Watcher {
+        std::function<void(Mail&)> tell_signs;         // what the devices of this rank do
+        std::function<void(MailReader&)> hear_signs;   // what those of another rank do; on rank 0
+        std::function<void(Ns passed)> look;           // on rank 0, about every `slice`; what it throws is a failure
+        std::function<std::string(int)> describe;      // a rank: "rank 1 (host b; device 2 was in 2F1)"
+        std::function<void(std::exception_ptr)> fail;  // the run is to end; called once at most
+    };
+
+    // All ranks open their lines together. A rank that is not heard for `timeout` is silent. Throws Error (RunFailed)
+    // when a rank does not reach rank 0.
+    Line(Ranks& ranks, Ns timeout, Ns slice, Watcher watcher);
+    void start();  // what is heard from here on is told
+    ~Line();       // takes leave of the others, unless the run has failed
+
+    // Tells all other ranks that this one has failed: they stop. It returns when they have been told, or soon after.
+    void tell_failure(const std::string& text, ExitCode code);
+    // Waits until the others have gone, or soon after. A launcher ends all ranks as soon as one has ended: who has been
+    // stopped lets the others speak first.
+    void wait_for_others();
+
+private:
+    struct Peer {
+        int socket = -1;
+        int rank = 0;
+        Mail in = {}, out = {};  // bytes of frames that are not complete, or not sent
+        Ns quiet = 0;            // since it was heard
+        bool has_left = false;
+    };
+    enum class Frame : std::uint32_t { Signs, Failure, Leave };
+    void open(Ranks& ranks, Ns timeout);
+    void accept_all(int listener, std::uint64_t token, std::size_t others, Ns timeout);
+    bool is_told() const;
+    void keep();
+    void serve(const std::vector<pollfd>& entries);
+    void beat();
+    void hear(Peer& peer);
+    void take(Peer& peer, Frame frame, const Mail& content);
+    void lose(Peer& peer);
+    void send(Peer& peer, Frame frame, const Mail& content);
+    void flush(Peer& peer);
+    void check_quiet(Ns passed);
+    void fail(std::exception_ptr error);
+
+    const int rank_;
+    const Ns timeout_, slice_;
+    const Watcher watcher_;
+    std::mutex mutex_;  // of the peers
+    std::vector<Peer> peers_;
+    bool failed_ = false;
+    Ns closes_ = 0;  // when the thread has to end, once it has to
+    std::thread thread_;
+};
+
+}  // namespace pw

@@ -1,0 +1,169 @@
+#include "exec/ranks/ranks.h"
+
+#include "workloads/clock.h"
+#include "workloads/error.h"
+#include "workloads/first_failure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace pw {
+
+namespace {
+
+enum Tag { kSize = 0, kContent = 1, kClock = 2 };
+static_assert(kClock < kFirstTag);
+
+std::span<const std::byte> bytes_of(const Mail& mail) { return {mail.data(), mail.size()}; }
+
+template <class Value>
+std::span<std::byte> bytes_of(Value& value) {
+    return std::as_writable_bytes(std::span(&value, 1));
+}
+
+void wait_for(Ranks& ranks, Ranks::Ticket ticket) { pw::wait_for(ranks, std::span(&ticket, 1)); }
+
+// Gets a letter from each rank of `from`, in their order.
+std::vector<Mail> receive_all(Ranks& ranks, const std::vector<int>& from, int tag) {
+    std::vector<std::uint64_t> sizes(from.size());
+    std::vector<Ranks::Ticket> tickets;
+    for (std::size_t k = 0; k < from.size(); ++k)
+        tickets.push_back(ranks.receive(from[k], tag, bytes_of(sizes[k])));
+    wait_for(ranks, tickets);
+    tickets.clear();
+    std::vector<Mail> letters(from.size());
+    for (std::size_t k = 0; k < from.size(); ++k) {
+        letters[k].resize(sizes[k]);
+        tickets.push_back(ranks.receive(from[k], tag + 1, {letters[k].data(), letters[k].size()}));
+    }
+    wait_for(ranks, tickets);
+    return letters;
+}
+
+// Sends letters, one for all or one for each. What it refers to must stay until it returns.
+void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const Mail*>& letters, int tag,
+              const std::function<void()>& meanwhile) {
+    std::vector<std::uint64_t> sizes;
+    for (const Mail* letter : letters)
+        sizes.push_back(letter->size());
+    std::vector<Ranks::Ticket> tickets;
+    for (std::size_t k = 0; k < to.size(); ++k) {
+        tickets.push_back(ranks.send(to[k], tag, bytes_of(sizes[k]), false));
+        tickets.push_back(ranks.send(to[k], tag + 1, bytes_of(*letters[k]), false));
+    }
+    meanwhile();
+    wait_for(ranks, tickets);
+}
+
+std::vector<int> all_but_first(const Ranks& ranks) {
+    std::vector<int> others;
+    for (int rank = 1; rank < ranks.size(); ++rank)
+        others.push_back(rank);
+    return others;
+}
+
+}  // namespace
+
+void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
+    constexpr Ns kAwake = 2'000'000;
+    const Ns start = clock_now();
+    for (const Ranks::Ticket ticket : tickets)
+        while (!ranks.done(ticket)) {
+            if (ranks.has_given_up())
+                fail_because_of_others();
+            if (clock_now() - start < kAwake)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(50));
+        }
+}
+
+std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag) {
+    std::vector<const Mail*> sent;
+    for (const Mail& letter : letters)
+        sent.push_back(&letter);
+    std::vector<Mail> received;
+    send_all(ranks, others, sent, tag, [&] { received = receive_all(ranks, others, tag); });
+    return received;
+}
+
+std::vector<Mail> gather(Ranks& ranks, const Mail& own) {
+    if (ranks.rank() != 0) {
+        send_all(ranks, {0}, {&own}, kSize, [] {});
+        return {};
+    }
+    std::vector<Mail> all = receive_all(ranks, all_but_first(ranks), kSize);
+    all.insert(all.begin(), own);
+    return all;
+}
+
+Mail broadcast(Ranks& ranks, const Mail& of_first) {
+    if (ranks.rank() != 0)
+        return receive_all(ranks, {0}, kSize).front();
+    const std::vector<int> others = all_but_first(ranks);
+    send_all(ranks, others, std::vector<const Mail*>(others.size(), &of_first), kSize, [] {});
+    return of_first;
+}
+
+std::vector<Mail> all_gather(Ranks& ranks, const Mail& own) {
+    Mail together;
+    for (const Mail& letter : gather(ranks, own))
+        put_all(together, letter);
+    together = broadcast(ranks, together);
+    MailReader reader(together);
+    std::vector<Mail> all;
+    while (!reader.at_end())
+        all.push_back(reader.get_all<std::byte>());
+    return all;
+}
+
+void put_text(Mail& mail, const std::string& text) { put_all(mail, std::vector<char>(text.begin(), text.end())); }
+
+std::string MailReader::get_text() {
+    const std::vector<char> text = get_all<char>();
+    return {text.begin(), text.end()};
+}
+
+const std::byte* MailReader::take(std::size_t bytes) {
+    if (bytes > rest_.size())
+        fail_with(ExitCode::RunFailed, "a message between ranks is {} bytes too short: do all run the same pipewright?",
+                  bytes - rest_.size());
+    const std::byte* taken = rest_.data();
+    rest_ = rest_.subspan(bytes);
+    return taken;
+}
+
+// Of many questions the one that was answered fastest tells most: the answer was given within its round trip (Cristian,
+// "Probabilistic clock synchronization", 1989).
+std::vector<ClockOffset> measure_clocks(Ranks& ranks) {
+    constexpr int kQuestions = 40;
+    std::vector<ClockOffset> offsets;
+    if (ranks.rank() != 0) {
+        for (int question = 0; question < kQuestions; ++question) {
+            Ns time = 0;
+            wait_for(ranks, ranks.receive(0, kClock, bytes_of(time)));
+            time = clock_now();
+            wait_for(ranks, ranks.send(0, kClock, bytes_of(time), false));
+        }
+        return offsets;
+    }
+    offsets.resize(static_cast<std::size_t>(ranks.size()));
+    for (const int other : all_but_first(ranks)) {
+        Ns shortest = 0;
+        for (int question = 0; question < kQuestions; ++question) {
+            Ns asked = clock_now(), answer = 0;
+            const Ranks::Ticket reply = ranks.receive(other, kClock, bytes_of(answer));
+            wait_for(ranks, ranks.send(other, kClock, bytes_of(asked), false));
+            wait_for(ranks, reply);
+            const Ns trip = clock_now() - asked;
+            if (question > 0 && trip >= shortest)
+                continue;
+            shortest = trip;
+            offsets[static_cast<std::size_t>(other)] = {answer - (asked + trip / 2), trip / 2, asked + trip / 2};
+        }
+    }
+    return offsets;
+}
+
+}  // namespace pw

@@ -1,0 +1,132 @@
+// The ranks of a run: processes, on one host or several, each of which hosts some of its devices. Whatever they tell
+// each other goes through this interface; exec/ranks/mpi_ranks.cpp is MPI's.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace pw {
+
+using Mail = std::vector<std::byte>;
+
+class Ranks {
+public:
+    using Ticket = int;
+
+    virtual ~Ranks() = default;
+    virtual int rank() const = 0;
+    virtual int size() const = 0;
+    virtual int largest_tag() const = 0;
+    virtual const std::string& library() const = 0;  // "Open MPI 4.1.4"
+
+    // Start to send and to receive, and return at once. The bytes stay the transport's until done() returns true.
+    // Messages of one tag between two ranks come in the order in which they were sent. A send that `waits` is done only
+    // when its message is being received. Any thread may call these; they throw Error (RunFailed) when the transport
+    // fails.
+    virtual Ticket send(int to, int tag, std::span<const std::byte> bytes, bool waits) = 0;
+    virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
+    // Returns whether a message is through; then its ticket is spent. It throws Error (RunFailed) when it failed, and
+    // when what came had another size than the receiver expected.
+    virtual bool done(Ticket ticket) = 0;
+
+    // After a failure whoever waits in the functions below gives up, with Error (RunFailed).
+    virtual void give_up() = 0;
+    virtual bool has_given_up() const = 0;
+};
+
+// Tags below this one are for what all ranks do together; plans take the others.
+inline constexpr int kFirstTag = 16;
+
+// Waits until all messages are through. Waiting threads look again and again, and sleep between.
+void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets);
+
+// All ranks call these together, on their main threads. Rank 0 gets what every rank gave, by rank; the others get
+// nothing.
+std::vector<Mail> gather(Ranks& ranks, const Mail& own);
+// Returns on every rank what rank 0 gave.
+Mail broadcast(Ranks& ranks, const Mail& of_first);
+// Returns on every rank what every rank gave, by rank.
+std::vector<Mail> all_gather(Ranks& ranks, const Mail& own);
+// Sends one letter to each of `others` and returns one of each, in their order; all of them do the same with the same
+// two tags from `tag` on.
+std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag);
+
+// Writes values one after the other, and reads them in the same order. Ranks run the same program on machines of one
+// kind: values are sent as they lie in memory.
+template <class Value>
+void put(Mail& mail, const Value& value) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    mail.insert(mail.end(), bytes, bytes + sizeof value);
+}
+template <class Value>
+void put_all(Mail& mail, const std::vector<Value>& values) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    put(mail, values.size());
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    mail.insert(mail.end(), bytes, bytes + values.size() * sizeof(Value));
+}
+void put_text(Mail& mail, const std::string& text);
+
+class MailReader {
+public:
+    explicit MailReader(const Mail& mail) : rest_(mail) {}
+    template <class Value>
+    Value get() {
+        Value value{};
+        std::memcpy(&value, take(sizeof value), sizeof value);
+        return value;
+    }
+    template <class Value>
+    std::vector<Value> get_all() {
+        std::vector<Value> values(get<std::size_t>());
+        if (!values.empty())
+            std::memcpy(values.data(), take(values.size() * sizeof(Value)), values.size() * sizeof(Value));
+        return values;
+    }
+    std::string get_text();
+    bool at_end() const { return rest_.empty(); }
+
+private:
+    const std::byte* take(std::size_t bytes);  // throws Error (RunFailed) when there are fewer
+    std::span<const std::byte> rest_;
+};
+
+// The devices of a plan on its ranks: consecutive ones, and no rank has two more than another.
+class RankMap {
+public:
+    RankMap() = default;  // all on one
+    RankMap(int devices, const Ranks& ranks) : own_(ranks.rank()), devices_(devices), size_(ranks.size()) {}
+    int own() const { return own_; }
+    int size() const { return size_; }
+    int rank_of(int device) const {
+        return devices_ == 0 ? 0 : static_cast<int>(std::int64_t{device} * size_ / devices_);
+    }
+    bool is_here(int device) const { return rank_of(device) == own_; }
+
+private:
+    int own_ = 0, devices_ = 0, size_ = 1;
+};
+
+// How far the clock of a rank was ahead of rank 0's, and how wrong that may be.
+struct ClockOffset {
+    Ns ahead = 0, uncertain = 0;
+    Ns at = 0;  // on the clock of rank 0
+};
+// All ranks call it together; rank 0 gets an offset of every rank, by rank, the others nothing.
+std::vector<ClockOffset> measure_clocks(Ranks& ranks);
+
+// Joins the other ranks; once per process, and the same object after that. It throws Error (RunFailed) when this build
+// has no MPI.
+Ranks& join_ranks();
+std::string ranks_status();  // "ready", or why not
+
+}  // namespace pw

@@ -1,0 +1,12 @@
+// What a launcher of ranks (mpirun, srun) tells the processes that it starts.
+#pragma once
+
+namespace pw {
+
+// Which rank this process is, and of how many; 0 of 1 without a launcher.
+struct LaunchedRanks {
+    int rank = 0, size = 1;
+};
+LaunchedRanks launched_ranks();
+
+}  // namespace pw
