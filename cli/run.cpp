@@ -3,6 +3,7 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/checkpoint/checkpoint.h"
 #include "job/config.h"
 #include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
@@ -18,9 +19,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace pw {
@@ -29,14 +32,32 @@ namespace {
 
 struct RunArguments {
     ConfigArguments config;
-    std::string trace, resume, dump, save, losses;
-    int steps = 0;
+    std::string trace, resume, checkpoints, dump, save, losses;
+    int steps = 0, checkpoint_every = 0, keep = 2;
     bool reference = false, json = false;
 };
 
-Job load_job(const RunArguments& arguments) {
-    if (!arguments.resume.empty())
-        fail("checkpoints are not in this version\n  help: run without --resume: training starts from the seed");
+// Of what the checkpoint has learnt the run does the rest.
+int steps_left(const Config& config, const FoundCheckpoint& found) {
+    const int left = config.training.steps - found.checkpoint.step;
+    if (left <= 0)
+        config.fail_at("training.steps",
+                       fmt::format("checkpoint '{}' has done {} steps, and there are {} to do in all", found.folder,
+                                   found.checkpoint.step, config.training.steps),
+                       fmt::format("ask for more: --steps {}", found.checkpoint.step + config.training.steps));
+    return left;
+}
+
+void check_checkpoints(const RunArguments& arguments, const Config& config) {
+    const bool asked = !arguments.checkpoints.empty() || !arguments.resume.empty();
+    if (asked && is_emulated(config))
+        config.fail_at("run.backend", "emulated devices have no parameters to keep",
+                       "run without --checkpoint and --resume, or with run.backend: cpu");
+    if (arguments.checkpoint_every > 0 && arguments.checkpoints.empty())
+        fail("--checkpoint-every needs a folder\n  help: add --checkpoint DIR");
+}
+
+Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>& found) {
     ConfigArguments effective = arguments.config;
     if (arguments.steps > 0)
         effective.set.push_back(fmt::format("training.steps={}", arguments.steps));
@@ -50,7 +71,28 @@ Job load_job(const RunArguments& arguments) {
     if (ranks > 1 && config.run.transport != RunConfig::Transport::Mpi && !arguments.reference)
         config.fail_at("run.transport", fmt::format("{} ranks were started, and each would run all devices", ranks),
                        "write transport: auto or mpi, or start one process");
-    return job_of(std::move(config));
+    check_checkpoints(arguments, config);
+    if (found)
+        config.training.steps = steps_left(config, *found);
+    Job job = job_of(std::move(config));
+    if (found)
+        check_resumes(job.config, *found, job.model->layers);
+    if (arguments.checkpoint_every > 0 && job.plan.asynchronous)
+        fail(
+            "{} has its weights in one version only when it ends: --checkpoint-every is for plans that flush\n  help: "
+            "write --checkpoint alone, and run it in pieces: --steps N, then --resume DIR --steps 2N",
+            job.config.pipeline.schedule);
+    return job;
+}
+
+std::optional<FoundCheckpoint> resumed(const RunArguments& arguments) {
+    if (arguments.resume.empty())
+        return {};
+    std::vector<std::string> left_out;
+    FoundCheckpoint found = find_checkpoint(arguments.resume, left_out);
+    for (const std::string& line : left_out)
+        print_warning(line + "; the one before is taken");
+    return found;
 }
 
 // Before a training of hours.
@@ -59,6 +101,7 @@ void check_targets(const RunArguments& arguments) {
     check_plot_file(arguments.losses);
     check_target_folder(arguments.dump);
     check_target_folder(arguments.save);
+    check_target_folder(arguments.checkpoints);
     const auto place = [](const std::string& folder) {
         return std::filesystem::weakly_canonical(std::filesystem::absolute(folder) / "");
     };
@@ -66,8 +109,24 @@ void check_targets(const RunArguments& arguments) {
         fail("--dump and --save name the same folder\n  help: give each its own");
 }
 
+// After SIGINT or SIGTERM a run ends with the step it is in. A second one ends it as ever.
+volatile std::sig_atomic_t last_signal = 0;
+
+void end_soon(int signal) {
+    last_signal = signal;
+    std::signal(signal, SIG_DFL);
+}
+
 RunOptions options_of(const RunArguments& arguments) {
     RunOptions options;
+    options.checkpoints = arguments.checkpoints;
+    options.checkpoint_every = arguments.checkpoint_every;
+    options.keep = arguments.keep;
+    if (!arguments.checkpoints.empty()) {
+        for (const int signal : {SIGINT, SIGTERM})
+            std::signal(signal, end_soon);
+        options.should_stop = [] { return last_signal != 0; };
+    }
     options.dump = arguments.dump;
     options.save = arguments.save;
     options.whole_trace = !arguments.trace.empty();
@@ -87,12 +146,18 @@ void run_config(const RunArguments& arguments) {
     check_targets(arguments);
     if (arguments.reference && launched_ranks().rank > 0)  // one device, on the first rank
         return;
-    const Job job = load_job(arguments);
+    std::optional<FoundCheckpoint> found = resumed(arguments);
+    const Job job = load_job(arguments, found);
     // The reference is one device, outside the cluster's limits; the run refuses by the backend's own sizes.
     if (!arguments.reference && knows_precision(job.config, job.profile))
         refuse_over_memory(job);
     Outputs outputs;
     RunOptions options = options_of(arguments);
+    if (found) {
+        print_note(fmt::format("resumed from {}, after step {}", found->folder, found->checkpoint.step));
+        options.resumed = std::make_shared<const Checkpoint>(std::move(found->checkpoint));
+    }
+    std::optional<int> stopped_after;
     options.finished = [&](const RunResult& result) {
         outputs.attempt([&] { print_run(arguments, job, result); });
         outputs.attempt([&] {
@@ -105,8 +170,12 @@ void run_config(const RunArguments& arguments) {
                             "samples", "loss", arguments.losses);
         });
     };
-    outputs.attempt([&] { execute(arguments.reference ? oracle_of(job) : job, options); });
+    outputs.attempt(
+        [&] { stopped_after = execute(arguments.reference ? oracle_of(job) : job, options).stopped_after; });
     outputs.done();
+    if (stopped_after)
+        fail_with(ExitCode::RunFailed, "stopped by a signal after step {}\n  help: go on with --resume {}",
+                  *stopped_after, arguments.checkpoints);
 }
 
 double mean_loss_of(const RunResult& result) {
@@ -209,7 +278,18 @@ Action add_run(CLI::App& command) {
     command.add_option("--steps", arguments->steps, "instead of training.steps")
         ->type_name("N")
         ->check(CLI::Range(1, 1'000'000'000).description(""));
-    command.add_option("--resume", arguments->resume, "from a checkpoint; not in this version")->type_name("DIR");
+    command
+        .add_option("--checkpoint", arguments->checkpoints,
+                    "write checkpoints there: at the end, also when Ctrl-C ends it")
+        ->type_name("DIR");
+    command.add_option("--checkpoint-every", arguments->checkpoint_every, "and after every so many steps")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000'000).description(""));
+    command.add_option("--keep", arguments->keep, "so many checkpoints, the latest; default 2")
+        ->type_name("K")
+        ->check(CLI::Range(1, 1'000'000'000).description(""));
+    command.add_option("--resume", arguments->resume, "go on from a checkpoint, or the latest whole one in a folder")
+        ->type_name("DIR");
     command.add_flag("--reference", arguments->reference, "the same micro-batches and sums on one device, unpipelined");
     command.add_option("--dump", arguments->dump, "write the first mini-batch, gradients and weights as .npy")
         ->type_name("DIR");

@@ -6,6 +6,7 @@
 #include "cli/report.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/checkpoint/checkpoint.h"
 #include "exec/execute.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
@@ -197,13 +198,41 @@ void validate_results(const ValidateArguments& arguments) {
         print_result("{}", print(accuracy));
 }
 
+void validate_checkpoint(const ValidateArguments& arguments) {
+    std::vector<std::string> left_out;
+    const auto [folder, checkpoint] = find_checkpoint(arguments.path, left_out);
+    for (const std::string& line : left_out)
+        print_warning(line);
+    std::int64_t values = 0;
+    for (const NamedTensor& tensor : checkpoint.parameters)
+        values += static_cast<std::int64_t>(tensor.values.size());
+    if (arguments.json)
+        print_json({{"schema_version", 1},
+                    {"kind", "checkpoint"},
+                    {"ok", true},
+                    {"folder", folder},
+                    {"step", checkpoint.step},
+                    {"samples", checkpoint.samples},
+                    {"model", checkpoint.model},
+                    {"parameters", checkpoint.parameters.size()},
+                    {"values", values},
+                    {"left_out", left_out},
+                    {"weights_hash", hash_of(checkpoint.parameters)}});
+    else
+        print_result("ok: checkpoint {}: {} after step {}, {} samples; {} parameters with {} values, weights {}\n",
+                     folder, checkpoint.model, checkpoint.step, checkpoint.samples, checkpoint.parameters.size(),
+                     values, hash_of(checkpoint.parameters));
+}
+
 void validate(const ValidateArguments& arguments) {
     const std::filesystem::path path(arguments.path);
     const std::string suffix = path.extension().string();
     if (!std::filesystem::exists(path))
         fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a profile, a trace or a folder of results",
              arguments.path);
-    if (std::filesystem::is_directory(path))
+    if (is_checkpoint(arguments.path))
+        validate_checkpoint(arguments);
+    else if (std::filesystem::is_directory(path))
         validate_results(arguments);
     else if (suffix == ".csv")
         validate_plan(arguments);
@@ -216,8 +245,8 @@ void validate(const ValidateArguments& arguments) {
     else {
         require_config(arguments.path);
         fail(
-            "'{}' is no config (*.yaml, *.json), plan (*.csv), profile, trace (*.json) or folder of results\n  help: "
-            "checkpoints are not in this version",
+            "'{}' is no config (*.yaml, *.json), plan (*.csv), profile, trace (*.json), checkpoint or folder of "
+            "results\n  help: pipewright --help says which command makes what",
             arguments.path);
     }
 }
@@ -227,7 +256,8 @@ void validate(const ValidateArguments& arguments) {
 Action add_validate(CLI::App& command) {
     auto arguments = std::make_shared<ValidateArguments>();
     command
-        .add_option("PATH", arguments->path, "a config, a PLAN.csv, a profile, a trace, or a folder of accuracy tables")
+        .add_option("PATH", arguments->path,
+                    "a config, a PLAN.csv, a profile, a trace, a checkpoint, or a folder of accuracy tables")
         ->required()
         ->type_name("");
     add_set(command, arguments->set);

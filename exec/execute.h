@@ -1,6 +1,7 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
+#include "exec/checkpoint/checkpoint.h"
 #include "exec/disturbance.h"
 #include "exec/kernels.h"
 #include "job/job.h"
@@ -26,9 +27,14 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;                               // folder for the first mini-batch as .npy; empty for none
-    std::string save;                               // folder for all parameters after the run as .npy; empty for none
-    std::function<void(const Progress&)> progress;  // called between steps, on the caller's thread
+    std::string dump;                                // folder for the first mini-batch as .npy; empty for none
+    std::string save;                                // folder for all parameters after the run as .npy; empty for none
+    std::string checkpoints = {};                    // folder for them; empty for none
+    int checkpoint_every = 0;                        // steps; there is one at the end in any case
+    int keep = 2;                                    // so many checkpoints
+    std::shared_ptr<const Checkpoint> resumed = {};  // the training goes on from there; null: it begins
+    std::function<bool()> should_stop = {};          // asked after every step
+    std::function<void(const Progress&)> progress;   // called between steps, on the caller's thread
     // The run calls it with everything it found before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
@@ -55,6 +61,7 @@ struct RunResult {
     std::optional<Bytes> resident_growth;
     Disturbance disturbance;
     std::optional<RankReport> ranks;    // where the devices are on several ranks
+    std::optional<int> stopped_after;   // steps, when should_stop() said so
     std::optional<Ns> clock_error;      // then, by how much times of different ranks may be apart, beside their drift
     std::vector<std::string> notes;     // lines about the devices, for people
     std::vector<std::string> warnings;  // why the times are not comparable, for people

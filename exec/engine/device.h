@@ -47,16 +47,18 @@ struct RunPlan {
     std::vector<Bytes> moved;  // by node: bytes that a transfer moves
     std::vector<Buffer> buffers;
     Packing packing;
-    EdgeBuffers tensors;  // every entry has one writer; readers come after the gate
-    Ranks* const ranks;   // null: all devices are in this process
+    EdgeBuffers tensors;              // every entry has one writer; readers come after the gate
+    const Checkpoint* const resumed;  // null: the training begins
+    Ranks* const ranks;               // null: all devices are in this process
     const RankMap map;
     const std::unique_ptr<Watch> watch;
     const std::unique_ptr<MeetingPoints> meetings;
 
-    RunPlan(const Job& the_job, Ranks* the_ranks)
+    RunPlan(const Job& the_job, const Checkpoint* from, Ranks* the_ranks)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
+          resumed(from),
           ranks(the_ranks),
           map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
           watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
@@ -129,6 +131,8 @@ public:
     virtual void abort() {}    // when no thread works any more: lets go what waits for peers
     virtual void explain() {}  // after abort(): throws what tells more than the failure itself
 
+    // Fills in what the devices of all ranks know, on rank 0; on the main thread, between steps.
+    virtual void save(Checkpoint& /*checkpoint*/) const {}
     virtual void finish(RunResult& result) = 0;               // sets weights_hash at the end of the run
     virtual void write_files(const RunResult& /*result*/) {}  // writes the files that were asked for, after finish()
 };

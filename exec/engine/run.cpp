@@ -61,7 +61,7 @@ public:
     Run(const Job& job, const RunOptions& options, Ranks* ranks)
         : job_(job),
           options_(options),
-          plan_(job_, ranks),
+          plan_(job_, options_.resumed.get(), ranks),
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
           cores_(cores_of_rank(plan_)),
@@ -206,6 +206,8 @@ private:
         meet(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
             meet(Phase::StepBegins);
+            if (stopped_after_)
+                return;
             record(own_[number], step, device.run_step(step));
             device.end_step();
             own.end_step();
@@ -258,10 +260,35 @@ private:
             meet_watching(Phase::StepEnds);
             end_step(step);
             if (options_.progress && speaks())
-                options_.progress({step + 1, steps_, losses_.back(), clock_now() - start});
+                options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
+            if (step + 1 < steps_ && stops_) {
+                stopped_after_ = step + 1 + done_;
+                save_checkpoint(step);
+                meet(Phase::StepBegins);  // the devices learn of it there
+                break;
+            }
+            if (step + 1 == steps_ ||
+                (options_.checkpoint_every > 0 && (step + 1 + done_) % options_.checkpoint_every == 0))
+                save_checkpoint(step);
         }
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
+    }
+
+    // Between steps all devices rest. What is written later holds nobody up.
+    void save_checkpoint(int step) {
+        if (options_.checkpoints.empty())
+            return;
+        Checkpoint checkpoint;
+        work_->save(checkpoint);
+        if (!speaks())
+            return;
+        checkpoint.step = done_ + (job_.plan.asynchronous ? job_.config.training.steps : step + 1);
+        checkpoint.samples = std::int64_t{checkpoint.step} * job_.config.pipeline.mini_batch;
+        checkpoint.seed = job_.config.training.seed;
+        checkpoint.model = job_.config.workload.model;
+        checkpoint.config = job_.config.yaml;
+        checkpoints_.write(std::move(checkpoint));
     }
 
     // Devices have their memory: other ranks may have to know where.
@@ -287,19 +314,25 @@ private:
 
     // All ranks know the losses and norms of the step, rank 0 its events.
     void gather_step() {
+        stops_ = options_.should_stop && options_.should_stop();
         if (plan_.ranks == nullptr)
             return;
         Mail own;
+        put(own, stops_);
         put(own, clocks_.are_old());
         work_->tell_step(own);
         const std::vector<Mail> told = all_gather(*plan_.ranks, own);
-        if (MailReader(told.front()).get<bool>())
-            clocks_.take(measure_clocks(*plan_.ranks));
-        for_others([&](int rank) {
+        bool clocks_are_old = false;
+        for (int rank = 0; rank < plan_.map.size(); ++rank) {
             MailReader reader(told[rank]);
-            (void)reader.get<bool>();
-            work_->hear_step(rank, reader);
-        });
+            stops_ = reader.get<bool>() || stops_;
+            const bool are_old = reader.get<bool>();
+            clocks_are_old = clocks_are_old || (rank == 0 && are_old);
+            if (rank != plan_.map.own())
+                work_->hear_step(rank, reader);
+        }
+        if (clocks_are_old)
+            clocks_.take(measure_clocks(*plan_.ranks));
         Mail events;
         for (const int device : own_) {
             put_all(events, step_.events[device]);
@@ -414,7 +447,7 @@ private:
         return sum / static_cast<double>(plan_.samples_of(update));
     }
 
-    RunResult result() const {
+    RunResult result() {
         RunResult result;
         result.peak.resize(devices_.size());
         for (const int device : own_) {
@@ -426,6 +459,8 @@ private:
         work_->finish(result);
         if (!speaks())
             return result;
+        std::ranges::move(checkpoints_.finish(), std::back_inserter(result.warnings));
+        result.stopped_after = stopped_after_;
         result.arena = plan_.packing.arena;
         result.losses = losses_;
         result.gradient_norms = norms_;
@@ -436,7 +471,7 @@ private:
         if (work_->uses_cores()) {
             result.disturbance.stolen = stolen_.share();
             result.disturbance.shared_cores = cores_.shared;
-            result.warnings = warnings_of(result.disturbance);
+            std::ranges::move(warnings_of(result.disturbance), std::back_inserter(result.warnings));
         }
         return result;
     }
@@ -487,6 +522,7 @@ private:
     const int steps_ = steps_of(job_);
     const Ns slice_ = Watch::slice_of(job_.config.run.timeout);
     const RunOptions options_;
+    const int done_ = options_.resumed ? options_.resumed->step : 0;  // steps, before this run
     RunPlan plan_;
     const std::vector<int> own_;  // devices of this rank
     std::unique_ptr<Devices> work_;
@@ -502,6 +538,9 @@ private:
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
+    CheckpointWriter checkpoints_{options_.checkpoints, options_.keep};
+    bool stops_ = false;  // somebody wants it to
+    std::optional<int> stopped_after_;
     std::vector<std::thread> threads_;
     std::mutex ended_mutex_;
     std::condition_variable has_ended_;

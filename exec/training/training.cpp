@@ -16,6 +16,12 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
       dump_(options.dump),
       save_(options.save),
       record_(job, !dump_.empty()) {
+    if (plan.resumed != nullptr) {
+        for (const NamedTensor& tensor : plan.resumed->parameters)
+            resumed_parameters_[tensor.name] = &tensor;
+        for (const NamedTensor& tensor : plan.resumed->momenta)
+            resumed_momenta_[tensor.name] = &tensor;
+    }
     if (plan.ranks == nullptr)
         return;
     meets_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
@@ -34,7 +40,8 @@ void Training::add_devices() {
 bool Training::uses_cores() const { return dynamic_cast<const HostKernels*>(&any_device().kernels()) != nullptr; }
 
 std::int64_t Training::first_sample(int step, int microbatch) const {
-    return plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
+    const std::int64_t before = plan.resumed == nullptr ? 0 : plan.resumed->samples;
+    return before + plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
 }
 
 Sample Training::sample(std::int64_t index) const {
@@ -50,11 +57,45 @@ void Training::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-std::vector<NamedTensor> Training::parameters() const {
+std::vector<NamedTensor> Training::of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const {
     std::vector<std::vector<NamedTensor>> by_device;
     for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
-        by_device.push_back(plan.is_here(device) ? devices_[device]->parameters() : std::vector<NamedTensor>{});
+        by_device.push_back(plan.is_here(device) ? ((*devices_[device]).*tensors)() : std::vector<NamedTensor>{});
     return without_copies(of_all_ranks(std::move(by_device)));
+}
+
+std::vector<NamedTensor> Training::parameters() const { return of_devices(&TrainingDevice::parameters); }
+
+void Training::save(Checkpoint& checkpoint) const {
+    checkpoint.parameters = parameters();
+    checkpoint.momenta = of_devices(&TrainingDevice::momenta);
+}
+
+namespace {
+
+const Layer& owner_of_parameters(const LayerGraph& graph, int layer) {
+    const std::string& owner = graph[layer].tied_to;
+    return owner.empty() ? graph[layer] : graph[find_layer(graph, owner)];
+}
+
+}  // namespace
+
+std::vector<std::vector<float>> Training::resumed_parameters(int layer) const {
+    std::vector<std::vector<float>> values;
+    for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer)))
+        values.push_back(resumed_parameters_.at(parameter.name)->values);
+    return values;
+}
+
+std::vector<std::vector<float>> Training::resumed_momenta(int layer) const {
+    std::vector<std::vector<float>> values;
+    for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer))) {
+        const auto found = resumed_momenta_.find(parameter.name);
+        values.push_back(found != resumed_momenta_.end()
+                             ? found->second->values
+                             : std::vector<float>(static_cast<std::size_t>(parameter.elements())));
+    }
+    return values;
 }
 
 void Training::finish(RunResult& result) {

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -41,6 +42,7 @@ public:
 
     const Kernels& kernels() const { return *kernels_; }
     std::vector<NamedTensor> parameters() const;      // newest; with statistics where it speaks for the stage
+    std::vector<NamedTensor> momenta() const;         // of the newest, by the names of the parameters
     LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
     // Returns the statistics as F leaves them on this device; null where it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
@@ -187,6 +189,7 @@ public:
     std::vector<double> gradient_norms() const override { return record_.gradient_norms(); }
     void check_numbers(int step) const override;
     void explain() override;
+    void save(Checkpoint& checkpoint) const override;
     void finish(RunResult& result) override;
     void write_files(const RunResult& result) override;
 
@@ -205,6 +208,10 @@ public:
     // stopped.
     [[noreturn]] void refuse_loss(int step, int microbatch);
 
+    // What a layer starts from where a training goes on: values that LayerKernel::load takes.
+    std::vector<std::vector<float>> resumed_parameters(int layer) const;
+    std::vector<std::vector<float>> resumed_momenta(int layer) const;  // zeros for what has none
+
     const RunPlan& plan;
     const Job& job;
     const Dataset data;
@@ -217,6 +224,7 @@ private:
     std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
+    std::vector<NamedTensor> of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const;
     std::string place_of(int step, int microbatch) const;
     // The following are in exec/training/across_ranks.cpp.
     void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
@@ -230,6 +238,7 @@ private:
     std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
     MeetingPoints::Across meets_across_, fetches_across_;  // none where there is one rank
     std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
+    std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;

@@ -126,6 +126,8 @@ StageProgram::Values TrainingDevice::initial_values() const {
     const TrainingConfig& training = run_.job.config.training;
     const LayerGraph& graph = run_.job.model->layers;
     return [&](int layer) {
+        if (run_.plan.resumed != nullptr)
+            return run_.resumed_parameters(layer);
         return training.initial.empty() ? initial_parameters(graph, layer, training.seed)
                                         : read_parameters(training.initial, graph, layer);
     };
@@ -135,8 +137,12 @@ void TrainingDevice::begin() {
     for (const auto& [stage, program] : programs_) {
         program->set_layout(run_.layouts().full[stage]);
         StageState& state = state_of(stage);
-        if (state.slots[0] != nullptr)  // a stage without parameters has none
-            program->initialise(initial_values(), state.slots[0], state.statistics);
+        if (state.slots[0] == nullptr)  // a stage without parameters has none
+            continue;
+        if (run_.plan.resumed != nullptr && state.momenta[0] != nullptr)  // statistics come with the parameters
+            program->initialise([&](int layer) { return run_.resumed_momenta(layer); }, state.momenta[0],
+                                state.statistics);
+        program->initialise(initial_values(), state.slots[0], state.statistics);
     }
     for (const auto& [stage, program] : last_programs_) {
         program->set_layout(run_.layouts().last[stage]);
@@ -387,6 +393,16 @@ std::byte* TrainingDevice::next_momentum(int stage) const {
 
 std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {
     return programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
+}
+
+std::vector<NamedTensor> TrainingDevice::momenta() const {
+    std::vector<NamedTensor> all;
+    for (const auto& [stage, state] : stages_) {
+        const int slot = run_.job.versions.predicts(stage) ? state.slot_of[state.newest] : 0;
+        if (const std::byte* momentum = state.momenta[slot]; momentum != nullptr)
+            std::ranges::move(named(stage, momentum, true), std::back_inserter(all));
+    }
+    return all;
 }
 
 std::vector<NamedTensor> TrainingDevice::parameters() const {

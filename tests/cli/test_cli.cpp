@@ -62,7 +62,7 @@ TEST_F(Cli, UsageMistakesExitWithTwoAndAWayOut) {
     EXPECT_TRUE(contains(error_of("simulte x.yaml", 2), "did you mean 'simulate'?"));
     EXPECT_TRUE(contains(error_of("simulate uniform.yaml --jsn", 2), "did you mean '--json'?"));
     EXPECT_TRUE(contains(error_of("list colours", 2), "models, schedules, backends or transports"));
-    EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "checkpoints are not in this version"));
+    EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "'x' has no checkpoint"));
 }
 
 TEST_F(Cli, MistakesOfAConfigArePointedAt) {

@@ -234,7 +234,7 @@ TEST_F(Messages, HelpHasExamplesAndNoTypesOfTheLibrary) {
             EXPECT_FALSE(contains(help, odd)) << odd << " in\n" << help;
     }
     EXPECT_TRUE(contains(run_well("plot --help").out, "TRACE..."));
-    EXPECT_TRUE(contains(run_well("run --help").out, "not in this version"));
+    EXPECT_TRUE(contains(run_well("run --help").out, "go on from a checkpoint"));
     EXPECT_TRUE(contains(run_well("list transports").out, "devices of several processes (mpirun)"));
 }
 

@@ -1,9 +1,11 @@
-// Runs a config on its ranks, one of which gets a signal right before a task of its device: what happens then is up to
-// the others.
+// Runs a config on its ranks, one of which gets a signal right before a task of its device, or right before one of the
+// calls by which it writes its checkpoints: what happens then is up to the others.
 //
-//     mpirun -n 2 under_fire CONFIG RANK STEP OP SIGNAL        op as in a plan: F, SEND_F, S, ..; signal as a number
+//     mpirun -n 2 under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS]
 //
-// Rank 0 prints the weights' hash. Exits as pipewright does.
+// OP is as in a plan (F, SEND_F, S, ..), in step STEP, from 0; or write, fsync or rename: then it is the STEP-th of
+// them. With CHECKPOINTS there is one after every step. SIGNAL is a number. Rank 0 prints the weights' hash. Exits as
+// pipewright does.
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "job/config.h"
@@ -13,25 +15,73 @@
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
+
+namespace {
+
+std::string_view deadly_call;  // of this rank; empty: none
+std::atomic<int> calls_left{0};
+int deadly_signal = 0;
+
+void call(std::string_view name) {
+    if (name == deadly_call && calls_left-- == 0)
+        raise(deadly_signal);
+}
+
+bool is_regular(int file) { return lseek(file, 0, SEEK_CUR) >= 0; }
+
+}  // namespace
+
+extern "C" {
+ssize_t write(int file, const void* bytes, size_t count) {
+    if (!deadly_call.empty() && is_regular(file))
+        call("write");
+    return syscall(SYS_write, file, bytes, count);
+}
+int fsync(int file) {
+    call("fsync");
+    return static_cast<int>(syscall(SYS_fsync, file));
+}
+int rename(const char* from, const char* to) noexcept {
+    call("rename");
+    return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+}
 
 namespace pw {
 
 namespace {
 
-void run_under_fire(char** argv) {
+void run_under_fire(int argc, char** argv) {
     const int rank = std::atoi(argv[2]), step = std::atoi(argv[3]), signal = std::atoi(argv[5]);
     const std::string op = argv[4];
+    if (op.starts_with('w') || op.starts_with('f') || op.starts_with('r')) {
+        deadly_signal = signal;
+        calls_left = step;
+        static const std::string kept = op;
+        deadly_call = launched_ranks().rank == rank ? std::string_view(kept) : std::string_view();
+    }
     Notices notices;
     const Job job = make_job(load_config(argv[1], {}), notices);
     std::mutex mutex;
     std::map<int, int> begun;  // [device]: how often its first task has begun
     RunOptions options;
+    if (argc > 6) {
+        options.checkpoints = argv[6];
+        options.checkpoint_every = 1;
+        options.keep = 1000;
+    }
     options.before_task = [&](int device, const Task& task) {
         const std::lock_guard lock(mutex);
         if (task == job.plan.order[static_cast<std::size_t>(device)].front())
@@ -48,12 +98,12 @@ void run_under_fire(char** argv) {
 }  // namespace pw
 
 int main(int argc, char** argv) {
-    if (argc != 6) {
-        fmt::print(stderr, "usage: under_fire CONFIG RANK STEP OP SIGNAL\n");
+    if (argc != 6 && argc != 7) {
+        fmt::print(stderr, "usage: under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS]\n");
         return 2;
     }
     try {
-        pw::run_under_fire(argv);
+        pw::run_under_fire(argc, argv);
         return 0;
     } catch (const pw::StoppedByOthers& error) {
         std::_Exit(static_cast<int>(error.code()));

@@ -1,0 +1,173 @@
+#include "exec/checkpoint/safetensors.h"
+
+#include "workloads/error.h"
+#include "workloads/text/files.h"
+
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+namespace pw {
+
+static_assert(std::endian::native == std::endian::little);  // as the format is
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kMostHeader = 100'000'000;  // the package's own limit
+constexpr const char* kHelp = "name a file of float32 tensors that pipewright or the safetensors package wrote";
+
+class Hasher {
+public:
+    Hasher() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+    void feed(std::string_view bytes) {
+        XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+        bytes_ += bytes.size();
+    }
+    Digest digest() const { return {bytes_, fmt::format("{:016x}", XXH3_64bits_digest(state_.get()))}; }
+
+private:
+    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+    std::uintmax_t bytes_ = 0;
+};
+
+std::string header_of(const TensorFile& file) {
+    Json header;
+    header["__metadata__"] = file.metadata;
+    std::uint64_t at = 0;
+    for (const NamedTensor& tensor : file.tensors) {
+        const std::uint64_t end = at + tensor.values.size() * sizeof(float);
+        header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+        at = end;
+    }
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');  // values are aligned
+    return text;
+}
+
+[[noreturn]] void fail_file(const std::string& path, const std::string& fact) {
+    fail("'{}' {}\n  help: {}", path, fact, kHelp);
+}
+
+struct Listed {
+    NamedTensor tensor;
+    std::uint64_t begin, end;
+};
+
+Listed listed(const std::string& path, const std::string& name, const Json& entry, std::uint64_t size) {
+    const auto refuse = [&](const std::string& fact) {
+        fail_file(path, fmt::format("has a tensor '{}' {}", name, fact));
+    };
+    const auto field = [&](const char* key) -> const Json& {
+        if (!entry.is_object() || !entry.contains(key))
+            refuse(fmt::format("without {}", key));
+        return entry[key];
+    };
+    if (field("dtype") != "F32")
+        refuse(fmt::format("of type {}, where F32 is expected", field("dtype").dump()));
+    Listed all{{name, {}, {}}, 0, 0};
+    std::uint64_t elements = 1;
+    for (const Json& extent : field("shape")) {
+        if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<int>::max())
+            refuse("whose shape is none");
+        all.tensor.shape.push_back(extent.get<int>());
+        const auto many = static_cast<std::uint64_t>(all.tensor.shape.back());
+        if (many > 0 && elements > size / many)
+            refuse("that is larger than the file");
+        elements *= many;
+    }
+    const Json& offsets = field("data_offsets");
+    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+        !offsets[1].is_number_unsigned())
+        refuse("without two data_offsets");
+    all.begin = offsets[0].get<std::uint64_t>();
+    all.end = offsets[1].get<std::uint64_t>();
+    if (all.end < all.begin || all.end > size || all.end - all.begin != elements * sizeof(float))
+        refuse("whose data_offsets do not fit its shape or the file");
+    return all;
+}
+
+}  // namespace
+
+Digest write_tensors(const std::string& path, const TensorFile& file) {
+    NewFile out(path);
+    Hasher hasher;
+    const auto write = [&](const void* data, std::size_t bytes) {
+        const std::string_view text(static_cast<const char*>(data), bytes);
+        hasher.feed(text);
+        out.write(text);
+    };
+    const std::string header = header_of(file);
+    const std::uint64_t length = header.size();
+    write(&length, sizeof length);
+    write(header.data(), header.size());
+    for (const NamedTensor& tensor : file.tensors)
+        write(tensor.values.data(), tensor.values.size() * sizeof(float));
+    out.finish();
+    return hasher.digest();
+}
+
+Digest digest_of(const std::string& path) {
+    std::ifstream file = open_file(path, kHelp);
+    Hasher hasher;
+    std::string piece(std::size_t{1} << 20, '\0');
+    while (file) {
+        file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+        hasher.feed(std::string_view(piece).substr(0, static_cast<std::size_t>(file.gcount())));
+    }
+    if (file.bad())
+        fail_file(path, "cannot be read to its end");
+    return hasher.digest();
+}
+
+TensorFile read_tensors(const std::string& path) {
+    std::ifstream in = open_file(path, kHelp);
+    const std::uint64_t whole = std::filesystem::file_size(path);
+    std::uint64_t length = 0;
+    if (whole < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length))
+        fail_file(path, "is too short for a file of tensors");
+    if (length > kMostHeader || length > whole - sizeof length)
+        fail_file(path, "says that its header is longer than it is itself");
+    std::string text(length, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    const Json header = Json::parse(text, nullptr, false);
+    if (!in || header.is_discarded() || !header.is_object())
+        fail_file(path, "has no header that is a JSON object");
+    const std::uint64_t size = whole - sizeof length - length;
+    TensorFile file;
+    std::vector<Listed> all;
+    for (const auto& [name, entry] : header.items()) {
+        if (name != "__metadata__") {
+            all.push_back(listed(path, name, entry, size));
+            continue;
+        }
+        for (const auto& [key, value] : entry.items())
+            if (value.is_string())
+                file.metadata[key] = value.get<std::string>();
+    }
+    std::ranges::stable_sort(all, {}, [](const Listed& each) { return std::pair(each.begin, each.end); });
+    std::uint64_t at = 0;
+    for (Listed& each : all) {
+        if (each.begin != at)
+            fail_file(path, fmt::format("has values that no tensor or two tensors own, before '{}'", each.tensor.name));
+        each.tensor.values.resize((each.end - each.begin) / sizeof(float));
+        if (!in.read(reinterpret_cast<char*>(each.tensor.values.data()),
+                     static_cast<std::streamsize>(each.end - each.begin)))
+            fail_file(path, "is cut off");
+        at = each.end;
+        file.tensors.push_back(std::move(each.tensor));
+    }
+    if (at != size)
+        fail_file(path, "has values that no tensor owns, at its end");
+    return file;
+}
+
+}  // namespace pw

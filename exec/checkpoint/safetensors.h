@@ -1,0 +1,33 @@
+// Tensors in one file, in the format that the Python package `safetensors` reads and writes: eight bytes with the
+// length of a JSON header, the header, the values.
+#pragma once
+
+#include "workloads/models/parameters.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct TensorFile {
+    std::vector<NamedTensor> tensors;             // float32
+    std::map<std::string, std::string> metadata;  // the header's __metadata__
+};
+
+// A Digest tells two contents apart: bytes and their XXH3 hash.
+struct Digest {
+    std::uintmax_t bytes = 0;
+    std::string hash;  // 16 hexadecimal digits
+    bool operator==(const Digest&) const = default;
+};
+
+// Writes the file whole or not at all; throws Error (RunFailed) as NewFile does. Returns the digest of what it wrote.
+Digest write_tensors(const std::string& path, const TensorFile& file);
+
+// Reads a file. Throws Error (BadInput) naming the path and what is wrong with it: a header that is cut off or lies,
+// values of another type than F32, tensors that overlap or leave a gap.
+TensorFile read_tensors(const std::string& path);
+Digest digest_of(const std::string& path);  // throws as read_tensors() does
+
+}  // namespace pw

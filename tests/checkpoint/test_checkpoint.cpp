@@ -1,0 +1,287 @@
+// Whatever happens to a checkpoint: it is read as it was written, or the one before it is, and nothing else.
+#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/safetensors.h"
+#include "tests/support/dice.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+// What the next calls of the system do, as far as they write: the one that is due fails, or ends the process.
+struct Fault {
+    int due = -1;   // calls before it; negative: none
+    int error = 0;  // 0: the process ends before the call
+};
+Fault fault;
+int calls = 0;
+
+bool strikes() {
+    ++calls;
+    if (fault.due < 0 || fault.due-- > 0)
+        return false;
+    if (fault.error == 0)
+        _exit(9);
+    errno = fault.error;
+    return true;
+}
+
+}  // namespace
+
+extern "C" {
+ssize_t write(int file, const void* bytes, size_t count) {
+    return file > 2 && strikes() ? -1 : syscall(SYS_write, file, bytes, count);
+}
+int fsync(int file) { return strikes() ? -1 : static_cast<int>(syscall(SYS_fsync, file)); }
+int rename(const char* from, const char* to) noexcept {
+    return strikes() ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+}
+
+namespace pw {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Checkpoint checkpoint_of(int step, int values = 5000) {
+    Checkpoint checkpoint{step, step * 8, 1, "mlp", "workload: {model: mlp}\n", {}, {}};
+    for (const std::string name : {"fc1.weight", "fc1.bias", "fc2.weight"}) {
+        NamedTensor tensor{name, {values, 1}, {}};
+        for (int k = 0; k < values; ++k)
+            tensor.values.push_back(static_cast<float>(k) + static_cast<float>(step) / 16);
+        checkpoint.parameters.push_back(tensor);
+        checkpoint.momenta.push_back(std::move(tensor));
+    }
+    return checkpoint;
+}
+
+void expect_equal(const Checkpoint& one, const Checkpoint& other) {
+    EXPECT_EQ(one.step, other.step);
+    EXPECT_EQ(one.samples, other.samples);
+    EXPECT_EQ(one.seed, other.seed);
+    EXPECT_EQ(one.config, other.config);
+    EXPECT_EQ(hash_of(one.parameters), hash_of(other.parameters));
+    EXPECT_EQ(hash_of(one.momenta), hash_of(other.momenta));
+}
+
+std::string read(const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+}
+void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+class Checkpoints : public testing::Test {
+protected:
+    std::string root() const { return (folder_.path() / "checkpoints").string(); }
+    std::string folder(int step) const { return fmt::format("{}/step-{:08d}", root(), step); }
+
+    // The latest whole one.
+    FoundCheckpoint found() {
+        left_out_.clear();
+        return find_checkpoint(root(), left_out_);
+    }
+    void expect_step_before_is_taken() {
+        EXPECT_EQ(found().checkpoint.step, 4);
+        EXPECT_EQ(left_out_.size(), 1U);
+        expect_equal(found().checkpoint, checkpoint_of(4, kSmall));
+    }
+
+    static constexpr int kSmall = 700;
+    TemporaryFolder folder_;
+    std::vector<std::string> left_out_;
+};
+
+TEST_F(Checkpoints, AreReadAsTheyWereWritten) {
+    write_checkpoint(root(), checkpoint_of(4));
+    write_checkpoint(root(), checkpoint_of(8));
+    expect_equal(read_checkpoint(folder(4)), checkpoint_of(4));
+    EXPECT_EQ(found().folder, folder(8));
+    expect_equal(found().checkpoint, checkpoint_of(8));
+    EXPECT_TRUE(left_out_.empty());
+    write_checkpoint(root(), checkpoint_of(8));  // again
+    expect_equal(found().checkpoint, checkpoint_of(8));
+}
+
+TEST_F(Checkpoints, TheOldOnesGo) {
+    for (const int step : {1, 2, 3, 10})
+        write_checkpoint(root(), checkpoint_of(step, 10));
+    fs::remove(folder(10) + "/complete");
+    remove_old_checkpoints(root(), 2);
+    EXPECT_FALSE(fs::exists(folder(1)));
+    EXPECT_TRUE(fs::exists(folder(2)));
+    EXPECT_TRUE(fs::exists(folder(3)));
+    EXPECT_TRUE(fs::exists(folder(10)));  // is not whole: it counts for nothing
+}
+
+// Cut off at every byte of the header and every 4 KiB, and without any of its files.
+TEST_F(Checkpoints, WhatIsCutOffIsNotTaken) {
+    write_checkpoint(root(), checkpoint_of(4, kSmall));
+    write_checkpoint(root(), checkpoint_of(8, kSmall));
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "complete"}) {
+        const fs::path path = fs::path(folder(8)) / name;
+        const std::string whole = read(path);
+        std::uint64_t header = whole.size();
+        if (std::string(name) != "complete") {
+            std::memcpy(&header, whole.data(), sizeof header);
+            header += sizeof header;
+        }
+        for (std::size_t bytes = 0; bytes < whole.size(); bytes += bytes < header ? 1 : 4096) {
+            fs::resize_file(path, bytes);
+            expect_step_before_is_taken();
+            if (HasFailure())
+                return;
+            write_text(path, whole);
+        }
+        fs::remove(path);
+        expect_step_before_is_taken();
+        write_text(path, whole);
+    }
+    EXPECT_EQ(found().checkpoint.step, 8);
+}
+
+TEST_F(Checkpoints, NoBitMayFlip) {
+    write_checkpoint(root(), checkpoint_of(4, kSmall));
+    write_checkpoint(root(), checkpoint_of(8, kSmall));
+    Random random(7);
+    for (int flip = 0; flip < rounds(1000); ++flip) {
+        const char* const names[] = {"model.safetensors", "optimizer.safetensors", "complete"};
+        const fs::path path = fs::path(folder(8)) / names[flip % 3];
+        std::string text = read(path);
+        const auto at = static_cast<std::size_t>(pick(random, 0, static_cast<int>(text.size()) - 1));
+        const auto bit = static_cast<char>(1 << pick(random, 0, 7));
+        text[at] = static_cast<char>(text[at] ^ bit);
+        write_text(path, text);
+        expect_step_before_is_taken();
+        ASSERT_FALSE(HasFailure()) << path << " byte " << at;
+        text[at] = static_cast<char>(text[at] ^ bit);
+        write_text(path, text);
+    }
+    EXPECT_EQ(found().checkpoint.step, 8);
+}
+
+// The disk is full at the n-th write, for all n.
+TEST_F(Checkpoints, AFullDiskTakesNoOtherAlong) {
+    write_checkpoint(root(), checkpoint_of(4, kSmall));
+    int failed = 0;
+    for (int due = 0;; ++due) {
+        fault = {due, ENOSPC};
+        bool is_written = true;
+        try {
+            write_checkpoint(root(), checkpoint_of(8, kSmall));
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::RunFailed);
+            is_written = false;
+            ++failed;
+        }
+        const bool struck = fault.due < 0;
+        fault = {};
+        const int step = found().checkpoint.step;
+        EXPECT_TRUE(step == 4 || step == 8);
+        EXPECT_TRUE(step == 8 || !is_written);
+        expect_equal(found().checkpoint, checkpoint_of(step, kSmall));
+        fs::remove_all(folder(8));
+        if (!struck)
+            break;
+    }
+    EXPECT_GT(failed, 8);
+}
+
+// The process ends before the n-th call, for all n: of writes, syncs and renames, and so also between the folder's
+// rename and the marker.
+TEST_F(Checkpoints, WhoIsKilledWhileItWritesLosesNothing) {
+    write_checkpoint(root(), checkpoint_of(4, kSmall));
+    int kills = 0;
+    for (int due = 0;; ++due) {
+        const pid_t child = fork();
+        if (child == 0) {
+            fault = {due, 0};
+            write_checkpoint(root(), checkpoint_of(8, kSmall));
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        const int step = found().checkpoint.step;
+        expect_equal(found().checkpoint, checkpoint_of(step, kSmall));
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+            EXPECT_EQ(step, 8);
+            break;
+        }
+        ++kills;
+        EXPECT_TRUE(step == 4 || step == 8);
+        write_checkpoint(root(), checkpoint_of(8, kSmall));  // and who comes after it can
+        EXPECT_EQ(found().checkpoint.step, 8);
+        fs::remove_all(folder(8));
+    }
+    EXPECT_GT(kills, 8);
+}
+
+TEST_F(Checkpoints, WhereThereIsNone) {
+    EXPECT_THROW(found(), Error);
+    fs::create_directories(root());
+    EXPECT_FALSE(is_checkpoint(root()));
+    write_checkpoint(root(), checkpoint_of(4, 10));
+    fs::resize_file(folder(4) + "/model.safetensors", 20);
+    try {
+        (void)found();
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::CheckFailed);
+        EXPECT_NE(std::string(error.what()).find("has no whole checkpoint"), std::string::npos) << error.what();
+    }
+}
+
+// Headers that lie are refused by what is wrong with them, whoever wrote them.
+TEST_F(Checkpoints, FilesOfTensorsThatLie) {
+    const std::string path = (folder_.path() / "lies.safetensors").string();
+    const auto expect = [&](const std::string& header, const std::string& values, const std::string& fact) {
+        const std::uint64_t length = header.size();
+        write_text(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + values);
+        try {
+            (void)read_tensors(path);
+            ADD_FAILURE() << header;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::BadInput);
+            EXPECT_NE(std::string(error.what()).find(fact), std::string::npos) << error.what();
+        }
+    };
+    const std::string four(16, 'x');
+    expect("[]", "", "JSON object");
+    expect("{", "", "JSON object");
+    expect(R"({"a": 5})", "", "without dtype");
+    expect(R"({"a": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}})", four, "type \"F16\"");
+    expect(R"({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}})", four, "shape is none");
+    expect(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 16]}})", four, "shape");
+    expect(R"({"a": {"dtype": "F32", "shape": [2147483647, 2147483647, 8], "data_offsets": [0, 16]}})", four, "larger");
+    expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 32]}})", four, "do not fit");
+    expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [16, 0]}})", four, "do not fit");
+    expect(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]}})", four, "no tensor or two");
+    expect(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", four, "at its end");
+    write_text(path, "12");
+    EXPECT_THROW((void)read_tensors(path), Error);
+    const std::uint64_t huge = ~std::uint64_t{0};
+    write_text(path, std::string(reinterpret_cast<const char*>(&huge), sizeof huge));
+    EXPECT_THROW((void)read_tensors(path), Error);
+}
+
+}  // namespace
+
+}  // namespace pw
