@@ -8,6 +8,7 @@
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
+#include "exec/ranks/watchdog.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
@@ -76,7 +77,6 @@ public:
     RunResult run() {
         threads_.reserve(own_.size());
         guarded([&] {
-            open_line();
             for (std::size_t number = 0; number < own_.size(); ++number)
                 start(number);
         });
@@ -88,17 +88,32 @@ public:
             work_->abort();
             work_->explain();
         }
-        try {
-            failure_.rethrow();
-        } catch (const StoppedByOthers&) {
-            line_->wait_for_others();
-            throw;
-        }
+        rethrow_failure();
         RunResult all = result();
         if (options_.finished && speaks())
             options_.finished(all);
         work_->write_files(all);
+        leave_ranks();
         return all;
+    }
+
+    // The other ranks are watched from here on.
+    void open_line() {
+        if (plan_.ranks == nullptr || plan_.map.size() == 1)
+            return;
+        Line::Watcher watcher;
+        watcher.tell_signs = [this](Mail& mail) { plan_.watch->tell(own_, mail); };
+        watcher.hear_signs = [this](MailReader& mail) { plan_.watch->hear(mail); };
+        watcher.look = [this](Ns passed) {
+            if (steps_begun_)
+                plan_.watch->look(limits_, passed);
+        };
+        watcher.describe = [this](int rank) {
+            return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
+        };
+        watcher.fail = [this](const std::exception_ptr& error) { guarded([&] { std::rethrow_exception(error); }); };
+        line_ = std::make_unique<Line>(*plan_.ranks, job_.config.run.timeout, slice_, std::move(watcher));
+        line_->start();
     }
 
 private:
@@ -118,22 +133,20 @@ private:
         });
     }
 
-    void open_line() {
-        if (plan_.ranks == nullptr || plan_.map.size() == 1)
+    void rethrow_failure() {
+        try {
+            failure_.rethrow();
+        } catch (const StoppedByOthers&) {
+            line_->wait_for_others();
+            throw;
+        }
+    }
+
+    void leave_ranks() {
+        if (!line_)
             return;
-        Line::Watcher watcher;
-        watcher.tell_signs = [this](Mail& mail) { plan_.watch->tell(own_, mail); };
-        watcher.hear_signs = [this](MailReader& mail) { plan_.watch->hear(mail); };
-        watcher.look = [this](Ns passed) {
-            if (steps_begun_)
-                plan_.watch->look(limits_, passed);
-        };
-        watcher.describe = [this](int rank) {
-            return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
-        };
-        watcher.fail = [this](const std::exception_ptr& error) { guarded([&] { std::rethrow_exception(error); }); };
-        line_ = std::make_unique<Line>(*plan_.ranks, job_.config.run.timeout, slice_, std::move(watcher));
-        line_->start();
+        line_->leave();
+        rethrow_failure();
     }
 
     // What this rank has found out itself: the others stop, too.
@@ -557,16 +570,21 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    Ranks* const ranks = job.config.run.transport == RunConfig::Transport::Mpi ? &join_ranks() : nullptr;
-    if (ranks != nullptr)
-        check_ranks(job, *ranks);
-    const auto whole = std::make_shared<Run>(job, options, ranks);
+    if (job.config.run.transport != RunConfig::Transport::Mpi)
+        return std::make_shared<Run>(job, options, nullptr)->run();
+    std::optional<Watchdog> until_all_watch;
+    until_all_watch.emplace(job.config.run.timeout,
+                            fmt::format("the other ranks have not come within {}", print_time(job.config.run.timeout)));
+    Ranks& ranks = join_ranks();
+    check_ranks(job, ranks);
+    const auto whole = std::make_shared<Run>(job, options, &ranks);
+    whole->open_line();
+    until_all_watch.reset();
     try {
         return whole->run();
     } catch (...) {
         static std::vector<std::shared_ptr<Run>> kept;  // other ranks may still read its memory, until this one ends
-        if (ranks != nullptr)
-            kept.push_back(whole);
+        kept.push_back(whole);
         throw;
     }
 }

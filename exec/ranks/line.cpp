@@ -144,9 +144,6 @@ Line::~Line() {
     {
         const std::lock_guard lock(mutex_);
         closes_ = clock_now() + (failed_ ? 0 : kLastWords);
-        for (Peer& peer : peers_)
-            if (!failed_ && peer.socket >= 0)
-                send(peer, Frame::Leave, {});
     }
     if (thread_.joinable())
         thread_.join();
@@ -369,6 +366,18 @@ void Line::fail(std::exception_ptr error) {
             return;
     }
     watcher_.fail(std::move(error));
+}
+
+void Line::leave() {
+    std::unique_lock lock(mutex_);
+    for (Peer& peer : peers_)
+        if (!failed_ && peer.socket >= 0)
+            send(peer, Frame::Leave, {});
+    while (rank_ != 0 && !failed_ && !peers_.front().has_left) {
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        lock.lock();
+    }
 }
 
 void Line::wait_for_others() {

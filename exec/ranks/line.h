@@ -40,8 +40,11 @@ public:
     // when a rank does not reach rank 0.
     Line(Ranks& ranks, Ns timeout, Ns slice, Watcher watcher);
     void start();  // what is heard from here on is told
-    ~Line();       // takes leave of the others, unless the run has failed
+    ~Line();
 
+    // The run is over: takes leave of the others, who then expect no more. A rank waits until rank 0 has, which writes
+    // what all have made, or until that has failed.
+    void leave();
     // Tells all other ranks that this one has failed: they stop. It returns when they have been told, or soon after.
     void tell_failure(const std::string& text, ExitCode code);
     // Waits until the others have gone, or soon after. A launcher ends all ranks as soon as one has ended: who has been

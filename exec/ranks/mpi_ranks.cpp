@@ -1,6 +1,7 @@
 // Ranks that MPI has started. All calls of MPI are made under one lock, whatever thread makes them: the library need
 // not expect several at once.
 #include "exec/ranks/ranks.h"
+#include "exec/ranks/watchdog.h"
 #include "workloads/error.h"
 
 #ifdef PIPEWRIGHT_MPI
@@ -9,8 +10,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
-#include <memory>
 #include <mutex>
 
 namespace pw {
@@ -46,6 +45,7 @@ public:
     ~MpiRanks() override {
         if (given_up_)
             return;
+        const Watchdog watchdog(20'000'000'000, "the run is done, but other ranks do not come to their end");
         MPI_Comm_free(&world_);
         MPI_Finalize();
     }

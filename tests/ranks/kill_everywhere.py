@@ -53,7 +53,7 @@ def main():
             whole = run()
             points = [(rank, step, op) for op in OPS[name] for rank in range(4) for step in range(4)]
             if name == "1f1b":
-                points += [(0, call, op) for op in CALLS for call in range(0, 40, 2)]
+                points += [(0, call, op) for op in CALLS for call in range(0, 24)]
             for launcher, program, clean, unclean in launchers:
                 for options in (clean, unclean):
                     for rank, step, op in points:

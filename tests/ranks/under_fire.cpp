@@ -39,13 +39,19 @@ void call(std::string_view name) {
         raise(deadly_signal);
 }
 
-bool is_regular(int file) { return lseek(file, 0, SEEK_CUR) >= 0; }
+std::string checkpoints;
+
+bool is_checkpoint(int file) {
+    char name[4096] = {};
+    const std::string link = "/proc/self/fd/" + std::to_string(file);
+    return readlink(link.c_str(), name, sizeof name - 1) > 0 && std::string_view(name).find(checkpoints) == 0;
+}
 
 }  // namespace
 
 extern "C" {
 ssize_t write(int file, const void* bytes, size_t count) {
-    if (!deadly_call.empty() && is_regular(file))
+    if (!deadly_call.empty() && is_checkpoint(file))
         call("write");
     return syscall(SYS_write, file, bytes, count);
 }
@@ -66,6 +72,7 @@ namespace {
 void run_under_fire(int argc, char** argv) {
     const int rank = std::atoi(argv[2]), step = std::atoi(argv[3]), signal = std::atoi(argv[5]);
     const std::string op = argv[4];
+    checkpoints = argc > 6 ? argv[6] : "/";
     if (op.starts_with('w') || op.starts_with('f') || op.starts_with('r')) {
         deadly_signal = signal;
         calls_left = step;
@@ -78,7 +85,7 @@ void run_under_fire(int argc, char** argv) {
     std::map<int, int> begun;  // [device]: how often its first task has begun
     RunOptions options;
     if (argc > 6) {
-        options.checkpoints = argv[6];
+        options.checkpoints = checkpoints;
         options.checkpoint_every = 1;
         options.keep = 1000;
     }
