@@ -39,7 +39,9 @@ constexpr Command kCommands[] = {
      "  pipewright simulate cfg.yaml --explain --what-if pipeline.schedule=zb-h1"},
     {"profile", "measure what layers, transfers and updates cost on this machine", add_profile,
      "  pipewright profile cfg.yaml -o profile.yaml\n"
-     "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml"},
+     "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml\n"
+     "  mpirun -n 2 pipewright profile cfg.yaml -o profile.yaml",
+     true},
     {"run", "execute the plan and measure it", add_run,
      "  pipewright run cfg.yaml --steps 10 --trace measured.json\n"
      "  pipewright run cfg.yaml --set run.backend=emulated\n"

@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "job/build.h"
+#include "job/launched_ranks.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/text/files.h"
 
@@ -72,7 +73,8 @@ std::string print_size(const Profile& profile, int samples) {
 
 std::string print(const Link& link) {  // no bandwidth where tensors are handed over by pointer
     return print_time(link.latency) +
-           (std::isfinite(link.bandwidth) ? fmt::format(", {:.4g} GB/s", link.bandwidth / 1e9) : std::string());
+           (std::isfinite(link.bandwidth) ? fmt::format(", {:.4g} GB/s", link.bandwidth / 1e9) : std::string()) +
+           (link.half_size > 0 ? fmt::format(", half of it at {}", print_bytes(link.half_size)) : std::string());
 }
 
 std::string print_rest(const Profile& profile) {
@@ -99,6 +101,8 @@ void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, 
 
 void profile_config(const ProfileArguments& arguments) {
     const Config config = arguments.config.load();
+    if (launched_ranks().rank > 0)
+        return help_to_measure(config);
     check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);

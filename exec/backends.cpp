@@ -2,6 +2,7 @@
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
 #ifdef PIPEWRIGHT_CUDA
 #include "exec/cuda/backend.h"
@@ -107,7 +108,20 @@ std::vector<int> numa_nodes(const Config& config, int devices) {
     return nodes;
 }
 
-HandOver measure_hand_over(const Config& config) { return row_of(config).hand_over(config); }
+HandOver measure_hand_over(const Config& config) {
+    HandOver hand_over = row_of(config).hand_over(config);
+    if (config.run.transport == Transport::Mpi)
+        if (Ranks& ranks = join_ranks(); ranks.size() > 1) {
+            hand_over.link = hand_over.sums = measure_link(ranks);
+            hand_over.sent_copies = true;
+        }
+    return hand_over;
+}
+
+void help_to_measure(const Config& config) {
+    if (config.run.transport == Transport::Mpi)
+        (void)measure_link(join_ranks());
+}
 
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {
     return row_of(plan.job.config).work(plan, options);

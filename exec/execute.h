@@ -109,6 +109,8 @@ struct HandOver {
     bool sent_copies = false;  // the sender keeps a copy
 };
 HandOver measure_hand_over(const Config& config);
+// Does the part of the other ranks, where there are some: rank 0 measures, and messages have two ends.
+void help_to_measure(const Config& config);
 HandOver measure_host_hand_over(const Config& config);
 
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at

@@ -8,8 +8,6 @@
 namespace pw {
 namespace {
 
-constexpr Bytes kLargestHalfSize = Bytes{1} << 40;
-
 std::vector<SizedBandwidth> read_table(const Yaml& at) {
     std::vector<SizedBandwidth> table;
     double longest = 0;

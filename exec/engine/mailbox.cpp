@@ -20,8 +20,8 @@ namespace {
 constexpr Ns kSpin = 500'000'000;
 
 // Between two looks at messages between ranks: of a device that waits, and of the thread that looks after them while no
-// device waits. A look is a call or two of MPI.
-constexpr std::chrono::microseconds kWaits{20}, kLooks{200};
+// device waits. A look takes some 15 us.
+constexpr std::chrono::microseconds kWaits{20}, kLooks{2000};
 
 std::chrono::steady_clock::time_point point_of(Ns time) {
     return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(time));

@@ -57,7 +57,7 @@ protected:
         profile.cpu_share = 0.875;
         profile.reference = {21'000'000, 700'000};
         profile.dispatch = {1500, 20};
-        profile.link = {12'345, 1e10 / 3};
+        profile.link = {12'345, 1e10 / 3, 65'537};
         profile.sums = {345, 1e9 / 7};
         profile.sent_copies = true;
         profile.convolutions = {{{.pass = ConvolutionPass::BackwardWeight,

@@ -27,6 +27,8 @@ struct Link {
     bool operator==(const Link&) const = default;
 };
 
+inline constexpr Bytes kLargestHalfSize = Bytes{1} << 40;
+
 // Returns the bandwidth that a message of so many bytes, more than 0, has of the link: at most `bandwidth`.
 double bandwidth_for(double bytes, const Link& link);
 

@@ -132,8 +132,13 @@ Dims read_dims(const Yaml& map) {
 }
 
 Link read_link(const Yaml& map) {
-    map.allow({"latency", "bandwidth"});
-    return {read_time(required(map, "latency")), required(map, "bandwidth").bandwidth(1)};
+    map.allow({"latency", "bandwidth", "half_size"});
+    Link link{read_time(required(map, "latency")), required(map, "bandwidth").bandwidth(1)};
+    link.half_size = map["half_size"].bytes(0);
+    if (link.half_size > kLargestHalfSize)
+        map["half_size"].complain(fmt::format("{} are too many", print_bytes(link.half_size)),
+                                  fmt::format("write up to {}", print_bytes(kLargestHalfSize)));
+    return link;
 }
 
 // The layout of everything else depends on the version, so this mistake stands alone.
@@ -234,8 +239,9 @@ std::string print_header(const Profile& profile) {
         text += fmt::format("  reference: {{{}}}\n", print(profile.reference));
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
     for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
-        text += fmt::format("  {}: {{latency: {}, bandwidth: {}}}\n", key, exact_time(link.latency),
-                            exact_bandwidth(link.bandwidth));
+        text += fmt::format("  {}: {{latency: {}, bandwidth: {}{}}}\n", key, exact_time(link.latency),
+                            exact_bandwidth(link.bandwidth),
+                            link.half_size > 0 ? fmt::format(", half_size: {}", exact_bytes(link.half_size)) : "");
     text += fmt::format("  sent_copies: {}\n  data:\n", profile.sent_copies);
     for (const auto& [samples, time] : profile.data)
         text += fmt::format("    - {{samples: {}, {}}}\n", samples, print(time));
