@@ -166,9 +166,9 @@ void remove_old_checkpoints(const std::string& root, int keep) {
 }
 
 void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph) {
-    const auto [folder, checkpoint] = std::tie(found.folder, found.checkpoint);
+    const Checkpoint& checkpoint = found.checkpoint;
     const auto refuse = [&](const std::string& fact, const std::string& help) {
-        fail("checkpoint '{}' {}\n  help: {}", folder, fact, help);
+        fail("checkpoint '{}' {}\n  help: {}", found.folder, fact, help);
     };
     std::map<std::string, const NamedTensor*> by_name;
     for (const NamedTensor& tensor : checkpoint.parameters)
