@@ -37,6 +37,7 @@ protected:
         for (const char* variable :
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
         write("four.yaml", R"(
 workload: {model: mlp, hidden: [32, 32, 32, 32, 32, 32, 32]}
 cluster: {devices: 4}
