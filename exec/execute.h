@@ -46,7 +46,7 @@ struct RunOptions {
 // The processes of a run that has several.
 struct RankReport {
     std::vector<std::string> hosts;  // by rank
-    std::string library;             // "Open MPI v4.1.4"
+    std::string version;             // "Open MPI v4.1.4"
 };
 
 struct RunResult {

@@ -102,7 +102,7 @@ std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const 
             fail_with(ExitCode::Infeasible,
                       "ranks {} and {} exchange more messages in a step than {} can tell apart ({})\n  help: run fewer "
                       "micro-batches",
-                      from, to, ranks.library(), ranks.largest_tag());
+                      from, to, ranks.version(), ranks.largest_tag());
         tags[send] = tags[node] = tag;
     }
     return tags;
@@ -154,7 +154,7 @@ std::string note_on(const RankReport& report, Ns clock_error) {
     for (const auto& [host, ranks] : by_host)
         hosts.push_back(fmt::format("{}: {}", host, fmt::join(ranks, ", ")));
     return fmt::format("{} ranks on {} host{} ({}), {}; their clocks agree within {}", report.hosts.size(),
-                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.library,
+                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.version,
                        print_time(clock_error));
 }
 

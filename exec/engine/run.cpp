@@ -515,7 +515,7 @@ private:
             hosts.push_back(reader.get_text());
         }
         result.clock_error = clocks_.error();
-        result.ranks = RankReport{std::move(hosts), plan_.ranks->library()};
+        result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};
         result.notes.push_back(note_on(*result.ranks, *result.clock_error));
     }
 

@@ -37,9 +37,9 @@ public:
         char text[MPI_MAX_LIBRARY_VERSION_STRING];
         int length = 0;
         MPI_Get_library_version(text, &length);
-        library_ = std::string(text, static_cast<std::size_t>(length));
-        library_ = library_.substr(0, library_.find_first_of(",\n"));
-        std::replace(library_.begin(), library_.end(), '\t', ' ');
+        version_ = std::string(text, static_cast<std::size_t>(length));
+        version_ = version_.substr(0, version_.find_first_of(",\n"));
+        std::replace(version_.begin(), version_.end(), '\t', ' ');
     }
     // After a failure the others may be gone, and would be waited for.
     ~MpiRanks() override {
@@ -53,7 +53,7 @@ public:
     int rank() const override { return rank_; }
     int size() const override { return size_; }
     int largest_tag() const override { return largest_tag_; }
-    const std::string& library() const override { return library_; }
+    const std::string& version() const override { return version_; }
 
     Ticket send(int to, int tag, std::span<const std::byte> bytes, bool waits) override {
         const std::lock_guard lock(mutex_);
@@ -148,7 +148,7 @@ private:
 
     MPI_Comm world_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1, largest_tag_ = 0;
-    std::string library_;
+    std::string version_;
     std::atomic<bool> given_up_{false};
     std::mutex mutex_;  // of what follows, and of MPI
     std::vector<Slot> slots_;

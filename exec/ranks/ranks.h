@@ -25,7 +25,7 @@ public:
     virtual int rank() const = 0;
     virtual int size() const = 0;
     virtual int largest_tag() const = 0;
-    virtual const std::string& library() const = 0;  // "Open MPI 4.1.4"
+    virtual const std::string& version() const = 0;  // "Open MPI 4.1.4"
 
     // Start to send and to receive, and return at once. The bytes stay the transport's until done() returns true.
     // Messages of one tag between two ranks come in the order in which they were sent. A send that `waits` is done only
