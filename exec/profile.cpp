@@ -3,17 +3,16 @@
 #include "exec/engine/mailbox.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "exec/threads.h"
 #include "exec/training/stage_program.h"
 #include "exec/yardstick.h"
 #include "job/build.h"
 #include "workloads/first_failure.h"
-#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <ctime>
-#include <thread>
 
 namespace pw {
 
@@ -334,7 +333,7 @@ public:
         };
         failure_.guard(start_all, [] {});
         while (!failure_.happened() && warm_ + 1 < devices)
-            std::this_thread::yield();
+            let_others_run();
         if (failure_.happened())
             end();
         failure_.rethrow();
@@ -346,7 +345,7 @@ public:
 private:
     void end() {
         stop_ = true;
-        for (std::thread& thread : threads_)
+        for (Thread& thread : threads_)
             if (thread.joinable())
                 thread.join();
     }
@@ -354,7 +353,7 @@ private:
     std::atomic<bool> stop_{false};
     std::atomic<int> warm_{0};
     FirstFailure failure_;
-    std::vector<std::thread> threads_;
+    std::vector<Thread> threads_;
 };
 
 Profile described(const Config& config, const Model& model, const HandOver& hand_over, const Kernels& kernels) {
@@ -416,7 +415,7 @@ Profile measure_profile(const Config& config, const Model& model, const std::vec
                         const std::function<void(int done, int all)>& progress) {
     Profile profile;
     FirstFailure failure;
-    std::thread device = start_thread("the profile", [&] {  // so that the caller keeps its cores
+    Thread device = start_thread("the profile", [&] {  // so that the caller keeps its cores
         failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
     });
     device.join();

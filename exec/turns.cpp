@@ -1,11 +1,9 @@
 #include "exec/turns.h"
 
+#include "exec/threads.h"
 #include "workloads/first_failure.h"
-#include "workloads/start_thread.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 namespace pw {
 
@@ -39,12 +37,12 @@ public:
     }
 
 private:
-    void wait(std::unique_lock<std::mutex>& lock, std::size_t taker) {
+    void wait(std::unique_lock<Mutex>& lock, std::size_t taker) {
         changed_.wait(lock, [&] { return aborted_ || turn_ == taker; });
         if (aborted_)
             fail_with(ExitCode::RunFailed, "stopped because another run failed");
     }
-    void pass(std::unique_lock<std::mutex>& lock) {
+    void pass(std::unique_lock<Mutex>& lock) {
         lock.unlock();
         between_();
         lock.lock();
@@ -56,8 +54,8 @@ private:
         changed_.notify_all();
     }
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    Condition changed_;
     std::size_t turn_ = 0;
     std::vector<bool> has_left_;
     bool aborted_ = false;
@@ -99,7 +97,7 @@ std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& t
     std::vector<std::vector<RunResult>> results(takers.size());
     Rota rota(takers.size(), between);
     FirstFailure failure;
-    std::vector<std::thread> threads;
+    std::vector<Thread> threads;
     const auto stop = [&] { rota.abort(); };
     const auto take = [&](std::size_t number) {
         failure.guard([&] { results[number] = take_turns(takers[number], number, turns, rota); }, stop);
@@ -112,7 +110,7 @@ std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& t
                 threads.push_back(start_thread("a run that takes turns", [&take, number] { take(number); }));
         },
         stop);
-    for (std::thread& thread : threads)
+    for (Thread& thread : threads)
         thread.join();
     failure.rethrow();
     return results;

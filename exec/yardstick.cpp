@@ -2,8 +2,8 @@
 
 #include "exec/engine/gate.h"
 #include "exec/engine/pin.h"
+#include "exec/threads.h"
 #include "workloads/median.h"
-#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ Ns time_of_one(std::vector<double>& memory) {
 Ns yardstick_time(int devices, int threads) {
     const CorePlan cores = plan_cores(devices, threads);
     std::vector<Ns> times(cores.cores.size(), 0);
-    std::vector<std::thread> workers;
+    std::vector<Thread> workers;
     for (std::size_t device = 0; device < times.size(); ++device)
         workers.push_back(start_thread("the yardstick", [&, device] {
             if (!cores.shared)
@@ -55,7 +55,7 @@ Ns yardstick_time(int devices, int threads) {
             std::vector<double> memory(kWords, 1);
             times[device] = time_of_one(memory);
         }));
-    for (std::thread& worker : workers)
+    for (Thread& worker : workers)
         worker.join();
     return *std::max_element(times.begin(), times.end());
 }

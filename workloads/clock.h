@@ -3,13 +3,8 @@
 
 #include "workloads/units.h"
 
-#include <chrono>
-
 namespace pw {
 
-inline Ns clock_now() {  // steady, nanoseconds
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
+Ns clock_now();  // steady, nanoseconds
 
 }  // namespace pw

@@ -1,9 +1,9 @@
 #include "exec/checkpoint/checkpoint.h"
 
 #include "exec/checkpoint/safetensors.h"
+#include "exec/threads.h"
 #include "job/job.h"
 #include "workloads/error.h"
-#include "workloads/start_thread.h"
 #include "workloads/text/files.h"
 
 #include <fmt/ranges.h>

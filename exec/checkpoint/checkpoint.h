@@ -8,6 +8,7 @@
 //     DIR/step-00000012/complete               written last: names, sizes and hashes of the other files
 #pragma once
 
+#include "exec/threads.h"
 #include "job/config.h"
 #include "workloads/models/parameters.h"
 
@@ -16,7 +17,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace pw {
@@ -66,7 +66,7 @@ private:
     const std::string root_;
     const int keep_;
     std::vector<std::string> failures_;
-    std::thread thread_;
+    Thread thread_;
 };
 
 }  // namespace pw

@@ -1,14 +1,11 @@
 // A gate, at which the threads of a run wait for each other.
 #pragma once
 
-#include "workloads/clock.h"
+#include "exec/threads.h"
 #include "workloads/first_failure.h"
 #include "workloads/units.h"
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace pw {
@@ -34,8 +31,8 @@ private:
     int phase_ = 0;  // phase of those that wait
     std::int64_t round_ = 0;
     bool aborted_ = false;
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    Condition changed_;
 };
 
 template <class Look>
@@ -45,7 +42,7 @@ void Gate::arrive(int phase, Ns slice, Look look) {
     if (is_last(phase, round))
         return;
     Ns before = clock_now();
-    while (!changed_.wait_for(lock, std::chrono::nanoseconds(slice), [&] { return aborted_ || round_ != round; })) {
+    while (!changed_.wait_for(lock, slice, [&] { return aborted_ || round_ != round; })) {
         const Ns now = clock_now();
         look(now - std::exchange(before, now));
     }

@@ -3,14 +3,13 @@
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
+#include "exec/threads.h"
 #include "schedules/plan_graph.h"
 #include "workloads/first_failure.h"
 #include "workloads/median.h"
-#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
 namespace pw {
 
@@ -64,7 +63,7 @@ Ns hand_over_time(const CorePlan& cores) {
             trips.push_back((clock_now() - start) / 2);
         }
     };
-    std::thread other = start_thread("a measured hand-over", [&] { failure.guard(answer, stop); });
+    Thread other = start_thread("a measured hand-over", [&] { failure.guard(answer, stop); });
     failure.guard(ask, stop);
     other.join();
     failure.rethrow();
@@ -90,7 +89,7 @@ public:
     std::vector<Ns> times(const std::vector<Bytes>& sizes) {
         std::vector<Ns> medians, ignored;
         const auto stop = [&] { meetings_.abort(); };
-        std::vector<std::thread> threads;
+        std::vector<Thread> threads;
         const auto start_both = [&] {
             for (const int device : {0, 1})
                 threads.push_back(start_thread(fmt::format("device {}", device), [&, device] {
@@ -98,7 +97,7 @@ public:
                 }));
         };
         failure_.guard(start_both, stop);
-        for (std::thread& thread : threads)
+        for (Thread& thread : threads)
             thread.join();
         failure_.rethrow();
         return medians;

@@ -2,12 +2,8 @@
 
 #include "schedules/plan_graph.h"
 #include "workloads/error.h"
-#include "workloads/start_thread.h"
-
-#include <sys/prctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -21,11 +17,7 @@ constexpr Ns kSpin = 500'000'000;
 
 // Between two looks at messages between ranks: of a device that waits, and of the thread that looks after them while no
 // device waits. A look takes some 15 us.
-constexpr std::chrono::microseconds kWaits{20}, kLooks{2000};
-
-std::chrono::steady_clock::time_point point_of(Ns time) {
-    return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(time));
-}
+constexpr Ns kWaits = 20'000, kLooks = 2'000'000;
 
 std::vector<char> devices_here(const RankMessages& across, std::size_t devices) {
     std::vector<char> here(across.ranks == nullptr ? 0 : devices);
@@ -98,7 +90,7 @@ bool Mailbox::spin_until_done(int node, Ns start) {
         if (options_.across.ranks != nullptr)
             if (Lock lock(mutex_, std::try_to_lock); lock.owns_lock())
                 poll(lock);
-        std::this_thread::yield();
+        let_others_run();
     }
     return true;
 }
@@ -123,7 +115,7 @@ void Mailbox::wait(int node) {
     else if (options_.watch != nullptr)
         bed.wakes.wait(lock, woken);
     else
-        bed.wakes.wait_until(lock, point_of(until), woken);
+        bed.wakes.wait_until(lock, until, woken);
     bed.taken = false;
     if (lost_)
         std::rethrow_exception(lost_);
@@ -213,7 +205,7 @@ void Mailbox::complete(int node) {
 }
 
 void Mailbox::run_wire() {
-    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // messages are on time
+    wake_on_time();
     Lock lock(mutex_);
     while (!closing_) {
         const std::optional<SharedLinks::Leaving> leaving = shared_.next();
@@ -224,7 +216,7 @@ void Mailbox::run_wire() {
         const bool leaves = leaving && (events_.empty() || leaving->time <= events_.top().time);
         const Ns time = leaves ? leaving->time : events_.top().time;
         if (clock_now() < time) {
-            wire_wakes_.wait_until(lock, point_of(time));
+            wire_wakes_.wait_until(lock, time);
             continue;
         }
         if (leaves) {

@@ -7,18 +7,15 @@
 #include "exec/engine/shared_links.h"
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
+#include "exec/threads.h"
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <queue>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,7 +79,7 @@ public:
     void abort();
 
 private:
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = Condition::Lock;
     struct Event {
         Ns time;
         std::int64_t seq;  // a message leaves before it arrives
@@ -91,7 +88,7 @@ private:
     };
     // A bed is where a device's thread sleeps.
     struct Bed {
-        std::condition_variable wakes;
+        Condition wakes;
         bool taken = false;
     };
     bool is_done(int node) const { return done_[node].load(std::memory_order_acquire); }
@@ -115,7 +112,7 @@ private:
     std::vector<Bed> beds_;                      // by device
     std::atomic<bool> aborted_{false};
 
-    mutable std::mutex mutex_;  // protects everything below
+    mutable Mutex mutex_;  // protects everything below
     Lanes lanes_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::int64_t seq_ = 0;
@@ -126,9 +123,9 @@ private:
     };
     std::vector<Crossing> crossings_;  // under way
     std::exception_ptr lost_;          // what went wrong between ranks while nobody waited
-    std::condition_variable wire_wakes_;
+    Condition wire_wakes_;
     bool closing_ = false;
-    std::thread wire_;
+    Thread wire_;
 };
 
 }  // namespace pw

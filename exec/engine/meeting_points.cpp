@@ -5,8 +5,6 @@
 #include "workloads/error.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 
 namespace pw {
 
@@ -63,12 +61,10 @@ void MeetingPoints::arrive(int node, const Across& across) {
     const auto passed = [&] { return aborted_ || point.round != round; };
     const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
     const Ns start = clock_now();
-    const auto until = std::chrono::steady_clock::time_point(
-        std::chrono::nanoseconds(start + std::min(timeout_, std::numeric_limits<Ns>::max() - start)));
     if (watch_ != nullptr)
         changed_.wait(lock, passed);
     else
-        changed_.wait_until(lock, until, passed);
+        changed_.wait_for(lock, timeout_, passed);
     if (point.round == round)
         fail_waiting(node, clock_now() - start);
 }

@@ -5,13 +5,12 @@
 
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
+#include "exec/threads.h"
 #include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 #include "workloads/units.h"
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 namespace pw {
@@ -56,8 +55,8 @@ private:
     std::vector<char> begins_;   // by node
     std::vector<Point> points_;  // by meeting
     bool aborted_ = false;
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    Mutex mutex_;
+    Condition changed_;
 };
 
 }  // namespace pw

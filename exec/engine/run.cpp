@@ -1,14 +1,16 @@
 // Runs a job in one process, or its part of it as one of several ranks, with one thread per device: it sets the devices
 // up, steps them and gathers what happened.
-#include "exec/engine/across_ranks.h"
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gate.h"
+#include "exec/engine/gathering.h"
 #include "exec/engine/pin.h"
+#include "exec/engine/ranks_of_run.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/watchdog.h"
+#include "exec/threads.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
@@ -16,18 +18,13 @@
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
 #include "workloads/machine_memory.h"
-#include "workloads/start_thread.h"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 namespace pw {
@@ -68,6 +65,7 @@ public:
           cores_(cores_of_rank(plan_)),
           gate_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
+          gathering_(plan_, *work_),
           log_(options.whole_trace) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
@@ -181,17 +179,17 @@ private:
         Ns waited = 0;
         const auto all_ended = [&] { return ended_ == threads_.size(); };
         std::unique_lock lock(ended_mutex_);
-        while (!has_ended_.wait_for(lock, std::chrono::nanoseconds(slice_), all_ended)) {
+        while (!has_ended_.wait_for(lock, slice_, all_ended)) {
             if (failure_.happened() && !silent_ && !limits_.task.empty())
                 failure_.guard([&] { look(slice_); }, [] {});
             if (silent_ && (waited += slice_) > kGrace) {
-                for (std::thread& thread : threads_)
+                for (Thread& thread : threads_)
                     thread.detach();
                 return false;
             }
         }
         lock.unlock();
-        for (std::thread& thread : threads_)
+        for (Thread& thread : threads_)
             thread.join();
         return true;
     }
@@ -263,7 +261,7 @@ private:
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
-        meet_ranks();
+        gathering_.places();
         steps_begun_ = true;
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
@@ -304,69 +302,8 @@ private:
         checkpoints_.write(std::move(checkpoint));
     }
 
-    // Devices have their memory: other ranks may have to know where.
-    void meet_ranks() {
-        if (plan_.ranks == nullptr)
-            return;
-        Mail own;
-        work_->tell_places(own);
-        const std::vector<Mail> letters = all_gather(*plan_.ranks, own);
-        for_others([&](int rank) {
-            MailReader reader(letters[rank]);
-            work_->hear_places(rank, reader);
-        });
-        clocks_.take(measure_clocks(*plan_.ranks));
-    }
-
-    template <class Act>
-    void for_others(Act act) {
-        for (int rank = 0; rank < plan_.map.size(); ++rank)
-            if (rank != plan_.map.own())
-                act(rank);
-    }
-
-    // All ranks know the losses and norms of the step, rank 0 its events.
-    void gather_step() {
-        stops_ = options_.should_stop && options_.should_stop();
-        if (plan_.ranks == nullptr)
-            return;
-        Mail own;
-        put(own, stops_);
-        put(own, clocks_.are_old());
-        work_->tell_step(own);
-        const std::vector<Mail> told = all_gather(*plan_.ranks, own);
-        bool clocks_are_old = false;
-        for (int rank = 0; rank < plan_.map.size(); ++rank) {
-            MailReader reader(told[rank]);
-            stops_ = reader.get<bool>() || stops_;
-            const bool are_old = reader.get<bool>();
-            clocks_are_old = clocks_are_old || (rank == 0 && are_old);
-            if (rank != plan_.map.own())
-                work_->hear_step(rank, reader);
-        }
-        if (clocks_are_old)
-            clocks_.take(measure_clocks(*plan_.ranks));
-        Mail events;
-        for (const int device : own_) {
-            put_all(events, step_.events[device]);
-            put_all(events, step_.memory[device]);
-        }
-        const std::vector<Mail> letters = gather(*plan_.ranks, events);
-        if (!speaks())
-            return;
-        for_others([&](int rank) {
-            MailReader reader(letters[rank]);
-            for (const int device : plan_.devices_of_rank(rank)) {
-                step_.events[device] = reader.get_all<TraceEvent>();
-                step_.memory[device] = reader.get_all<MemorySample>();
-                clocks_.translate(rank, step_.events[device], step_.memory[device]);
-            }
-        });
-        join_messages(plan_.graph, plan_.map, step_);
-    }
-
     void end_step(int step) {
-        gather_step();
+        stops_ = gathering_.step(step_, options_.should_stop && options_.should_stop());
         for (int update = 0; update < job_.plan.shape.updates(); ++update)
             losses_.push_back(loss_of(update));
         const std::vector<double> norms = work_->gradient_norms();
@@ -468,7 +405,8 @@ private:
             if (work_->uses_cores())
                 result.disturbance.cpu_share.push_back(devices_[device]->cpu_share());
         }
-        gather_result(result);
+        result.resident_growth = resident_growth_;
+        gathering_.result(result);
         work_->finish(result);
         if (!speaks())
             return result;
@@ -487,36 +425,6 @@ private:
             std::ranges::move(warnings_of(result.disturbance), std::back_inserter(result.warnings));
         }
         return result;
-    }
-
-    // Rank 0 gets what is known of the devices of all ranks.
-    void gather_result(RunResult& result) const {
-        result.resident_growth = resident_growth_;
-        if (plan_.ranks == nullptr)
-            return;
-        Mail own;
-        for (const int device : own_)
-            put(own, result.peak[device]);
-        put_all(own, result.disturbance.cpu_share);
-        put(own, resident_growth_.value_or(0));
-        put_text(own, host_name());
-        const std::vector<Mail> letters = gather(*plan_.ranks, own);
-        if (!speaks())
-            return;
-        std::vector<std::string> hosts;
-        result.disturbance.cpu_share.clear();
-        result.resident_growth = 0;
-        for (int rank = 0; rank < plan_.map.size(); ++rank) {
-            MailReader reader(letters[rank]);
-            for (const int device : plan_.devices_of_rank(rank))
-                result.peak[device] = reader.get<MemoryUse>();
-            std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
-            *result.resident_growth += reader.get<Bytes>();
-            hosts.push_back(reader.get_text());
-        }
-        result.clock_error = clocks_.error();
-        result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};
-        result.notes.push_back(note_on(*result.ranks, *result.clock_error));
     }
 
     Trace trace() const {
@@ -543,8 +451,8 @@ private:
     const StolenTime stolen_;
     Gate gate_;
     std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null where another rank has it
-    Clocks clocks_;                                       // of the ranks, on rank 0
-    std::mutex mailbox_mutex_;
+    Gathering gathering_;
+    Mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     Watch::Limits limits_;
     StepRecord step_;  // under way; every device has its own rows
@@ -554,9 +462,9 @@ private:
     CheckpointWriter checkpoints_{options_.checkpoints, options_.keep};
     bool stops_ = false;  // somebody wants it to
     std::optional<int> stopped_after_;
-    std::vector<std::thread> threads_;
-    std::mutex ended_mutex_;
-    std::condition_variable has_ended_;
+    std::vector<Thread> threads_;
+    Mutex ended_mutex_;
+    Condition has_ended_;
     std::size_t ended_ = 0;  // threads
     bool silent_ = false;    // a device is
     FirstFailure failure_;
@@ -583,8 +491,7 @@ RunResult run(const Job& job, const RunOptions& options) {
     try {
         return whole->run();
     } catch (...) {
-        static std::vector<std::shared_ptr<Run>> kept;  // other ranks may still read its memory, until this one ends
-        kept.push_back(whole);
+        ranks.keep(whole);  // other ranks may still read its memory
         throw;
     }
 }

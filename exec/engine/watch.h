@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/ranks/ranks.h"
+#include "exec/threads.h"
 #include "schedules/plan.h"
 #include "schedules/plan_graph.h"
 #include "workloads/units.h"
@@ -9,7 +10,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -63,7 +63,7 @@ private:
     };
     const PlanGraph& graph_;
     std::unique_ptr<Sign[]> signs_;
-    std::mutex mutex_;  // of one look
+    Mutex mutex_;  // of one look
     std::vector<Seen> seen_;
     Ns standstill_ = 0;
 };

@@ -3,18 +3,16 @@
 // meanwhile.
 #pragma once
 
+#include "exec/ranks/connections.h"
 #include "exec/ranks/ranks.h"
+#include "exec/threads.h"
 #include "workloads/error.h"
 #include "workloads/units.h"
-
-#include <poll.h>
 
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace pw {
@@ -53,18 +51,16 @@ public:
 
 private:
     struct Peer {
-        int socket = -1;
-        int rank = 0;
+        int connection = 0, rank = 0;
+        bool is_open = true;
         Mail in = {}, out = {};  // bytes of frames that are not complete, or not sent
         Ns quiet = 0;            // since it was heard
         bool has_left = false;
     };
     enum class Frame : std::uint32_t { Signs, Failure, Leave };
-    void open(Ranks& ranks, Ns timeout);
-    void accept_all(int listener, std::uint64_t token, std::size_t others, Ns timeout);
     bool is_told() const;
     void keep();
-    void serve(const std::vector<pollfd>& entries);
+    void serve(const std::vector<Connections::Entry>& entries);
     void beat();
     void hear(Peer& peer);
     void take(Peer& peer, Frame frame, const Mail& content);
@@ -77,11 +73,12 @@ private:
     const int rank_;
     const Ns timeout_, slice_;
     const Watcher watcher_;
-    std::mutex mutex_;  // of the peers
+    const std::unique_ptr<Connections> connections_;
+    Mutex mutex_;  // of the peers, and of what is done with their connections but waiting
     std::vector<Peer> peers_;
     bool failed_ = false;
     Ns closes_ = 0;  // when the thread has to end, once it has to
-    std::thread thread_;
+    Thread thread_;
 };
 
 }  // namespace pw

@@ -1,12 +1,10 @@
 #include "exec/ranks/ranks.h"
 
-#include "workloads/clock.h"
+#include "exec/threads.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace pw {
 
@@ -73,9 +71,9 @@ void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
             if (ranks.has_given_up())
                 fail_because_of_others();
             if (clock_now() - start < kAwake)
-                std::this_thread::yield();
+                let_others_run();
             else
-                std::this_thread::sleep_for(std::chrono::microseconds(50));
+                sleep_for(50'000);
         }
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -40,6 +41,10 @@ public:
     // After a failure whoever waits in the functions below gives up, with Error (RunFailed).
     virtual void give_up() = 0;
     virtual bool has_given_up() const = 0;
+    void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the process ends
+
+private:
+    std::vector<std::shared_ptr<void>> kept_;
 };
 
 // Tags below this one are for what all ranks do together; plans take the others.

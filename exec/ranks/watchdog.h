@@ -1,17 +1,11 @@
 // Ends a process that waits for others in a library that does not come back.
 #pragma once
 
+#include "exec/threads.h"
 #include "workloads/error.h"
-#include "workloads/start_thread.h"
 #include "workloads/units.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace pw {
@@ -35,17 +29,15 @@ public:
 private:
     void watch(Ns time, const std::string& text) {
         std::unique_lock lock(mutex_);
-        if (over_.wait_for(lock, std::chrono::nanoseconds(time), [&] { return is_over_; }))
+        if (over_.wait_for(lock, time, [&] { return is_over_; }))
             return;
-        fmt::print(stderr, "error: {}\n", text);
-        std::fflush(stderr);
-        std::_Exit(static_cast<int>(ExitCode::PeerSilent));
+        end_process(text, ExitCode::PeerSilent);
     }
 
-    std::mutex mutex_;
-    std::condition_variable over_;
+    Mutex mutex_;
+    Condition over_;
     bool is_over_ = false;
-    std::thread thread_;  // uses all of the above
+    Thread thread_;  // uses all of the above
 };
 
 }  // namespace pw

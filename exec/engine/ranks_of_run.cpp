@@ -1,9 +1,7 @@
-#include "exec/engine/across_ranks.h"
+#include "exec/engine/ranks_of_run.h"
 
-#include "exec/engine/gate.h"
 #include "workloads/error.h"
 
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +11,6 @@
 namespace pw {
 
 namespace {
-
-constexpr Ns kClocksStay = 5'000'000'000;
 
 // The first line in which two effective configs differ; paths may differ between hosts.
 std::string first_difference(const std::string& one, const std::string& other) {
@@ -106,56 +102,6 @@ std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const 
         tags[send] = tags[node] = tag;
     }
     return tags;
-}
-
-void Clocks::take(std::vector<ClockOffset> offsets) {
-    for (std::size_t rank = 0; rank < offsets.size(); ++rank) {
-        const Ns moved = rank < offsets_.size() ? std::abs(offsets[rank].ahead - offsets_[rank].ahead) : 0;
-        error_ = std::max(error_, offsets[rank].uncertain + moved);
-    }
-    offsets_ = std::move(offsets);
-    taken_ = clock_now();
-}
-
-bool Clocks::are_old() const { return clock_now() - taken_ > kClocksStay; }
-
-void Clocks::translate(int rank, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) const {
-    const Ns ahead = offsets_[static_cast<std::size_t>(rank)].ahead;
-    for (TraceEvent& event : events) {
-        event.start -= ahead;
-        event.end -= ahead;
-    }
-    for (MemorySample& sample : memory)
-        sample.time -= ahead;
-}
-
-void join_messages(const PlanGraph& graph, const RankMap& map, StepRecord& step) {
-    const auto event_of = [&](int node) -> TraceEvent& {
-        return step
-            .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
-    };
-    for (int node = 0; node < graph.size(); ++node) {
-        if (!is_recv(graph.task(node).op))
-            continue;
-        const int send = graph.inputs(node).front();
-        if (map.rank_of(graph.device_of(send)) == map.rank_of(graph.device_of(node)))
-            continue;
-        TraceEvent& arrives = event_of(node);
-        arrives.start = event_of(send).start;
-        arrives.end = std::max(arrives.end, arrives.start);
-    }
-}
-
-std::string note_on(const RankReport& report, Ns clock_error) {
-    std::map<std::string, std::vector<int>> by_host;
-    for (std::size_t rank = 0; rank < report.hosts.size(); ++rank)
-        by_host[report.hosts[rank]].push_back(static_cast<int>(rank));
-    std::vector<std::string> hosts;
-    for (const auto& [host, ranks] : by_host)
-        hosts.push_back(fmt::format("{}: {}", host, fmt::join(ranks, ", ")));
-    return fmt::format("{} ranks on {} host{} ({}), {}; their clocks agree within {}", report.hosts.size(),
-                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.version,
-                       print_time(clock_error));
 }
 
 }  // namespace pw

@@ -1,0 +1,162 @@
+#include "exec/engine/gathering.h"
+
+#include "exec/engine/ranks_of_run.h"
+#include "exec/threads.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kClocksStay = 5'000'000'000;
+
+// A message between ranks begins where its SEND did, and arrives no earlier than that.
+void join_messages(const PlanGraph& graph, const RankMap& map, StepRecord& step) {
+    const auto event_of = [&](int node) -> TraceEvent& {
+        return step
+            .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
+    };
+    for (int node = 0; node < graph.size(); ++node) {
+        if (!is_recv(graph.task(node).op))
+            continue;
+        const int send = graph.inputs(node).front();
+        if (map.rank_of(graph.device_of(send)) == map.rank_of(graph.device_of(node)))
+            continue;
+        TraceEvent& arrives = event_of(node);
+        arrives.start = event_of(send).start;
+        arrives.end = std::max(arrives.end, arrives.start);
+    }
+}
+
+std::string note_on(const RankReport& report, Ns clock_error) {
+    std::map<std::string, std::vector<int>> by_host;
+    for (std::size_t rank = 0; rank < report.hosts.size(); ++rank)
+        by_host[report.hosts[rank]].push_back(static_cast<int>(rank));
+    std::vector<std::string> hosts;
+    for (const auto& [host, ranks] : by_host)
+        hosts.push_back(fmt::format("{}: {}", host, fmt::join(ranks, ", ")));
+    return fmt::format("{} ranks on {} host{} ({}), {}; their clocks agree within {}", report.hosts.size(),
+                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.version,
+                       print_time(clock_error));
+}
+
+}  // namespace
+
+void Clocks::take(std::vector<ClockOffset> offsets) {
+    for (std::size_t rank = 0; rank < offsets.size(); ++rank) {
+        const Ns moved = rank < offsets_.size() ? std::abs(offsets[rank].ahead - offsets_[rank].ahead) : 0;
+        error_ = std::max(error_, offsets[rank].uncertain + moved);
+    }
+    offsets_ = std::move(offsets);
+    taken_ = clock_now();
+}
+
+bool Clocks::are_old() const { return clock_now() - taken_ > kClocksStay; }
+
+void Clocks::translate(int rank, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) const {
+    const Ns ahead = offsets_[static_cast<std::size_t>(rank)].ahead;
+    for (TraceEvent& event : events) {
+        event.start -= ahead;
+        event.end -= ahead;
+    }
+    for (MemorySample& sample : memory)
+        sample.time -= ahead;
+}
+
+Gathering::Gathering(const RunPlan& plan, Devices& work)
+    : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {}
+
+template <class Act>
+void Gathering::for_others(Act act) const {
+    for (int rank = 0; rank < plan_.map.size(); ++rank)
+        if (rank != plan_.map.own())
+            act(rank);
+}
+
+void Gathering::places() {
+    if (plan_.ranks == nullptr)
+        return;
+    Mail own;
+    work_.tell_places(own);
+    const std::vector<Mail> letters = all_gather(*plan_.ranks, own);
+    for_others([&](int rank) {
+        MailReader reader(letters[rank]);
+        work_.hear_places(rank, reader);
+    });
+    clocks_.take(measure_clocks(*plan_.ranks));
+}
+
+bool Gathering::step(StepRecord& step, bool stops) {
+    if (plan_.ranks == nullptr)
+        return stops;
+    Mail own;
+    put(own, stops);
+    put(own, clocks_.are_old());
+    work_.tell_step(own);
+    const std::vector<Mail> told = all_gather(*plan_.ranks, own);
+    bool clocks_are_old = false;
+    for (int rank = 0; rank < plan_.map.size(); ++rank) {
+        MailReader reader(told[rank]);
+        stops = reader.get<bool>() || stops;
+        const bool are_old = reader.get<bool>();
+        clocks_are_old = clocks_are_old || (rank == 0 && are_old);
+        if (rank != plan_.map.own())
+            work_.hear_step(rank, reader);
+    }
+    if (clocks_are_old)
+        clocks_.take(measure_clocks(*plan_.ranks));
+    Mail events;
+    for (const int device : own_) {
+        put_all(events, step.events[device]);
+        put_all(events, step.memory[device]);
+    }
+    const std::vector<Mail> letters = gather(*plan_.ranks, events);
+    if (plan_.map.own() != 0)
+        return stops;
+    for_others([&](int rank) {
+        MailReader reader(letters[rank]);
+        for (const int device : plan_.devices_of_rank(rank)) {
+            step.events[device] = reader.get_all<TraceEvent>();
+            step.memory[device] = reader.get_all<MemorySample>();
+            clocks_.translate(rank, step.events[device], step.memory[device]);
+        }
+    });
+    join_messages(plan_.graph, plan_.map, step);
+    return stops;
+}
+
+void Gathering::result(RunResult& result) const {
+    if (plan_.ranks == nullptr)
+        return;
+    Mail own;
+    for (const int device : own_)
+        put(own, result.peak[device]);
+    put_all(own, result.disturbance.cpu_share);
+    put(own, result.resident_growth.value_or(0));
+    put_text(own, host_name());
+    const std::vector<Mail> letters = gather(*plan_.ranks, own);
+    if (plan_.map.own() != 0)
+        return;
+    std::vector<std::string> hosts;
+    result.disturbance.cpu_share.clear();
+    result.resident_growth = 0;
+    for (int rank = 0; rank < plan_.map.size(); ++rank) {
+        MailReader reader(letters[rank]);
+        for (const int device : plan_.devices_of_rank(rank))
+            result.peak[device] = reader.get<MemoryUse>();
+        std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
+        *result.resident_growth += reader.get<Bytes>();
+        hosts.push_back(reader.get_text());
+    }
+    result.clock_error = clocks_.error();
+    result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};
+    result.notes.push_back(note_on(*result.ranks, *result.clock_error));
+}
+
+}  // namespace pw

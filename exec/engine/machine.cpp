@@ -1,0 +1,95 @@
+#include "exec/engine/machine.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+struct TopologyDeleter {
+    void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDeleter>;
+
+Topology load_topology() {
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);  // without /sys hwloc finds less, and would say so on stderr
+    hwloc_topology_t topology = nullptr;
+    if (hwloc_topology_init(&topology) != 0)
+        return nullptr;
+    Topology owned(topology);
+    return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
+}
+
+// Loaded once, which takes milliseconds: a machine stays as it is. Null when hwloc cannot.
+hwloc_topology_t machine() {
+    static const Topology topology = load_topology();
+    return topology.get();
+}
+
+}  // namespace
+
+std::vector<UsableCore> usable_cores() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return {};
+    std::vector<UsableCore> first, other;
+    const hwloc_topology_t topology = machine();
+    const int cores = topology != nullptr ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) : 0;
+    for (int number = 0; number < cores; ++number) {
+        const hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, static_cast<unsigned>(number));
+        bool taken = false;
+        for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
+            if (!CPU_ISSET(static_cast<std::size_t>(cpu), &allowed))
+                continue;
+            (taken ? other : first).push_back({cpu, hwloc_bitmap_first(core->nodeset)});
+            taken = true;
+        }
+    }
+    first.insert(first.end(), other.begin(), other.end());
+    const auto is_known = [&](int cpu) {
+        return std::any_of(first.begin(), first.end(), [&](const UsableCore& core) { return core.number == cpu; });
+    };
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)  // those that the topology does not know, as without /sys
+        if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) && !is_known(cpu))
+            first.push_back({cpu});
+    return first;
+}
+
+int numa_node_of(std::string address, const std::string& folder) {
+    for (char& digit : address)
+        digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+    int node = -1;
+    std::ifstream(fmt::format("{}/{}/numa_node", folder, address)) >> node;
+    return std::max(node, -1);
+}
+
+void pin_this_thread(const std::vector<int>& cores) {
+    if (cores.empty())
+        return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : cores)
+        CPU_SET(static_cast<std::size_t>(core), &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+std::string machine_name() {
+    const hwloc_topology_t topology = machine();
+    if (topology == nullptr)
+        return "unknown";
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+    const char* model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
+    return fmt::format("{}, {} cores", model == nullptr ? "unknown processor" : model,
+                       hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
+}
+
+}  // namespace pw

@@ -1,0 +1,27 @@
+// What a run needs to know of its ranks: that they run the same, who shares a host, how their messages are numbered.
+#pragma once
+
+#include "exec/engine/device.h"
+#include "exec/engine/pin.h"
+#include "exec/ranks/ranks.h"
+#include "schedules/plan_graph.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Throws Error when the ranks do not all run the same plan (RunFailed), or are more than its devices (BadInput).
+void check_ranks(const Job& job, Ranks& ranks);
+
+std::string host_name();
+
+// Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out.
+CorePlan cores_of_rank(const RunPlan& plan);
+
+// Returns a tag by node, equal at both ends of a transfer between ranks; two messages between two ranks in one step
+// have different ones. Throws Error (Infeasible) when the transport has too few.
+std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
+                              const Ranks& ranks);
+
+}  // namespace pw
