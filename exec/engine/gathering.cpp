@@ -41,9 +41,10 @@ std::string note_on(const RankReport& report, Ns clock_error) {
     std::vector<std::string> hosts;
     for (const auto& [host, ranks] : by_host)
         hosts.push_back(fmt::format("{}: {}", host, fmt::join(ranks, ", ")));
-    return fmt::format("{} ranks on {} host{} ({}), {}; their clocks agree within {}", report.hosts.size(),
-                       by_host.size(), by_host.size() == 1 ? "" : "s", fmt::join(hosts, "; "), report.version,
-                       print_time(clock_error));
+    return fmt::format(
+        "{} ranks on {} host{} ({}), {}; {}", report.hosts.size(), by_host.size(), by_host.size() == 1 ? "" : "s",
+        fmt::join(hosts, "; "), report.version,
+        clock_error == 0 ? "they read one clock" : "their clocks agree within " + print_time(clock_error));
 }
 
 }  // namespace
@@ -72,24 +73,24 @@ void Clocks::translate(int rank, std::vector<TraceEvent>& events, std::vector<Me
 Gathering::Gathering(const RunPlan& plan, Devices& work)
     : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {}
 
-template <class Act>
-void Gathering::for_others(Act act) const {
-    for (int rank = 0; rank < plan_.map.size(); ++rank)
-        if (rank != plan_.map.own())
-            act(rank);
-}
-
 void Gathering::places() {
     if (plan_.ranks == nullptr)
         return;
     Mail own;
+    put_text(own, clock_name());
     work_.tell_places(own);
     const std::vector<Mail> letters = all_gather(*plan_.ranks, own);
-    for_others([&](int rank) {
+    std::string clock_of_first;
+    for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MailReader reader(letters[rank]);
-        work_.hear_places(rank, reader);
-    });
-    clocks_.take(measure_clocks(*plan_.ranks));
+        if (const std::string clock = reader.get_text(); rank == 0)
+            clock_of_first = clock;
+        else if (clock != clock_of_first)
+            other_clocks_.push_back(rank);
+        if (rank != plan_.map.own())
+            work_.hear_places(rank, reader);
+    }
+    clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
 }
 
 bool Gathering::step(StepRecord& step, bool stops) {
@@ -110,7 +111,7 @@ bool Gathering::step(StepRecord& step, bool stops) {
             work_.hear_step(rank, reader);
     }
     if (clocks_are_old)
-        clocks_.take(measure_clocks(*plan_.ranks));
+        clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
     Mail events;
     for (const int device : own_) {
         put_all(events, step.events[device]);
@@ -119,14 +120,14 @@ bool Gathering::step(StepRecord& step, bool stops) {
     const std::vector<Mail> letters = gather(*plan_.ranks, events);
     if (plan_.map.own() != 0)
         return stops;
-    for_others([&](int rank) {
+    for (int rank = 1; rank < plan_.map.size(); ++rank) {
         MailReader reader(letters[rank]);
         for (const int device : plan_.devices_of_rank(rank)) {
             step.events[device] = reader.get_all<TraceEvent>();
             step.memory[device] = reader.get_all<MemorySample>();
             clocks_.translate(rank, step.events[device], step.memory[device]);
         }
-    });
+    }
     join_messages(plan_.graph, plan_.map, step);
     return stops;
 }

@@ -38,12 +38,10 @@ public:
     void result(RunResult& result) const;
 
 private:
-    template <class Act>
-    void for_others(Act act) const;
-
     const RunPlan& plan_;
     Devices& work_;
-    const std::vector<int> own_;  // devices of this rank
+    const std::vector<int> own_;     // devices of this rank
+    std::vector<int> other_clocks_;  // ranks that do not read the clock of rank 0
     Clocks clocks_;
 };
 

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 
 namespace pw {
 
@@ -80,6 +82,14 @@ void pin_this_thread(const std::vector<int>& cores) {
     for (const int core : cores)
         CPU_SET(static_cast<std::size_t>(core), &set);
     (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+// One boot of one kernel has one clock, and containers may be given another beginning of it.
+std::string clock_name() {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    std::error_code none;
+    return boot + ' ' + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
 }
 
 std::string machine_name() {

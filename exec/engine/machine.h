@@ -18,6 +18,9 @@ int numa_node_of(std::string address, const std::string& folder = "/sys/bus/pci/
 
 void pin_this_thread(const std::vector<int>& cores);  // best effort; an empty list leaves the thread alone
 
+// Names the clock that clock_now() reads: processes that give it the same name read the same one.
+std::string clock_name();
+
 std::string machine_name();  // "Intel(R) Xeon(R) Processor, 2 cores"
 
 }  // namespace pw

@@ -126,8 +126,9 @@ struct ClockOffset {
     Ns ahead = 0, uncertain = 0;
     Ns at = 0;  // on the clock of rank 0
 };
-// All ranks call it together; rank 0 gets an offset of every rank, by rank, the others nothing.
-std::vector<ClockOffset> measure_clocks(Ranks& ranks);
+// All ranks call it together; rank 0 gets an offset of every rank, by rank, the others nothing. Those of `others`, the
+// same on all ranks, have another clock than rank 0.
+std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others);
 
 // Joins the other ranks; once per process, and the same object after that. It throws Error (RunFailed) when this build
 // has no MPI.
