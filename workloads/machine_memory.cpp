@@ -45,15 +45,6 @@ Bytes memory_of_machine() {
     return least;
 }
 
-// The sum over all mappings is exact, where the counters of /proc/self/statm lag behind each thread.
-Bytes resident_memory() {
-    std::ifstream file("/proc/self/smaps_rollup");
-    for (std::string word; file >> word;)
-        if (Bytes kilobytes = 0; word == "Rss:" && file >> kilobytes)
-            return kilobytes * 1024;
-    return 0;
-}
-
 Bytes memory_for_plans() { return memory_of_machine() / 2; }
 
 }  // namespace pw

@@ -9,10 +9,6 @@ namespace pw {
 // leave it. It is looked up once.
 Bytes memory_of_machine();
 
-// Returns what this process has in memory now, its libraries and shared pages included; 0 where the system does not
-// say.
-Bytes resident_memory();
-
 // Returns the memory for a plan and all that is worked out from it: half of that.
 Bytes memory_for_plans();
 

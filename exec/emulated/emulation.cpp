@@ -1,4 +1,5 @@
 #include "exec/emulated/emulation.h"
+#include "exec/engine/machine.h"
 
 #include "exec/engine/arena.h"
 #include "exec/engine/pin.h"

@@ -5,14 +5,8 @@
 #include "schedules/trace.h"
 
 #include <memory>
-#include <string>
 
 namespace pw {
-
-// Reserves memory of the system. With `touched` it lies in huge pages where the system grants them, zeroed on the
-// calling thread; else pages come as they are used. It throws Error (RunFailed) with `whose` and the bytes when the
-// system refuses.
-std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string& whose, bool touched);
 
 class Arena {
 public:

@@ -101,6 +101,7 @@ void DeviceThread::launch(const Task& task, int position) {
         work_.meet(task, node);
     plan_.watch->works(device_, node);
     lend(position);
+    mailbox_->reach(device_, position);
     if (options_.before_task)
         options_.before_task(device_, task);
     Interval& interval = intervals_[position];

@@ -1,12 +1,17 @@
 #include "exec/engine/machine.h"
 
+#include "workloads/error.h"
+
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -35,6 +40,26 @@ hwloc_topology_t machine() {
     static const Topology topology = load_topology();
     return topology.get();
 }
+
+class Pages : public Memory {
+public:
+    Pages(Bytes bytes, const std::string& whose, bool touched) {
+        const auto page = static_cast<std::size_t>(kHugePage);
+        const auto size = (static_cast<std::size_t>(std::max<Bytes>(bytes, 1)) + page - 1) / page * page;
+        size_ = static_cast<Bytes>(size);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (touched ? 0 : MAP_NORESERVE);
+        void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (memory == MAP_FAILED)
+            fail_with(ExitCode::RunFailed, "{}: cannot reserve {}: {}", whose, print_bytes(size_),
+                      std::strerror(errno));
+        data_ = static_cast<std::byte*>(memory);
+        if (!touched)
+            return;
+        (void)madvise(memory, size, MADV_HUGEPAGE);  // a wish: small pages work too
+        std::memset(data_, 0, size);
+    }
+    ~Pages() override { munmap(data_, static_cast<std::size_t>(size_)); }
+};
 
 }  // namespace
 
@@ -90,6 +115,19 @@ std::string clock_name() {
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     std::error_code none;
     return boot + ' ' + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+}
+
+// The sum over all mappings is exact, where the counters of /proc/self/statm lag behind each thread.
+Bytes resident_memory() {
+    std::ifstream file("/proc/self/smaps_rollup");
+    for (std::string word; file >> word;)
+        if (Bytes kilobytes = 0; word == "Rss:" && file >> kilobytes)
+            return kilobytes * 1024;
+    return 0;
+}
+
+std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string& whose, bool touched) {
+    return std::make_unique<Pages>(bytes, whose, touched);
 }
 
 std::string machine_name() {

@@ -1,6 +1,10 @@
-// The machine that a process runs on: its cores, and where its devices are.
+// The machine that a process runs on: its cores, its memory, and where its devices are.
 #pragma once
 
+#include "exec/memory.h"
+#include "workloads/units.h"
+
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +21,15 @@ std::vector<UsableCore> usable_cores();
 int numa_node_of(std::string address, const std::string& folder = "/sys/bus/pci/devices");
 
 void pin_this_thread(const std::vector<int>& cores);  // best effort; an empty list leaves the thread alone
+
+// Reserves memory of the system. With `touched` it lies in huge pages where the system grants them, zeroed on the
+// calling thread; else pages come as they are used. It throws Error (RunFailed) with `whose` and the bytes when the
+// system refuses.
+std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string& whose, bool touched);
+
+// Returns what this process has in memory now, its libraries and shared pages included; 0 where the system does not
+// say.
+Bytes resident_memory();
 
 // Names the clock that clock_now() reads: processes that give it the same name read the same one.
 std::string clock_name();

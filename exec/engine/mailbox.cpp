@@ -63,7 +63,27 @@ void Mailbox::begin_step() {
     for (int node = 0; node < graph_.size(); ++node)
         done_[node] = false;
     lanes_.reset();
+    too_early_.clear();
+    reached_.assign(beds_.size(), -1);
     move(lock);
+}
+
+// A message that another rank is told where to put may be put there at any time: not before nobody else is there.
+void Mailbox::reach(int device, int position) {
+    if (options_.across.ranks == nullptr)
+        return;
+    const Lock lock(mutex_);
+    reached_[device] = position;
+    std::erase_if(too_early_, [&](int recv) {
+        if (!has_memory(recv))
+            return false;
+        cross(recv);
+        return true;
+    });
+}
+
+bool Mailbox::has_memory(int recv) const {
+    return reached_[graph_.device_of(recv)] >= options_.across.lands_from[recv];
 }
 
 void Mailbox::wait_to_post(int node) {
@@ -141,7 +161,10 @@ void Mailbox::move(Lock& lock) {
         const std::vector<int> starting = std::exchange(lanes_.starting, {});
         const std::vector<int> received = std::exchange(lanes_.received, {});
         for (const int recv : std::exchange(lanes_.awaited, {}))
-            cross(recv);
+            if (has_memory(recv))
+                cross(recv);
+            else
+                too_early_.push_back(recv);
         for (const int recv : received) {
             if (options_.payload != nullptr && !lanes_.crosses(recv)) {
                 lock.unlock();

@@ -48,7 +48,8 @@ struct LinkTimes {
 struct RankMessages {
     Ranks* ranks = nullptr;
     RankMap map;
-    std::vector<int> tag;  // by node, of transfers; equal at both ends
+    std::vector<int> tag;         // by node, of transfers; equal at both ends
+    std::vector<int> lands_from;  // by node, of RECVs: the position from which their device has the memory for them
 };
 
 class Mailbox {
@@ -67,6 +68,8 @@ public:
 
     // Forgets the last step; no device may be inside one.
     void begin_step();
+    // The device has the memory of its list's position from here on.
+    void reach(int device, int position);
     // Waits while the device's list must not post the transfer yet.
     void wait_to_post(int node);
     void post(int node);
@@ -101,6 +104,7 @@ private:
     void happen(int node, Lock& lock);
     void complete(int node);
     void run_wire();
+    bool has_memory(int recv) const;
     void cross(int node);
     bool poll(Lock& lock);
     void run_ranks();
@@ -122,6 +126,8 @@ private:
         Ranks::Ticket ticket;
     };
     std::vector<Crossing> crossings_;  // under way
+    std::vector<int> too_early_;       // RECVs that have no memory yet
+    std::vector<int> reached_;         // by device: the position
     std::exception_ptr lost_;          // what went wrong between ranks while nobody waited
     Condition wire_wakes_;
     bool closing_ = false;

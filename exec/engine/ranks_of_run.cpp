@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -102,6 +103,20 @@ std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const 
         tags[send] = tags[node] = tag;
     }
     return tags;
+}
+
+std::vector<int> landing_positions(const RunPlan& plan) {
+    std::map<std::tuple<bool, int, int>, int> first;  // by (forward, edge, micro-batch)
+    for (const Buffer& buffer : plan.buffers)
+        if (buffer.use == BufferUse::LandingForward || buffer.use == BufferUse::LandingBackward)
+            first[{buffer.use == BufferUse::LandingForward, buffer.edge, buffer.microbatch}] = buffer.first;
+    std::vector<int> positions(static_cast<std::size_t>(plan.graph.size()), 0);
+    for (int node = 0; node < plan.graph.size(); ++node)
+        if (const Task& task = plan.graph.task(node); is_recv(task.op))
+            if (const auto found = first.find({task.op == Op::RecvForward, plan.edge_of(task), task.microbatch});
+                found != first.end())
+                positions[node] = found->second;
+    return positions;
 }
 
 }  // namespace pw

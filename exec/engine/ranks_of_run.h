@@ -24,4 +24,8 @@ CorePlan cores_of_rank(const RunPlan& plan);
 std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
                               const Ranks& ranks);
 
+// Returns by node, of RECVs, the position from which their device has the memory that the message lands in; 0 where it
+// has no bytes.
+std::vector<int> landing_positions(const RunPlan& plan);
+
 }  // namespace pw

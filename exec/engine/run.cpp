@@ -3,6 +3,7 @@
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gate.h"
 #include "exec/engine/gathering.h"
+#include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/ranks_of_run.h"
 #include "exec/engine/step_log.h"
@@ -65,7 +66,7 @@ public:
           cores_(cores_of_rank(plan_)),
           gate_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
-          gathering_(plan_, *work_),
+          gathered_(plan_, *work_),
           log_(options.whole_trace) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
@@ -87,10 +88,14 @@ public:
             work_->explain();
         }
         rethrow_failure();
-        RunResult all = result();
-        if (options_.finished && speaks())
-            options_.finished(all);
-        work_->write_files(all);
+        RunResult all;
+        guarded([&] {
+            together([&] { all = result(); });
+            if (options_.finished && speaks())
+                options_.finished(all);
+            work_->write_files(all);
+        });
+        rethrow_failure();
         leave_ranks();
         return all;
     }
@@ -105,6 +110,7 @@ public:
         watcher.look = [this](Ns passed) {
             if (steps_begun_)
                 plan_.watch->look(limits_, passed);
+            look_at_gathering(passed);
         };
         watcher.describe = [this](int rank) {
             return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
@@ -117,7 +123,15 @@ public:
 private:
     template <class Act>
     void guarded(Act act) {
-        failure_.guard(act, [&] {
+        const auto with_cause = [&] {
+            try {
+                act();
+            } catch (const Unreachable&) {
+                wait_for_cause();
+                throw;
+            }
+        };
+        failure_.guard(with_cause, [&] {
             gate_.abort();
             work_->stop();
             plan_.meetings->abort();
@@ -129,6 +143,35 @@ private:
             if (mailbox_)
                 mailbox_->abort();
         });
+    }
+
+    // Whoever cannot be reached may be gone, or have failed: the line hears of it soon.
+    void wait_for_cause() {
+        constexpr Ns kLook = 1'000'000;
+        for (Ns waited = 0; line_ && waited < kGrace && !failure_.happened(); waited += kLook)
+            sleep_for(kLook);
+    }
+
+    // What all ranks do together, on the main thread.
+    template <class Act>
+    void together(Act act) {
+        ++gathering_;
+        act();
+        ++gathering_;
+    }
+
+    // On rank 0: a message that is lost when no device works would be waited for without end.
+    void look_at_gathering(Ns passed) {
+        const int gathering = gathering_;
+        if (gathering % 2 == 0 || (steps_begun_ && !plan_.watch->all_are_away()) ||
+            std::exchange(gathering_seen_, gathering) != gathering)
+            gathers_for_ = 0;
+        else
+            gathers_for_ += std::min(passed, 2 * slice_);
+        if (gathers_for_ > times_generous(job_.config.run.timeout))
+            fail_with(ExitCode::PeerSilent,
+                      "the ranks do not come together since {}: a message between them must be lost",
+                      print_time(gathers_for_));
     }
 
     void rethrow_failure() {
@@ -257,11 +300,11 @@ private:
 
     void main_thread() {
         meet(Phase::Prepared);
-        plan_memory();
+        together([&] { plan_memory(); });
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
-        gathering_.places();
+        together([&] { gathered_.places(); });
         steps_begun_ = true;
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
@@ -269,7 +312,7 @@ private:
             work_->begin_step(step);
             meet(Phase::StepBegins);
             meet_watching(Phase::StepEnds);
-            end_step(step);
+            together([&] { end_step(step); });
             if (options_.progress && speaks())
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
@@ -291,7 +334,7 @@ private:
         if (options_.checkpoints.empty())
             return;
         Checkpoint checkpoint;
-        work_->save(checkpoint);
+        together([&] { work_->save(checkpoint); });
         if (!speaks())
             return;
         checkpoint.step = done_ + (job_.plan.asynchronous ? job_.config.training.steps : step + 1);
@@ -303,7 +346,7 @@ private:
     }
 
     void end_step(int step) {
-        stops_ = gathering_.step(step_, options_.should_stop && options_.should_stop());
+        stops_ = gathered_.step(step_, options_.should_stop && options_.should_stop());
         for (int update = 0; update < job_.plan.shape.updates(); ++update)
             losses_.push_back(loss_of(update));
         const std::vector<double> norms = work_->gradient_norms();
@@ -355,7 +398,8 @@ private:
         options.payload = copies ? work_.get() : nullptr;
         if (plan_.ranks != nullptr)
             options.across = {plan_.ranks, plan_.map,
-                              message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks)};
+                              message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks),
+                              landing_positions(plan_)};
         options.link.occupation.assign(plan_.moved.size(), 0);
         options.link.latency = options.link.occupation;
         const Routes routes(costs);
@@ -406,7 +450,7 @@ private:
                 result.disturbance.cpu_share.push_back(devices_[device]->cpu_share());
         }
         result.resident_growth = resident_growth_;
-        gathering_.result(result);
+        gathered_.result(result);
         work_->finish(result);
         if (!speaks())
             return result;
@@ -451,7 +495,10 @@ private:
     const StolenTime stolen_;
     Gate gate_;
     std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null where another rank has it
-    Gathering gathering_;
+    Gathering gathered_;
+    std::atomic<int> gathering_{0};  // counts beginnings and ends: odd while the main thread waits for other ranks
+    int gathering_seen_ = 0;         // by the line, as is
+    Ns gathers_for_ = 0;
     Mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
     Watch::Limits limits_;
@@ -480,12 +527,14 @@ RunResult run(const Job& job, const RunOptions& options) {
         check_whole_trace(job);
     if (job.config.run.transport != RunConfig::Transport::Mpi)
         return std::make_shared<Run>(job, options, nullptr)->run();
+    const Ns timeout = job.config.run.timeout;
+    const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch;
-    until_all_watch.emplace(job.config.run.timeout,
-                            fmt::format("the other ranks have not come within {}", print_time(job.config.run.timeout)));
+    until_all_watch.emplace(timeout, text);
     Ranks& ranks = join_ranks();
     check_ranks(job, ranks);
     const auto whole = std::make_shared<Run>(job, options, &ranks);
+    until_all_watch.emplace(2 * timeout, text);  // who does not call within one is named by rank 0
     whole->open_line();
     until_all_watch.reset();
     try {

@@ -18,6 +18,13 @@ Ns Watch::slice_of(Ns rest) {
     return std::clamp(rest / 16, kLeast, kMost);
 }
 
+bool Watch::all_are_away() const {
+    for (std::size_t device = 0; device < seen_.size(); ++device)
+        if (signs_[device].doing.load(std::memory_order_relaxed) != Doing::Away)
+            return false;
+    return true;
+}
+
 void Watch::tell(const std::vector<int>& devices, Mail& mail) const {
     for (const int device : devices) {
         const Sign& sign = signs_[static_cast<std::size_t>(device)];

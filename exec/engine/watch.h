@@ -37,6 +37,7 @@ public:
     // device that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
     void look(const Limits& limits, Ns passed);
     static Ns slice_of(Ns rest);  // the time between two looks
+    bool all_are_away() const;
 
     // What devices do, for the watch of another rank.
     void tell(const std::vector<int>& devices, Mail& mail) const;

@@ -31,8 +31,8 @@ public:
     virtual void close(int connection) = 0;
 };
 
-// Connects all ranks, which call it together, over TCP. Throws Error (RunFailed, PeerSilent) when a rank does not reach
-// rank 0.
+// Connects all ranks, which call it together, over TCP. Rank 0 gets the connections of those that have called it within
+// `timeout`. Throws Error (RunFailed) on a rank that does not reach rank 0.
 std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout);
 
 }  // namespace pw

@@ -29,8 +29,22 @@ Line::Line(Ranks& ranks, Ns timeout, Ns slice, Watcher watcher)
       slice_(slice),
       watcher_(std::move(watcher)),
       connections_(connect_ranks(ranks, timeout)) {
-    for (const int rank : connections_->ranks())
-        peers_.push_back({.connection = static_cast<int>(peers_.size()), .rank = rank});
+    for (const int rank : connections_->ranks())  // rank 0 may have to wait for others before it is heard
+        peers_.push_back(
+            {.connection = static_cast<int>(peers_.size()), .rank = rank, .quiet = rank == 0 ? -timeout : 0});
+    if (rank_ == 0 && static_cast<int>(peers_.size()) < ranks.size() - 1)
+        fail_uncalled(ranks.size());
+}
+
+// Those that have called learn why the run ends.
+void Line::fail_uncalled(int size) {
+    std::string missing;
+    for (int rank = 1; rank < size; ++rank)
+        if (std::ranges::none_of(peers_, [rank](const Peer& peer) { return peer.rank == rank; }))
+            missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
+    const std::string text = fmt::format("{} did not call rank 0 over TCP within {}", missing, print_time(timeout_));
+    tell_failure(text, ExitCode::PeerSilent);
+    throw Error(ExitCode::PeerSilent, text);
 }
 
 void Line::start() {
@@ -183,10 +197,13 @@ void Line::flush(Peer& peer) {
 void Line::check_quiet(Ns passed) {
     const std::lock_guard lock(mutex_);
     for (Peer& peer : peers_) {
-        if (!peer.is_open || peer.has_left)
+        if (!peer.is_open)
             continue;
         peer.quiet += std::min(passed, 2 * slice_);
-        if (peer.quiet > timeout_)
+        if (peer.has_left && rank_ != 0 && peer.quiet > timeout_)
+            fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not since {}", rank_,
+                      print_time(peer.quiet));
+        if (!peer.has_left && peer.quiet > timeout_)
             fail_with(ExitCode::PeerSilent, "{} is silent: nothing was heard of it since {}",
                       watcher_.describe(peer.rank), print_time(peer.quiet));
     }
@@ -217,16 +234,22 @@ void Line::leave() {
     }
 }
 
-void Line::wait_for_others() {
-    constexpr Ns kMost = 3'000'000'000;
-    for (const Ns start = clock_now(); clock_now() - start < kMost;) {
+// Looks every millisecond, for `most` at most; what passes is called under the lock.
+template <class Passed>
+void Line::wait_until(Passed passed, Ns most) {
+    for (const Ns start = clock_now(); clock_now() - start < most;) {
         {
             const std::lock_guard lock(mutex_);
-            if (std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.is_open; }))
+            if (passed())
                 return;
         }
         sleep_for(kMillisecond);
     }
+}
+
+void Line::wait_for_others() {
+    wait_until([&] { return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.is_open; }); },
+               3 * kLastWords);
 }
 
 void Line::tell_failure(const std::string& text, ExitCode code) {
@@ -241,17 +264,13 @@ void Line::tell_failure(const std::string& text, ExitCode code) {
             if (peer.is_open)
                 send(peer, Frame::Failure, content);
     }
-    for (const Ns start = clock_now(); clock_now() - start < kLastWords;) {
-        {
-            const std::lock_guard lock(mutex_);
-            for (Peer& peer : peers_)
-                if (peer.is_open)
-                    flush(peer);
-            if (is_told())
-                return;
-        }
-        sleep_for(kMillisecond);
-    }
+    const auto told = [&] {
+        for (Peer& peer : peers_)
+            if (peer.is_open)
+                flush(peer);
+        return is_told();
+    };
+    wait_until(told, kLastWords);
 }
 
 }  // namespace pw

@@ -59,6 +59,9 @@ private:
     };
     enum class Frame : std::uint32_t { Signs, Failure, Leave };
     bool is_told() const;
+    template <class Passed>
+    void wait_until(Passed passed, Ns most);
+    [[noreturn]] void fail_uncalled(int size);
     void keep();
     void serve(const std::vector<Connections::Entry>& entries);
     void beat();

@@ -57,6 +57,7 @@ public:
 
     Ticket send(int to, int tag, std::span<const std::byte> bytes, bool waits) override {
         const std::lock_guard lock(mutex_);
+        check_given_up();
         const Ticket ticket = take_slot(to, bytes.size(), false);
         for_pieces(bytes.size(), [&](std::size_t at, int count) {
             MPI_Request request = MPI_REQUEST_NULL;
@@ -68,6 +69,7 @@ public:
 
     Ticket receive(int from, int tag, std::span<std::byte> bytes) override {
         const std::lock_guard lock(mutex_);
+        check_given_up();
         const Ticket ticket = take_slot(from, bytes.size(), true);
         for_pieces(bytes.size(), [&](std::size_t at, int count) {
             MPI_Request request = MPI_REQUEST_NULL;
@@ -79,6 +81,7 @@ public:
 
     bool done(Ticket ticket) override {
         const std::lock_guard lock(mutex_);
+        check_given_up();
         Slot& slot = slots_[ticket];
         for (; slot.through < slot.requests.size(); ++slot.through) {
             int is_done = 0, count = 0;
@@ -98,8 +101,10 @@ public:
         return true;
     }
 
-    void give_up() override { given_up_ = true; }
-    bool has_given_up() const override { return given_up_; }
+    void give_up() override {
+        const std::lock_guard lock(mutex_);
+        given_up_ = true;
+    }
 
 private:
     struct Slot {
@@ -109,6 +114,11 @@ private:
         bool receives = false;
         std::size_t bytes = 0, came = 0;
     };
+
+    void check_given_up() const {
+        if (given_up_)
+            throw Unreachable("stopped because another device failed");
+    }
 
     Ticket take_slot(int peer, std::size_t bytes, bool receives) {
         if (free_.empty()) {
@@ -142,8 +152,8 @@ private:
         char text[MPI_MAX_ERROR_STRING];
         int length = 0;
         MPI_Error_string(code, text, &length);
-        fail_with(ExitCode::RunFailed, "rank {} and rank {} cannot reach each other: {}", rank_, peer,
-                  std::string_view(text, static_cast<std::size_t>(length)));
+        throw Unreachable(fmt::format("rank {} and rank {} cannot reach each other: {}", rank_, peer,
+                                      std::string_view(text, static_cast<std::size_t>(length))));
     }
 
     MPI_Comm world_ = MPI_COMM_NULL;

@@ -66,15 +66,17 @@ std::vector<int> all_but_first(const Ranks& ranks) {
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
     constexpr Ns kAwake = 2'000'000;
     const Ns start = clock_now();
-    for (const Ranks::Ticket ticket : tickets)
-        while (!ranks.done(ticket)) {
-            if (ranks.has_given_up())
-                fail_because_of_others();
-            if (clock_now() - start < kAwake)
-                let_others_run();
-            else
-                sleep_for(50'000);
-        }
+    try {
+        for (const Ranks::Ticket ticket : tickets)
+            while (!ranks.done(ticket))
+                if (clock_now() - start < kAwake)
+                    let_others_run();
+                else
+                    sleep_for(50'000);
+    } catch (...) {
+        ranks.give_up();  // what was to be received has no place any more
+        throw;
+    }
 }
 
 std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag) {

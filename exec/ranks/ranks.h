@@ -2,6 +2,7 @@
 // each other goes through this interface; exec/ranks/mpi_ranks.cpp is MPI's.
 #pragma once
 
+#include "workloads/error.h"
 #include "workloads/units.h"
 
 #include <cstddef>
@@ -17,6 +18,12 @@
 namespace pw {
 
 using Mail = std::vector<std::byte>;
+
+// Two ranks cannot reach each other. Why is often known to others: one of them may be gone.
+class Unreachable : public Error {
+public:
+    explicit Unreachable(const std::string& what) : Error(ExitCode::RunFailed, what) {}
+};
 
 class Ranks {
 public:
@@ -38,9 +45,9 @@ public:
     // when what came had another size than the receiver expected.
     virtual bool done(Ticket ticket) = 0;
 
-    // After a failure whoever waits in the functions below gives up, with Error (RunFailed).
+    // After a failure the transport touches no memory any more: the functions above throw Unreachable, and whoever
+    // waits in those below does.
     virtual void give_up() = 0;
-    virtual bool has_given_up() const = 0;
     void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the process ends
 
 private:

@@ -12,7 +12,8 @@ namespace pw {
 
 class Watchdog {
 public:
-    // Unless it is destroyed within `time`, the process says the text as an error and exits with code 5.
+    // Unless it is destroyed within `time`, the process says the text as an error and exits with code 5. Time in which
+    // the machine slept does not count.
     Watchdog(Ns time, std::string text)
         : thread_(start_thread("a watchdog", [this, time, text = std::move(text)] { watch(time, text); })) {}
     ~Watchdog() {
@@ -28,9 +29,11 @@ public:
 
 private:
     void watch(Ns time, const std::string& text) {
+        constexpr int kLooks = 16;
         std::unique_lock lock(mutex_);
-        if (over_.wait_for(lock, time, [&] { return is_over_; }))
-            return;
+        for (int look = 0; look < kLooks; ++look)
+            if (over_.wait_for(lock, time / kLooks, [&] { return is_over_; }))
+                return;
         end_process(text, ExitCode::PeerSilent);
     }
 

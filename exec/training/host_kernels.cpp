@@ -1,5 +1,6 @@
 // The kernels that all backends which compute on host threads share.
 #include "exec/engine/arena.h"
+#include "exec/engine/machine.h"
 #include "exec/engine/mailbox.h"
 #include "exec/engine/pin.h"
 #include "exec/kernels.h"

@@ -1,5 +1,6 @@
 // No task writes outside of its buffers or reads memory that is no longer its own, whatever the schedule.
 #include "exec/engine/guards.h"
+#include "exec/engine/machine.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
 

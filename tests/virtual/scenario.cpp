@@ -1,0 +1,435 @@
+#include "tests/virtual/scenario.h"
+
+#include "exec/engine/machine.h"
+#include "exec/execute.h"
+#include "exec/threads.h"
+#include "job/config.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/virtual/network.h"
+#include "tests/virtual/world.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kMicrosecond = 1'000, kMillisecond = 1'000'000, kSecond = 1'000'000'000;
+constexpr Ns kTimeout = 20 * kMillisecond;
+
+struct Ending {
+    ExitCode code = ExitCode::Ok;
+    std::string text, hash;
+    std::optional<int> stopped_after;
+    Ns at = -1;  // -1: it did not end by itself
+};
+
+// What the ranks of the world that runs are: the engine asks for it by its own functions.
+struct Hosts {
+    Network* network = nullptr;
+    std::vector<Ending> endings;  // by rank
+    int cores = 8;
+    std::vector<int> connected = {};  // ranks that have called rank 0
+};
+Hosts* hosts = nullptr;
+
+void end_rank(int rank, Ending ending) {
+    World& world = World::here();
+    ending.at = world.now;
+    if (world.tell)
+        world.tell(
+            fmt::format("rank {} ends with {}: {}{}", rank, static_cast<int>(ending.code), ending.text, ending.hash));
+    hosts->endings[static_cast<std::size_t>(rank)] = std::move(ending);
+    hosts->network->end(rank, true);
+    world.end_process(rank);
+}
+
+enum class Trouble {
+    Nothing,
+    Pause,        // a rank is stopped, shorter than anybody minds
+    AllPause,     // all are, for as long as can be: a machine that sleeps
+    LongTask,     // a device works long, but not too long
+    Leave,        // somebody wants the run to stop after a step
+    Crash,        // a rank is gone
+    Stop,         // a rank is stopped for good
+    Throw,        // a device fails
+    Hang,         // a device does not come back
+    LoseLine,     // nothing of a rank's connection comes through any more
+    LoseMessages  // nor of the messages between two ranks
+};
+constexpr const char* kNames[] = {"nothing", "pause", "all pause", "long task", "leave",        "crash",
+                                  "stop",    "throw", "hang",      "lose line", "lose messages"};
+
+Trouble draw_trouble(Dice& dice) {
+    constexpr int kWeights[] = {30, 8, 4, 5, 6, 16, 7, 7, 5, 5, 7};  // of 100
+    int left = dice.below(100), trouble = 0;
+    while (left >= kWeights[trouble])
+        left -= kWeights[trouble++];
+    return static_cast<Trouble>(trouble);
+}
+
+struct Scenario {
+    const Subject* subject = nullptr;
+    int ranks = 1, steps = 1;
+    Trouble trouble = Trouble::Nothing;
+    Ns at = 0, lasts = 0;
+    int rank = 0, other = 0;   // whom it befalls
+    int device = 0, task = 0;  // whom it befalls, and before which of the tasks that it runs, over all steps
+    Ns work = 0;               // a task takes up to so long
+    Delays delays;
+    bool calls_fail = false, guarded = false;
+};
+
+Scenario draw(const std::vector<Subject>& subjects, Dice& dice) {
+    Scenario scenario;
+    scenario.subject = &subjects[static_cast<std::size_t>(dice.below(subjects.size()))];
+    const Job& job = scenario.subject->job;
+    const int devices = job.plan.shape.devices;
+    scenario.ranks = 2 + dice.below(static_cast<std::size_t>(devices) - 1);
+    scenario.trouble = draw_trouble(dice);
+    scenario.work = (Ns{1} << dice.below(9)) * kMicrosecond;
+    scenario.delays = {.message = (Ns{1} << dice.below(10)) * kMicrosecond,
+                       .line = (Ns{1} << dice.below(12)) * kMicrosecond,
+                       .slow_one_of = dice.one_of(2) ? 20 : 1'000'000};
+    scenario.delays.line =
+        std::min(scenario.delays.line, 3 * kMillisecond) / (scenario.delays.slow_one_of < 100 ? 10 : 1);
+    const Ns duration = scenario.subject->duration + 20 * scenario.delays.message + 10 * kMillisecond;
+    scenario.at = dice.up_to(dice.one_of(2) ? duration : duration / 4);
+    scenario.lasts = scenario.trouble == Trouble::AllPause ? dice.up_to(10 * kSecond) : dice.up_to(kTimeout * 4 / 10);
+    scenario.rank = dice.below(static_cast<std::size_t>(scenario.ranks));
+    scenario.other = (scenario.rank + 1 + dice.below(static_cast<std::size_t>(scenario.ranks) - 1)) % scenario.ranks;
+    scenario.device = dice.below(static_cast<std::size_t>(devices));
+    const std::size_t tasks = job.plan.order[static_cast<std::size_t>(scenario.device)].size();
+    scenario.task = dice.below(tasks * static_cast<std::size_t>(steps_of(job)));
+    scenario.calls_fail = dice.one_of(2);
+    scenario.guarded = dice.one_of(4);
+    return scenario;
+}
+
+void sleep_in_task(World& world, Ns time) {
+    if (time > 0)
+        world.others(world.dice.up_to(time));
+}
+
+RunOptions options_of(const Scenario& scenario, World& world, std::vector<int>& begun) {
+    RunOptions options;
+    options.whole_trace = false;
+    options.guarded = scenario.guarded;
+    options.before_task = [&](int device, const Task& task) {
+        const bool befalls = device == scenario.device && begun[static_cast<std::size_t>(device)]++ == scenario.task;
+        if (is_transfer(task.op) && !befalls)
+            return;
+        if (befalls && scenario.trouble == Trouble::Throw)
+            fail_with(ExitCode::RunFailed, "device {} breaks", device);
+        if (befalls && scenario.trouble == Trouble::Hang)
+            world.wait(nullptr, kNever);
+        sleep_in_task(world, befalls && scenario.trouble == Trouble::LongTask ? 8 * kTimeout : scenario.work);
+    };
+    options.should_stop = [&] {
+        return scenario.trouble == Trouble::Leave && world.process() == scenario.rank && world.now >= scenario.at;
+    };
+    return options;
+}
+
+void run_rank(const Scenario& scenario, int rank, std::vector<int>& begun) {
+    World& world = World::here();
+    world.others(world.dice.up_to(2 * kMillisecond));  // a launcher starts one after the other
+    Ending ending;
+    try {
+        const RunResult result = run(scenario.subject->job, options_of(scenario, world, begun));
+        ending.hash = result.weights_hash;
+        ending.stopped_after = result.stopped_after;
+    } catch (const Error& error) {
+        ending.code = error.code();
+        ending.text = error.what();
+    }
+    end_rank(rank, std::move(ending));
+}
+
+// Before it has a line a rank knows no more than that another one does not answer.
+bool has_line(int rank) {
+    const std::vector<int>& connected = hosts->connected;
+    return rank == 0 ? connected.size() + 1 == hosts->endings.size()
+                     : std::find(connected.begin(), connected.end(), rank) != connected.end();
+}
+
+void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns at) {
+    const int rank = scenario.rank;
+    const auto say = [&world](const std::string& text) {
+        if (world.tell)
+            world.tell(text);
+    };
+    const auto pause = [&world, &scenario](int first, int last) {
+        for (int each = first; each <= last; ++each)
+            world.stop_process(each, true);
+        world.at(world.now + scenario.lasts, [&world, first, last] {
+            for (int each = first; each <= last; ++each)
+                world.stop_process(each, false);
+        });
+    };
+    world.at(at, [&, rank, say, pause] {
+        if (scenario.trouble == Trouble::AllPause && !has_line(0))
+            return let_it_happen(scenario, world, network, world.now + kMillisecond);
+        switch (scenario.trouble) {
+            case Trouble::Pause:
+                say(fmt::format("rank {} pauses", rank));
+                return pause(rank, rank);
+            case Trouble::AllPause:
+                say("all ranks pause");
+                return pause(0, scenario.ranks - 1);
+            case Trouble::Stop:
+                say(fmt::format("rank {} is stopped", rank));
+                return world.stop_process(rank, true);
+            case Trouble::Crash:
+                if (!world.is_alive(rank))
+                    return;
+                say(fmt::format("rank {} is killed", rank));
+                world.end_process(rank);
+                return network.end(rank, false);
+            case Trouble::LoseLine:
+                say(fmt::format("rank {} is heard no more", rank));
+                return network.lose_line(rank);
+            case Trouble::LoseMessages:
+                say(fmt::format("messages from rank {} to rank {} get lost", rank, scenario.other));
+                return network.lose_messages(rank, scenario.other);
+            default:
+                return;
+        }
+    });
+}
+
+// Whom the words of a failure name: the rank, or one of its devices.
+bool names(const std::string& text, const Scenario& scenario, int rank) {
+    if (text.find(fmt::format("rank {}", rank)) != std::string::npos)
+        return true;
+    const RankMap map(scenario.subject->job.plan.shape.devices, hosts->network->ranks_of(rank));
+    for (int device = 0; device < scenario.subject->job.plan.shape.devices; ++device)
+        if (map.is_here(device) && text.find(fmt::format("device {} is silent", device)) != std::string::npos)
+            return true;
+    return false;
+}
+
+bool is_harmless(Trouble trouble) { return trouble <= Trouble::Leave; }
+
+void judge_endings(const Scenario& scenario, const World& world, const Network& network, Judgement& judgement) {
+    const auto complain = [&](const std::string& text) { judgement.wrong.push_back(text); };
+    const std::vector<std::string>& right = scenario.subject->hash_after;
+    const Trouble trouble = scenario.trouble;
+    const bool spared = trouble != Trouble::Crash && trouble != Trouble::Stop;
+    for (int rank = 0; rank < scenario.ranks; ++rank) {
+        const Ending& ending = hosts->endings[static_cast<std::size_t>(rank)];
+        if (ending.at < 0) {
+            if (spared || rank != scenario.rank)
+                complain(fmt::format("rank {} did not end", rank));
+            continue;
+        }
+        const int code = static_cast<int>(ending.code);
+        if (ending.code == ExitCode::Ok) {
+            const auto steps = static_cast<std::size_t>(ending.stopped_after.value_or(static_cast<int>(right.size())));
+            if (rank == 0 && ending.hash != right.at(steps - 1))
+                complain(fmt::format("rank 0 ends after {} steps with the weights {}, not {}", steps, ending.hash,
+                                     right.at(steps - 1)));
+            judgement.completed = judgement.completed || rank == 0;
+            continue;
+        }
+        if (is_harmless(trouble))
+            complain(fmt::format("rank {} ends with {} though nothing was wrong: {}", rank, code, ending.text));
+        if (code != 1 && code != 5)
+            complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
+        const Ns took = ending.at - scenario.at;
+        if (trouble == Trouble::Crash) {
+            if (rank != scenario.rank && has_line(rank) && !names(ending.text, scenario, scenario.rank))
+                complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
+            if (took > kTimeout + 2 * kSecond)
+                complain(fmt::format("rank {} ends {:.3f} s after rank {} was gone", rank,
+                                     static_cast<double>(took) * 1e-9, scenario.rank));
+        }
+        if (trouble == Trouble::Stop && rank != scenario.rank) {
+            if (has_line(rank) && !names(ending.text, scenario, scenario.rank))
+                complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
+            if (has_line(rank) && code != 5)
+                complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
+        }
+        if (trouble == Trouble::Throw &&
+            ending.text.find(fmt::format("device {} breaks", scenario.device)) == std::string::npos)
+            complain(fmt::format("rank {} does not tell what broke: {}", rank, ending.text));
+        if (trouble == Trouble::Hang &&
+            ending.text.find(fmt::format("device {} is silent", scenario.device)) == std::string::npos)
+            complain(fmt::format("rank {} does not name device {}: {}", rank, scenario.device, ending.text));
+        if (trouble == Trouble::Hang && code != 5)
+            complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
+    }
+    if (trouble == Trouble::LoseMessages && !network.has_lost() && !judgement.completed)
+        complain("no message was lost, and the run did not end well");
+    for (const std::string& text : world.wrong)
+        complain(text);
+}
+
+Ns longest(const Scenario& scenario) { return 20 * kSecond + scenario.lasts + 40 * scenario.subject->duration; }
+
+}  // namespace
+
+Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool tells) {
+    World world(seed);
+    const Scenario scenario = draw(subjects, world.dice);
+    if (tells)
+        world.tell = [&](const std::string& text) { fmt::print("{}\n", world.whose(text)); };
+    Network network(world, scenario.ranks, scenario.delays);
+    network.calls_fail = scenario.calls_fail;
+    Hosts now{&network, std::vector<Ending>(static_cast<std::size_t>(scenario.ranks)), 1 + world.dice.below(8)};
+    hosts = &now;
+    std::vector<int> begun(static_cast<std::size_t>(scenario.subject->job.plan.shape.devices));
+    for (int rank = 0; rank < scenario.ranks; ++rank)
+        world.start_process(rank == 0 ? kSecond : world.dice.up_to(kSecond),
+                            [&, rank] { run_rank(scenario, rank, begun); });
+    let_it_happen(scenario, world, network, scenario.at);
+
+    Judgement judgement;
+    judgement.what = kNames[static_cast<int>(scenario.trouble)];
+    judgement.subject =
+        fmt::format("{} on {} ranks{}", scenario.subject->name, scenario.ranks, scenario.guarded ? ", guarded" : "");
+    if (world.tell)
+        world.tell(fmt::format("{}: {}", judgement.subject, judgement.what));
+    if (!world.run(longest(scenario)) && scenario.trouble != Trouble::Stop)
+        judgement.wrong.push_back("it does not end:" + world.waiting());
+    judge_endings(scenario, world, network, judgement);
+    judgement.fingerprint = world.fingerprint;
+    judgement.lasted = world.now;
+    hosts = nullptr;
+    return judgement;
+}
+
+namespace {
+
+constexpr const char* kModels[] = {
+    "workload: {model: mlp, hidden: [6, 6, 6, 6, 6, 6, 6], image_size: 2, classes: 3}",
+};
+
+std::string config_of(const std::string& pipeline, const std::string& more, int devices) {
+    return fmt::format(
+        "{}\ncluster: {{devices: {}}}\npipeline: {{{}, micro_batch_size: 1}}\n"
+        "run: {{backend: reference, timeout: {} us}}\n{}\n",
+        kModels[0], devices, pipeline, kTimeout / kMicrosecond, more);
+}
+
+// In a world of its own, all devices in one process.
+std::pair<std::string, Ns> run_alone(const Job& job) {
+    World world(1);
+    std::string hash, failure;
+    world.start_process(0, [&] {
+        RunOptions options;
+        options.whole_trace = false;
+        options.before_task = [&](int, const Task& task) {
+            if (!is_transfer(task.op))
+                world.others(100 * kMicrosecond);
+        };
+        try {
+            hash = run(job, options).weights_hash;
+        } catch (const Error& error) {
+            failure = error.what();
+        }
+        world.end_process(0);
+    });
+    Hosts now;
+    hosts = &now;
+    if (!world.run(kNever) || !failure.empty())
+        fail("a subject does not run: {}", failure);
+    hosts = nullptr;
+    return {hash, world.now};
+}
+
+}  // namespace
+
+std::vector<Subject> make_subjects() {
+    const TemporaryFolder folder;
+    std::vector<Subject> subjects;
+    const auto add = [&](const std::string& pipeline, const std::string& more = {}, int devices = 4, int steps = 2) {
+        const std::string path = folder.write("config.yaml", config_of(pipeline, more, devices));
+        Notices notices;
+        const auto job_of = [&](const char* transport, int its_steps) {
+            return make_job(load_config(path, {fmt::format("run.transport={}", transport),
+                                               fmt::format("training.steps={}", its_steps)}),
+                            notices);
+        };
+        Subject subject{pipeline + (more.empty() ? "" : "; " + more), job_of("mpi", steps), {}, 0};
+        const int most = subject.job.plan.asynchronous ? 1 : steps;
+        for (int done = most == 1 ? steps : 1; done <= steps; ++done)
+            std::tie(subject.hash_after.emplace_back(), subject.duration) = run_alone(job_of("threads", done));
+        subjects.push_back(std::move(subject));
+    };
+    for (const char* schedule :
+         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "pipedream", "pipedream-2bw"})
+        add(fmt::format("schedule: {}, micro_batches: 4", schedule));
+    for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
+        add(fmt::format("schedule: {}, micro_batches: 2, stages: 4", schedule), {}, 2);
+    for (const char* transfer :
+         {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking", "protocol: rendezvous"})
+        add("schedule: 1f1b, micro_batches: 4", fmt::format("transfer: {{{}}}", transfer), 3);
+    add("schedule: interleaved, micro_batches: 4, stages: 8", "transfer: {exchange: blocking}", 4, 1);
+    add("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: [2, 2]");
+    add("schedule: gpipe, micro_batches: 4, stages: 2, replicas: [1, 3]", "training: {clip_norm: 0.1}");
+    add("schedule: 1f1b, micro_batches: 4, stages: 1, replicas: [4]", "training: {clip_norm: 0.1}", 4, 3);
+    add("schedule: 1f1b, micro_batches: 3", "training: {clip_norm: 0.1, momentum: 0.9}", 3, 3);
+    return subjects;
+}
+
+// What the engine is linked with.
+
+Ranks& join_ranks() { return hosts->network->ranks_of(World::here().process()); }
+std::string ranks_status() { return "ready"; }
+
+// All ranks learn where rank 0 listens, and call it.
+std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
+    (void)broadcast(ranks, {});
+    World& world = World::here();
+    if (ranks.rank() != 0) {
+        hosts->connected.push_back(ranks.rank());
+        world.wake(&hosts->connected);
+    }
+    const auto all = static_cast<std::size_t>(ranks.size() - 1);
+    for (const Ns until = clock_now() + timeout;
+         ranks.rank() == 0 && hosts->connected.size() < all && clock_now() < until;)
+        world.wait(&hosts->connected, until);
+    return hosts->network->connect(ranks.rank(), ranks.rank() == 0 ? hosts->connected : std::vector<int>{0});
+}
+
+void end_process(const std::string& error, ExitCode code) {
+    end_rank(World::here().process(), {.code = code, .text = error, .hash = {}, .stopped_after = {}});
+    std::abort();  // its threads do not go on
+}
+
+class PlainMemory : public Memory {
+public:
+    explicit PlainMemory(Bytes bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+        data_ = bytes_.data();
+        size_ = bytes;
+    }
+
+private:
+    std::vector<std::byte> bytes_;
+};
+std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string&, bool) {
+    return std::make_unique<PlainMemory>(bytes);
+}
+Bytes resident_memory() { return 0; }
+
+std::vector<UsableCore> usable_cores() {
+    std::vector<UsableCore> cores;
+    for (int number = 0; number < hosts->cores; ++number)
+        cores.push_back({number, 0});
+    return cores;
+}
+int numa_node_of(std::string, const std::string&) { return -1; }
+void pin_this_thread(const std::vector<int>&) {}
+std::string clock_name() { return std::to_string(World::here().process()); }
+std::string machine_name() { return "a virtual machine"; }
+
+}  // namespace pw
