@@ -2,8 +2,9 @@
 //
 //     virtual_clock FROM COUNT     prints what was seen, and each seed whose run came to what must not be
 //     virtual_clock SEED           prints what happens in the run of one seed, twice: the same
+//     virtual_clock find FROM COUNT     looks for a seed whose run comes to what must not be, twice: the same
 //
-// Exits with 0 when all was as it must be, else with 1.
+// Exits with 0 when all was as it must be, or such a seed was found; else with 1.
 #include "tests/virtual/scenario.h"
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -83,15 +85,57 @@ int replay(const std::vector<Subject>& subjects, std::uint64_t seed) {
     return first.wrong.empty() && first.fingerprint == second.fingerprint ? 0 : 1;
 }
 
+// A process for each seed: a run that comes to what must not be may leave a mess.
+int find(const std::vector<Subject>& subjects, std::uint64_t from, std::uint64_t count) {
+    const auto comes_to = [&](std::uint64_t seed, bool tells) {
+        int ends[2];
+        if (pipe(ends) != 0)
+            return std::string("no pipe");
+        std::fflush(stdout);
+        const pid_t child = fork();
+        if (child == 0) {
+            const Judgement judgement = judge(subjects, seed, tells);
+            std::fflush(stdout);
+            std::string text = judgement.wrong.empty() ? "" : fmt::format("fingerprint {:016x}", judgement.fingerprint);
+            for (const std::string& wrong : judgement.wrong)
+                text += "\n    " + wrong;
+            text.resize(std::min<std::size_t>(text.size(), 4000));
+            _exit(::write(ends[1], text.data(), text.size()) < 0 ? 1 : 0);
+        }
+        close(ends[1]);
+        std::string text(4096, ' ');
+        text.resize(static_cast<std::size_t>(std::max<ssize_t>(read(ends[0], text.data(), text.size()), 0)));
+        close(ends[0]);
+        int status = 0;
+        waitpid(child, &status, 0);
+        return status == 0 ? text : fmt::format("the process ends with {:#x}", status);
+    };
+    for (std::uint64_t seed = from; seed < from + count; ++seed) {
+        const std::string text = comes_to(seed, false);
+        if (text.empty())
+            continue;
+        fmt::print("seed {}: {}\n", seed, text);
+        const std::string again = comes_to(seed, true);
+        fmt::print("again: {}\n", again);
+        return again == text ? 0 : 1;
+    }
+    fmt::print("{} seeds from {} on find nothing\n", count, from);
+    return 1;
+}
+
 }  // namespace
 }  // namespace pw
 
 int main(int argc, char** argv) {
-    if (argc != 2 && argc != 3) {
-        fmt::print(stderr, "usage: virtual_clock FROM COUNT, or virtual_clock SEED\n");
+    const bool finds = argc == 4 && std::string_view(argv[1]) == "find";
+    if (argc != 2 && argc != 3 && !finds) {
+        fmt::print(stderr, "usage: virtual_clock [find] FROM COUNT, or virtual_clock SEED\n");
         return 2;
     }
     const std::vector<pw::Subject> subjects = pw::make_subjects();
-    const std::uint64_t seed = std::strtoull(argv[1], nullptr, 10);
-    return argc == 2 ? pw::replay(subjects, seed) : pw::run_all(subjects, seed, std::strtoull(argv[2], nullptr, 10));
+    const std::uint64_t from = std::strtoull(argv[finds ? 2 : 1], nullptr, 10);
+    const std::uint64_t count = std::strtoull(argv[argc - 1], nullptr, 10);
+    if (finds)
+        return pw::find(subjects, from, count);
+    return argc == 2 ? pw::replay(subjects, from) : pw::run_all(subjects, from, count);
 }
