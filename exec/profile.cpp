@@ -3,7 +3,7 @@
 #include "exec/engine/mailbox.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "exec/training/stage_program.h"
 #include "exec/yardstick.h"
 #include "job/build.h"

@@ -1,6 +1,6 @@
 #include "exec/turns.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/first_failure.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include "exec/engine/gate.h"
 #include "exec/engine/pin.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/median.h"
 
 #include <algorithm>

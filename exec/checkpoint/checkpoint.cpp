@@ -1,7 +1,7 @@
 #include "exec/checkpoint/checkpoint.h"
 
 #include "exec/checkpoint/safetensors.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "job/job.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"

@@ -8,7 +8,7 @@
 //     DIR/step-00000012/complete               written last: names, sizes and hashes of the other files
 #pragma once
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "job/config.h"
 #include "workloads/models/parameters.h"
 

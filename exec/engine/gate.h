@@ -1,7 +1,7 @@
 // A gate, at which the threads of a run wait for each other.
 #pragma once
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/first_failure.h"
 #include "workloads/units.h"
 

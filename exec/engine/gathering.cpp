@@ -1,7 +1,7 @@
 #include "exec/engine/gathering.h"
 
 #include "exec/engine/ranks_of_run.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 
 #include <fmt/ranges.h>
 

@@ -3,7 +3,7 @@
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "schedules/plan_graph.h"
 #include "workloads/first_failure.h"
 #include "workloads/median.h"

@@ -7,7 +7,7 @@
 #include "exec/engine/shared_links.h"
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "schedules/lanes.h"
 #include "schedules/plan_graph.h"
 

@@ -5,7 +5,7 @@
 
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 #include "workloads/units.h"

@@ -11,7 +11,7 @@
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/watchdog.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/ranks/ranks.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "schedules/plan.h"
 #include "schedules/plan_graph.h"
 #include "workloads/units.h"

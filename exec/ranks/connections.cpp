@@ -1,6 +1,6 @@
 #include "exec/ranks/connections.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 
 #include <arpa/inet.h>

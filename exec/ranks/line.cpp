@@ -1,6 +1,6 @@
 #include "exec/ranks/line.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/first_failure.h"
 
 #include <algorithm>
@@ -168,11 +168,12 @@ void Line::take(Peer& peer, Frame frame, const Mail& content) {
     throw StoppedByOthers(code, fmt::format("stopped since rank {} has failed: {}", from, text));
 }
 
-// A connection that ends without leave: the process is gone, or its host.
+// A connection that ends without leave: the process is gone, or its host. The others wait for rank 0 before they end.
 void Line::lose(Peer& peer) {
     peer.is_open = false;
     connections_->close(peer.connection);
-    if (!peer.has_left && closes_ == 0 && !failed_)
+    const bool may_end = peer.has_left && (rank_ != 0 || has_left_);
+    if (!may_end && closes_ == 0 && !failed_)
         fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended", watcher_.describe(peer.rank));
 }
 
@@ -224,6 +225,7 @@ void Line::fail(std::exception_ptr error) {
 
 void Line::leave() {
     std::unique_lock lock(mutex_);
+    has_left_ = true;
     for (Peer& peer : peers_)
         if (!failed_ && peer.is_open)
             send(peer, Frame::Leave, {});

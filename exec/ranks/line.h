@@ -5,7 +5,7 @@
 
 #include "exec/ranks/connections.h"
 #include "exec/ranks/ranks.h"
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 #include "workloads/units.h"
 
@@ -79,7 +79,7 @@ private:
     const std::unique_ptr<Connections> connections_;
     Mutex mutex_;  // of the peers, and of what is done with their connections but waiting
     std::vector<Peer> peers_;
-    bool failed_ = false;
+    bool failed_ = false, has_left_ = false;
     Ns closes_ = 0;  // when the thread has to end, once it has to
     Thread thread_;
 };

@@ -1,6 +1,6 @@
 #include "exec/ranks/ranks.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
 

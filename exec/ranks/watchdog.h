@@ -1,7 +1,7 @@
 // Ends a process that waits for others in a library that does not come back.
 #pragma once
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 #include "workloads/units.h"
 

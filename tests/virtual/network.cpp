@@ -1,6 +1,6 @@
 #include "tests/virtual/network.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "tests/virtual/world.h"
 
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 
 #include <cxxabi.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // A world of processes whose threads take turns on one thread of the system and whose time is virtual: it passes while
 // nobody can go on. Who goes on and what is slow is drawn from a seed, so that a seed tells a whole run, and gives the
-// same one again. It stands in for exec/threads.cpp and workloads/clock.cpp.
+// same one again. It stands in for exec/system/threads.cpp and workloads/clock.cpp.
 #pragma once
 
 #include "workloads/units.h"

@@ -1,5 +1,5 @@
-// Threads and locks of the engine, which wait on the clock of workloads/clock.h. exec/threads.cpp makes them of the
-// system's; tests/virtual/ links others in its place, which take turns and whose time is virtual.
+// Threads and locks of the engine, which wait on the clock of workloads/clock.h. exec/system/threads.cpp makes them of
+// the system's; tests/virtual/ links others in its place, which take turns and whose time is virtual.
 #pragma once
 
 #include "workloads/clock.h"

@@ -1,4 +1,4 @@
-#include "exec/threads.h"
+#include "exec/system/threads.h"
 
 #include <fmt/format.h>
 
