@@ -107,10 +107,6 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
     return {devices.begin(), devices.end()};
 }
 
-int buckets_of(Bytes weights, Bytes bucket) {
-    return bucket == 0 ? 1 : static_cast<int>(std::clamp<Bytes>((weights + bucket - 1) / bucket, 1, kMostBuckets));
-}
-
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
 // By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
