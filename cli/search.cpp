@@ -158,11 +158,11 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     refuse_uniform(config);
     const Model model = build_model(config);
     const SearchProblem problem = problem_of(config, model);
-    const SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
-    print_notes(result, memory);
+    SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
     std::optional<Job> best;
     if (result.best() != nullptr)
-        best = job_of(config_of(problem, *result.best()));
+        best = make_job(config_of(problem, *result.best()), result.notes);
+    print_notes(result, memory);
     const SearchReport report{problem, result, best};
     if (arguments.json)
         print_json(json_of(report, seconds_since(start)));

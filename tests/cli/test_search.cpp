@@ -93,6 +93,10 @@ TEST_F(Search, CountsWithSumsInBucketsAndOptimizersInShards) {
         const std::string said = run_well("search gpt.yaml -o best.yaml" + std::string(keys)).out;
         EXPECT_TRUE(contains(said, *keys ? "next: pipewright simulate best.yaml" : "next: pipewright run best.yaml"));
     }
+    const std::string small = " --set transfer.sum_bucket=1B --set cluster.link.latency='0 us'";
+    const Json notes = run_well("search gpt.yaml --json" + small).json()["notes"];
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_TRUE(contains(notes[0], "a stage has at most 4096 buckets")) << notes;
     EXPECT_GT(steps.size(), 2u);
     EXPECT_GT(reserved.size(), 1u);
 }
