@@ -97,15 +97,24 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
               shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
 }
 
-// A machine that the config describes by its rates is not this one, and what has no kernels runs nowhere.
-const char* next_command(const Config& config) {
+bool is_runnable(const Job& job) {
+    try {
+        check_runnable(job);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// A machine that the config describes by its rates is not this one.
+const char* next_command(const Job& job) {
+    const Config& config = job.config;
     if (is_emulated(config))
         return "run";
-    const bool has_kernels = cost_source_of(config).has_kernels;
     const bool is_here = config.run.backend == RunConfig::Backend::Cuda || !config.cluster.profile.empty() ||
                          (config.cluster.rates.flops == DeviceRates{}.flops &&
                           config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
-    return has_kernels && is_here ? "run" : "simulate";
+    return is_here && is_runnable(job) ? "run" : "simulate";
 }
 
 void print_notes(const SearchResult& result, Bytes memory) {
@@ -149,11 +158,11 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     refuse_uniform(config);
     const Model model = build_model(config);
     const SearchProblem problem = problem_of(config, model);
-    const SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
-    print_notes(result, memory);
+    SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
     std::optional<Job> best;
     if (result.best() != nullptr)
-        best = job_of(config_of(problem, *result.best()));
+        best = make_job(config_of(problem, *result.best()), result.notes);
+    print_notes(result, memory);
     const SearchReport report{problem, result, best};
     if (arguments.json)
         print_json(json_of(report, seconds_since(start)));
@@ -176,7 +185,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     });
     outputs.done();
     if (!arguments.json && !arguments.output.empty())
-        print_result("next: pipewright {} {}\n", next_command(best->config), arguments.output);
+        print_result("next: pipewright {} {}\n", next_command(*best), arguments.output);
     const std::vector<int>& sizes = config.search.micro_batch_sizes;
     std::string note = sizes.empty() ? "" : note_on_sizes(*best, sizes);
     if (note.empty())

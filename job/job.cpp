@@ -21,6 +21,21 @@ void add_plan(Job& job, const StageLinks& links, Notices& notices) {
     job.versions = versions_of(job.plan);
 }
 
+// Tells of the largest stage whose gradients would be more than kMostBuckets.
+void tell_larger_buckets(const Costs& costs, Notices& notices) {
+    const StageSum* largest = nullptr;
+    for (const StageSum& sum : costs.stage_sums)
+        if (sum.buckets == kMostBuckets && sum.bytes > kMostBuckets * costs.sum_bucket && !sum.rounds.empty() &&
+            (largest == nullptr || sum.bytes > largest->bytes))
+            largest = &sum;
+    if (largest != nullptr)
+        notices.push_back(fmt::format(
+            "transfer.sum_bucket: a stage has at most {} buckets; those of stage {}, which has {} of "
+            "gradients, are of {} instead of {}",
+            kMostBuckets, largest - costs.stage_sums.data(), print_bytes(largest->bytes),
+            print_bytes((largest->bytes + kMostBuckets - 1) / kMostBuckets), print_bytes(costs.sum_bucket)));
+}
+
 Job uniform_job(Config config, Notices& notices) {
     Job job;
     job.config = std::move(config);
@@ -45,6 +60,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     add_plan(job, links_of(model.layers, job.split), notices);
     job.costs = complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
                                job.profile, model.layers, job.split, job.plan.shape);
+    tell_larger_buckets(job.costs, notices);
     job.model = std::make_shared<const Model>(std::move(model));
     return job;
 }

@@ -107,10 +107,6 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
     return {devices.begin(), devices.end()};
 }
 
-int buckets_of(Bytes weights, Bytes bucket) {
-    return bucket == 0 ? 1 : static_cast<int>(std::clamp<Bytes>((weights + bucket - 1) / bucket, 1, kMostBuckets));
-}
-
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
 // By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
@@ -169,7 +165,6 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
     std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 4, kNone), of_tasks;
     std::map<std::array<int, 3>, int> of_pairs;
     std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
-    std::vector<int> made;    // by stage of the device: the kind of the task that made the last of them
     std::span<const int> stages;
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
@@ -178,7 +173,6 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             stages = graph.index().stages_of(device);
             of_tasks.assign(stages.size() * kOps * 4, kNone);
             begun.assign(stages.size(), 0);
-            made.assign(stages.size(), kNone);
         }
         if (is_recv(task.op))
             continue;
@@ -186,7 +180,6 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         bool accumulates = false;
         int receiver = kNone;
         int* known = nullptr;
-        int* maker = nullptr;
         if (is_send(task.op)) {
             const Edge edge = edge_of(task);
             const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
@@ -201,7 +194,6 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         } else {
             const auto row = static_cast<std::size_t>(
                 stages.size() == 1 ? 0 : std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin());
-            maker = &made[row];
             if (task.op == Op::Update)
                 begun[row] = 0;
             if (makes_weight_gradient(task.op))
@@ -214,10 +206,10 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             all_.push_back(
                 {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0, receiver});
         }
-        if (makes_weight_gradient(task.op))
-            *maker = *known;
-        if (task.op == Op::SumGradients)
-            all_[static_cast<std::size_t>(*known)].gradients = std::exchange(*maker, kNone);
+        if (task.op == Op::SumGradients) {
+            const int maker = graph.last_gradients_of(node);
+            all_[static_cast<std::size_t>(*known)].gradients = maker < 0 ? kNone : of(maker);
+        }
         of_[static_cast<std::size_t>(node)] = *known;
         ++all_[static_cast<std::size_t>(*known)].count;
     }

@@ -31,7 +31,7 @@ public:
         int first;      // node of the kind
         int count;
         int receiver = -1;   // device, of a SEND
-        int gradients = -1;  // of S: the kind of the pass before it that made the last of its gradients, if any
+        int gradients = -1;  // of S: the kind of the pass that makes the last of its gradients, if any
     };
     static constexpr int kNone = -1;
 

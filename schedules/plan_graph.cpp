@@ -229,6 +229,16 @@ void PlanGraph::connect_meetings(const Plan& plan) {
     inputs_ = std::move(rows);
 }
 
+// Those of a device are in the order of its list.
+int PlanGraph::last_gradients_of(int sum) const {
+    const std::span<const int> all = inputs(sum);
+    const auto last = std::find_if(all.rbegin(), all.rend(), [&](int input) {
+        return device_[input] == device_[sum] && tasks_[input].stage == tasks_[sum].stage &&
+               makes_weight_gradient(tasks_[input].op);
+    });
+    return last == all.rend() ? -1 : *last;
+}
+
 Rows PlanGraph::readers() const {
     std::vector<int> count(tasks_.size(), 0);
     for (const int input : inputs_.all())

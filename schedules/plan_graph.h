@@ -53,6 +53,9 @@ public:
     // makes that impossible.
     std::vector<int> topological_order() const;
 
+    // Returns, of an S, its input that makes the last gradients of its stage on its own device; -1 where none does.
+    int last_gradients_of(int sum) const;
+
 private:
     int row_of(const Task& task) const;  // -1 for a transfer between stages without an edge
     int& cell_of(const Task& task);

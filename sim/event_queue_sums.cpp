@@ -55,25 +55,20 @@ void EventQueue::lay_sums(const Routes& routes) {
     fill_buckets();
 }
 
-// Who makes the last gradients of a sum in buckets: from when the first bucket is full on all of them it goes on.
+// A sum in buckets goes on from when the first one is full on all of its holders.
 void EventQueue::fill_buckets() {
     fills_.clear();
     if (costs_->sum_bucket == 0)
         return;
     fills_.assign(static_cast<std::size_t>(graph_.size()), -1);
-    std::map<int, int> last;  // by stage of the device
-    for (int node = 0; node < graph_.size(); ++node) {
-        if (graph_.position_of(node) == 0)
-            last.clear();
-        const Task& task = graph_.task(node);
-        if (makes_weight_gradient(task.op))
-            last[task.stage] = node;
-        if (task.op != Op::SumGradients || sum_of_[node] < 0 || work_of(sums_[sum_of_[node]]).buckets == 1)
+    for (int number = 0; number < std::ssize(sums_); ++number) {
+        if (work_of(sums_[number]).buckets == 1)
             continue;
-        if (const auto maker = last.extract(task.stage)) {
-            fills_[maker.mapped()] = sum_of_[node];
-            ++sums_[sum_of_[node]].to_fill;
-        }
+        for (const int node : sums_[number].nodes)
+            if (const int maker = graph_.last_gradients_of(node); maker >= 0) {
+                fills_[maker] = number;
+                ++sums_[number].to_fill;
+            }
     }
 }
 

@@ -23,7 +23,8 @@ double sum_of(const std::vector<StageCost>& layers) {
 void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
                         const Profile& profile) {
     const double micro_batches = plan.shape.microbatches, updates = plan.shape.updates();
-    double tasks = 0, slowest = 1, bytes = 0, sent = 0, weights = 0;
+    double tasks = 0, slowest = 1, bytes = 0, sent = 0;
+    Bytes weights = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks += static_cast<double>(order.size());
     for (const DeviceConfig& device : config.cluster.devices)
@@ -32,7 +33,7 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
         const LayerBytes& own = costs.bytes()[layer];
         const auto readers = std::min<double>(static_cast<double>(out_degree(layer, graph)), plan.shape.stages);
         bytes += all_bytes_of(own);
-        weights += static_cast<double>(own.weights);
+        weights += own.weights;
         sent += 2 * readers * static_cast<double>(own.output);
     }
     Costs links;
@@ -42,8 +43,9 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
                            tasks * static_cast<double>(profile.dispatch.median);
     const double moving =
         micro_batches * (sent / links.link.bandwidth * 1e9 + 2 * messages * static_cast<double>(links.link.latency)) +
-        updates * (2 * weights / links.sums.bandwidth * 1e9 +
-                   2 * static_cast<double>(links.sums.latency) * config.cluster.devices.size());
+        updates * (2 * static_cast<double>(weights) / links.sums.bandwidth * 1e9 +
+                   2 * static_cast<double>(links.sums.latency) * config.cluster.devices.size() *
+                       buckets_of(weights, config.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
         throw BeyondLimit(

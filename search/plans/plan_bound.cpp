@@ -48,6 +48,9 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices)
     return rounded / speeds;
 }
 
+// Returns what of a stage's update, or of its optimizer's states, is left for each of its holders.
+std::int64_t shard_of(std::int64_t whole, int shards) { return (whole + shards - 1) / shards; }
+
 std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch) {
     const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
         return makes_input_gradient(task.op) && task.microbatch == microbatch;
@@ -108,8 +111,12 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
             way_to(tasks, end, [&](int mb) { return mb == last; }), way_to(tasks, end, always)};
 }
 
-PlanBound::PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices)
-    : asynchronous_(plan.asynchronous), micro_batches_(plan.shape.microbatches), dispatch_(dispatch) {
+PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
+    : asynchronous_(plan.asynchronous),
+      sharded_(config.training.shard_optimizer),
+      micro_batches_(plan.shape.microbatches),
+      dispatch_(dispatch) {
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const VersionTable versions = versions_of(plan);
     fastest_ = 0;
     for (const DeviceConfig& device : devices) {
@@ -120,7 +127,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConf
     }
     rounded_ = rounded_tasks(plan, devices);
     for (int number = 0; number < plan.shape.stages; ++number) {
-        const int device = plan.shape.devices_of(number).front();
+        const std::vector<int> holders = plan.shape.devices_of(number);
+        const int device = holders.front();
         const std::vector<Task> tasks = tasks_of(plan, device, number);
         Stage& stage = stages_.emplace_back();
         stage.device = device;
@@ -132,6 +140,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConf
         stage.recomputes = stage.all.recomputes > 0;
         stage.in_flight = in_flight_of(tasks);
         stage.versions = versions.held[number];
+        stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;
     }
     if (!asynchronous_)
         return;
@@ -195,7 +204,7 @@ Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
 
 Ns PlanBound::update_time(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    return stage.updates ? Scale{stage.speed, dispatch_}(piece.update) : 0;
+    return stage.updates ? Scale{stage.speed, dispatch_}(shard_of(piece.update, stage.shards)) : 0;
 }
 
 Ns PlanBound::whole_time(int number, const Piece& piece) const {
@@ -228,11 +237,13 @@ Ns PlanBound::time_on(int replicas, const Piece& piece) const {
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
+    const int shards = sharded_ ? replicas : 1;
     const Bytes held = trains ? piece.activations : 0;
-    if ((1 + (any.updates ? 2 : 0)) * piece.weights + piece.statistics + held > most_memory_)
+    const Bytes to_update = any.updates ? piece.weights + shard_of(piece.weights, shards) : 0;
+    if (piece.weights + to_update + piece.statistics + held > most_memory_)
         return std::numeric_limits<Ns>::max();
     const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
-    const Ns update = any.updates ? piece.update : 0;
+    const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
     const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
@@ -242,9 +253,10 @@ Ns PlanBound::time_on(int replicas, const Piece& piece) const {
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    const int copies = stage.versions + (stage.updates ? 2 : 0);  // gradients and momentum
+    const Bytes gradients = stage.updates ? piece.weights : 0;
+    const Bytes momentum = shard_of(gradients, stage.shards);
     const int held = stage.recomputes ? 1 : stage.in_flight;
-    return copies * piece.weights + piece.statistics + held * piece.activations;
+    return stage.versions * piece.weights + gradients + momentum + piece.statistics + held * piece.activations;
 }
 
 Ns PlanBound::work_of(const Piece& model) const {

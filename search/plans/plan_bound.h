@@ -23,8 +23,8 @@ public:
         void count(const Task& task);
     };
 
-    // `plan` gives the order of tasks, whatever its edges.
-    PlanBound(const Plan& plan, Ns dispatch, const std::vector<DeviceConfig>& devices);
+    // `plan` gives the order of tasks, whatever its edges; `config` the devices and who keeps the optimizer's states.
+    PlanBound(const Plan& plan, Ns dispatch, const Config& config);
 
     // Returns a step time that no split undercuts in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
@@ -61,6 +61,7 @@ private:
         Way all;                // the way to the update
         bool updates = false, recomputes = false;
         int in_flight = 0, versions = 1;
+        int shards = 1;  // of the optimizer's states; a device keeps one of them, and updates that
     };
     struct Scale {
         double speed;
@@ -74,7 +75,7 @@ private:
     Ns between_updates(const Piece& piece) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 
-    bool asynchronous_ = false;
+    bool asynchronous_ = false, sharded_ = false;
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
     double fastest_ = 1, all_speeds_ = 0;

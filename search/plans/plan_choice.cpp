@@ -263,12 +263,6 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 }  // namespace
 
 Choices choices_of(const Config& config, int layers) {
-    if (config.training.shard_optimizer)
-        config.fail_at("training.shard_optimizer", "search counts with the optimizer's states of whole stages",
-                       "remove the key here, and simulate with it what search finds");
-    if (config.sum_bucket > 0)
-        config.fail_at("transfer.sum_bucket", "search counts with sums behind the backward",
-                       "remove the key here, and simulate with it what search finds");
     ChoiceList list(config);
     std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {

@@ -62,7 +62,9 @@ void Trial::expect() {
     Bytes most = 0;
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);
-    if (schedule_named(choice.schedule).trains && 3 * (model_.weights / std::min(choice.stages, depth)) > most) {
+    const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device, so many gradients
+    const Bytes states = problem_.config.training.shard_optimizer ? weights / pipelines : weights;
+    if (schedule_named(choice.schedule).trains && 2 * weights + states > most) {
         expected_ = kNever;
         return;
     }
@@ -100,7 +102,7 @@ void Trial::open(Deadline& deadline) {
     const Plan& plan = judge().plan();
     const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
     pieces_ = &model_.pieces(splits_backward(plan), deadline);
-    plan_bound_.emplace(plan, model_.profile.dispatch.median, devices);
+    plan_bound_.emplace(plan, model_.profile.dispatch.median, judge().config());
     limited_ = std::any_of(devices.begin(), devices.end(),
                            [](const DeviceConfig& device) { return device.memory != kUnlimited; });
     same_speed_ = std::all_of(devices.begin(), devices.end(),

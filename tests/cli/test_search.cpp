@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace pw {
 
 namespace {
@@ -69,6 +71,34 @@ TEST_F(Search, WhatItWritesIsSimulatedAndRunAsItIs) {
     run_well("search config.yaml -o deep/best.yaml");
     EXPECT_TRUE(contains(read("deep/best.yaml"), "../layers.yaml")) << read("deep/best.yaml");
     EXPECT_EQ(run_well("simulate deep/best.yaml --json").json()["step_time_ns"], found["objective_ns"]);
+}
+
+TEST_F(Search, CountsWithSumsInBucketsAndOptimizersInShards) {
+    write("gpt.yaml",
+          "workload: {model: gpt, blocks: 2, vocabulary: 512, embedding: 64, heads: 2, sequence_length: 64}\n"
+          "cluster: {devices: 4, link: {bandwidth: 2 GB/s, latency: 2 us}}\n"
+          "search: {mini_batch: 8, micro_batch_sizes: [1, 2], stages: [1, 2], replicas: true}\n");
+    std::set<Ns> steps;
+    std::set<Bytes> reserved;
+    for (const char* keys :
+         {"", " --set transfer.sum_bucket='64 KiB'", " --set training.shard_optimizer=true",
+          " --set transfer.sum_bucket='64 KiB' --set training.shard_optimizer=true --set transfer.sums=two_level"}) {
+        const Json found = run_well("search gpt.yaml --json -o best.yaml" + std::string(keys)).json();
+        const Json simulated = run_well("simulate best.yaml --json").json();
+        EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]) << keys;
+        EXPECT_EQ(found["gap"], 0.0) << keys;
+        EXPECT_EQ(simulated["devices"][0]["reserved_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]) << keys;
+        steps.insert(found["objective_ns"].get<Ns>());
+        reserved.insert(found["best"]["reserved_memory_bytes"].get<Bytes>());
+        const std::string said = run_well("search gpt.yaml -o best.yaml" + std::string(keys)).out;
+        EXPECT_TRUE(contains(said, *keys ? "next: pipewright simulate best.yaml" : "next: pipewright run best.yaml"));
+    }
+    const std::string small = " --set transfer.sum_bucket=1B --set cluster.link.latency='0 us'";
+    const Json notes = run_well("search gpt.yaml --json" + small).json()["notes"];
+    ASSERT_EQ(notes.size(), 1u);
+    EXPECT_TRUE(contains(notes[0], "a stage has at most 4096 buckets")) << notes;
+    EXPECT_GT(steps.size(), 2u);
+    EXPECT_GT(reserved.size(), 1u);
 }
 
 TEST_F(Search, SaysWhatIsBestAndHowToRunIt) {

@@ -67,6 +67,43 @@ TEST(PlanGraph, ReadersAreThoseWhoseInputsTheyAre) {
     EXPECT_EQ(readers, inputs);
 }
 
+// In the list of a device: what S finds when it looks back, up to the U before it.
+int last_gradients_before(const Plan& plan, int device, int position) {
+    const std::vector<Task>& order = plan.order[device];
+    const int stage = order[position].stage;
+    while (--position >= 0)
+        if (order[position].stage == stage) {
+            if (makes_weight_gradient(order[position].op))
+                return position;
+            if (order[position].op == Op::Update)
+                return -1;
+        }
+    return -1;
+}
+
+TEST(PlanGraph, TellsWhoMakesTheLastGradientsOfASum) {
+    int made = 0, none = 0;
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "pipedream"})
+        for (const Replicas& replicas : all_replicas(3))
+            for (const int m : {1, 2, 36}) {
+                if (schedule == std::string("pipedream") && m < 36)
+                    continue;
+                const Plan plan = plan_of(schedule, replicas, m);
+                const PlanGraph graph(plan);
+                for (int node = 0; node < graph.size(); ++node) {
+                    if (graph.task(node).op != Op::SumGradients)
+                        continue;
+                    const int device = graph.device_of(node);
+                    const int position = last_gradients_before(plan, device, graph.position_of(node));
+                    const int expected = position < 0 ? -1 : graph.node(device, position);
+                    EXPECT_EQ(graph.last_gradients_of(node), expected) << schedule << ' ' << print(graph.task(node));
+                    ++(expected < 0 ? none : made);
+                }
+            }
+    EXPECT_GT(made, 1000);
+    EXPECT_GT(none, 100);
+}
+
 // All tasks that must be done before a node is: its inputs, what computes before it in its list, and theirs.
 std::set<int> before(const PlanGraph& graph, int node) {
     std::set<int> seen;

@@ -132,16 +132,20 @@ void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visi
     }
 }
 
+Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
+                  const Plan& plan) {
+    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
+    add_cluster(costs, config, profile);
+    add_gradient_sums(costs, plan.shape, {}, config.sums);
+    return metrics_of(simulate(plan, costs, problem.mode));
+}
+
 void judge(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
            Best& best) {
     const StageLinks links = links_of(problem.model.layers, split);
     if (!best.plans.contains(links))
         best.plans[links] = make_plan(config, links, config.training.steps);
-    const Plan& plan = best.plans[links];
-    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
-    add_cluster(costs, config, profile);
-    add_gradient_sums(costs, plan.shape);
-    const Metrics metrics = metrics_of(simulate(plan, costs, problem.mode));
+    const Metrics metrics = simulated(problem, config, profile, split, best.plans[links]);
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         if (*metrics.devices[device].reserved_memory > config.cluster.devices[device].memory)
             return;
@@ -172,22 +176,35 @@ Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
     return trial.bound();
 }
 
+void expect_as_simulated(const SearchProblem& problem, const FoundPlan& found) {
+    const Config config = config_of(problem.config, found.choice);
+    const Plan plan = make_plan(config, links_of(problem.model.layers, found.split), config.training.steps);
+    const Profile profile = problem.profile_at(found.choice.micro_batch_size);
+    const Metrics metrics = simulated(problem, config, profile, found.split, plan);
+    EXPECT_EQ(found.step_time, metrics.step_time) << print(found.choice);
+    ASSERT_EQ(found.reserved.size(), metrics.devices.size());
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        EXPECT_EQ(found.reserved[device], *metrics.devices[device].reserved_memory) << print(found.choice);
+}
+
 class Makespan : public testing::TestWithParam<std::string> {
 protected:
-    // `change`: to each random profile.
+    // `change`: to the random profile and config of each round.
     template <class Change>
     void expect_the_least(unsigned seed, int rounds, Change change);
+
+    std::vector<Ns> least_;  // of the rounds that have a plan
 };
 
 template <class Change>
 void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
     Random random(seed + static_cast<unsigned>(std::hash<std::string>{}(GetParam()) % 1000));
-    int solved = 0, infeasible = 0;
+    least_.clear();
     for (int round = 0; round < rounds; ++round) {
         const Model model = random_model(random);
         Profile profile = random_profile(model, random);
-        change(profile);
-        const Config config = random_config(random, GetParam());
+        Config config = random_config(random, GetParam());
+        change(profile, config);
         const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
         Choices choices;
         SearchResult result;
@@ -213,25 +230,25 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
         ASSERT_EQ(result.best() != nullptr, best.has_value()) << "round " << round;
         EXPECT_EQ(result.shortage.has_value(), !best.has_value());
         if (!best) {
-            ++infeasible;
             EXPECT_GT(result.shortage->needs, result.shortage->has);
             continue;
         }
-        ++solved;
+        least_.push_back(*best);
         EXPECT_EQ(result.best()->step_time, *best) << print(result.best()->choice) << " round " << round;
         EXPECT_EQ(result.lower_bound, *best) << "a search without a limit proves its answer";
+        expect_as_simulated(problem, *result.best());
     }
-    EXPECT_GT(solved, rounds / 6);
+    EXPECT_GT(std::ssize(least_), rounds / 6);
 }
 
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
-    expect_the_least(20260u, soaks() ? 12 : 6, [](const Profile&) {});
+    expect_the_least(20260u, soaks() ? 12 : 6, [](const Profile&, const Config&) {});
 }
 
 // What lies behind the last backward may hide in the way back, and the other way round.
 TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
     for (const bool input : {true, false})
-        expect_the_least(20261u, soaks() ? 3 : 2, [&](Profile& profile) {
+        expect_the_least(20261u, soaks() ? 3 : 2, [&](Profile& profile, const Config&) {
             for (LayerProfile& layer : profile.layers)
                 for (auto& [samples, times] : layer.times) {
                     (input ? times.backward_input : times.backward_weight).median *= 20;
@@ -247,11 +264,71 @@ std::vector<std::string> all_schedules() {
     return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, Makespan, testing::ValuesIn(all_schedules()), [](const auto& schedule) {
+std::string name_of_test(const testing::TestParamInfo<std::string>& schedule) {
     std::string name = schedule.param;
     std::replace(name.begin(), name.end(), '-', '_');
     return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Makespan, testing::ValuesIn(all_schedules()), name_of_test);
+
+// Four devices alike on two hosts, stages with replicas, and updates, weights and sums that outweigh the passes.
+class MakespanOfReplicas : public Makespan {
+protected:
+    std::vector<Ns> least_with(Bytes sum_bucket, bool shard_optimizer, SumAlgorithm sums) {
+        expect_the_least(20262u + static_cast<unsigned>(sums), soaks() ? 9 : 2, [&](Profile& profile, Config& config) {
+            for (LayerProfile& layer : profile.layers) {
+                layer.update.median *= 20;
+                for (auto& [samples, times] : layer.times)
+                    for (Measured* pass :
+                         {&times.forward, &times.backward, &times.backward_input, &times.backward_weight})
+                        pass->median *= 10;
+                for (auto& [samples, bytes] : layer.bytes)
+                    bytes.weights *= 8;
+            }
+            DeviceConfig device = config.cluster.devices.front();
+            device.memory = device.memory == kUnlimited ? kUnlimited : 3 * device.memory;
+            config.cluster.devices.assign(4, device);
+            config.cluster.devices[2].host = config.cluster.devices[3].host = "other";
+            config.cluster.link = {.latency = 1, .bandwidth = 60e9};
+            config.cluster.between_hosts = Link{.latency = 3, .bandwidth = 20e9};
+            config.search.replicas = true;
+            config.search.recompute = SearchConfig::Recompute::None;
+            config.sums = sums;
+            config.sum_bucket = sum_bucket;
+            config.training.shard_optimizer = shard_optimizer;
+        });
+        return least_;
+    }
+};
+
+TEST_P(MakespanOfReplicas, IsTheLeastWithSumsInBucketsAndOptimizersInShards) {
+    int other_answers = 0, faster = 0;
+    for (const auto [name, sums] : kChoices<SumAlgorithm>) {
+        const std::vector<Ns> plain = least_with(0, false, sums);
+        for (const Bytes bucket : {0, 700})
+            for (const bool shards : {false, true}) {
+                if ((bucket == 0 && !shards) || (shards && sums == SumAlgorithm::Tree))
+                    continue;
+                const std::vector<Ns> least = least_with(bucket, shards, sums);
+                other_answers += least != plain;
+                for (std::size_t round = 0; round < plain.size() && least.size() == plain.size(); ++round)
+                    faster += least[round] < plain[round];
+            }
+    }
+    EXPECT_GT(other_answers, 5) << "of seven";
+    EXPECT_GT(faster, 5);
+}
+
+std::vector<std::string> schedules_with_replicas() {
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        if (schedule.takes_replicas() && !schedule.asynchronous() && schedule.trains)
+            names.emplace_back(schedule.name);
+    return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfReplicas, testing::ValuesIn(schedules_with_replicas()), name_of_test);
 
 TEST(MakespanSearch, DoesNotDependOnThreads) {
     Random random(7);
@@ -274,31 +351,64 @@ TEST(MakespanSearch, DoesNotDependOnThreads) {
     }
 }
 
-// The bound on all ways of sharing is one: no composition that is tried by itself undercuts it.
+// The bound on all ways of sharing is one: no composition that is tried by itself undercuts it. Returns the most that
+// the best plan reserves on a device.
+Bytes expect_bound_on_shares(const Config& config, const Model& model, const Profile& profile) {
+    const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
+    const StageSpace space(model.layers, 1200);
+    const SizedModel sized(problem, space, 1);
+    Deadline never(1e9);
+    Trial any(problem, space, sized, {"1f1b", {0, 1, 2}, 3, 8, 1});
+    any.open(never);
+    const SearchResult result = search_plans(problem, {.tasks = 1'000'000});
+    if (result.best() == nullptr) {
+        ADD_FAILURE() << "nothing fits";
+        return 0;
+    }
+    EXPECT_LE(any.bound_of_any_shares(never), result.best()->step_time);
+    return result.best()->most_reserved();
+}
+
+Config random_config_of_shares(Random& random) {
+    Config config = random_config(random, "1f1b");
+    config.cluster.devices.assign(6, {});
+    config.search.replicas = true;
+    config.search.recompute = SearchConfig::Recompute::None;
+    config.search.stages = {3};
+    config.search.mini_batch = 8;
+    config.search.micro_batch_sizes = {1};
+    return config;
+}
+
 TEST(MakespanSearch, BoundsEveryWayToShareOutDevices) {
     Random random(5);
     for (int round = 0; round < 12; ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
-        Config config = random_config(random, "1f1b");
-        config.cluster.devices.assign(6, {});
-        config.search.replicas = true;
-        config.search.recompute = SearchConfig::Recompute::None;
-        config.search.stages = {3};
-        config.search.mini_batch = 8;
-        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
+        const Config config = random_config_of_shares(random);
+        if (num_vertices(model.layers) >= 3)
+            expect_bound_on_shares(config, model, profile);
+    }
+}
+
+// Where updates and the optimizer's states weigh most, and there is no more memory than the best plan takes.
+TEST(MakespanSearch, BoundsEveryWayToShareOutOptimizers) {
+    Random random(6);
+    for (int round = 0; round < 12; ++round) {
+        const Model model = random_model(random);
+        Profile profile = random_profile(model, random);
+        Config config = random_config_of_shares(random);
+        for (LayerProfile& layer : profile.layers) {
+            layer.update.median *= 1000;
+            layer.bytes[1] = {.weights = 100 * layer.bytes[1].weights, .output = 64};
+        }
+        config.training.shard_optimizer = true;
         if (num_vertices(model.layers) < 3)
             continue;
-        const StageSpace space(model.layers, 1200);
-        const SizedModel sized(problem, space, 1);
-        Deadline never(1e9);
-        Trial any(problem, space, sized, {"1f1b", {0, 1, 2}, 3, 8, 1});
-        any.open(never);
-        const Ns bound = any.bound_of_any_shares(never);
-        config.search.micro_batch_sizes = {1};
-        const SearchResult result = search_plans(problem, {.tasks = 1'000'000});
-        ASSERT_NE(result.best(), nullptr);
-        EXPECT_LE(bound, result.best()->step_time) << "round " << round;
+        const Bytes reserved = expect_bound_on_shares(config, model, profile);
+        for (DeviceConfig& device : config.cluster.devices)
+            device.memory = reserved;
+        expect_bound_on_shares(config, model, profile);
     }
 }
 

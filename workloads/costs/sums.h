@@ -55,6 +55,10 @@ struct StageSum {
 };
 
 inline constexpr int kMostBuckets = 4096;  // of a stage
+// Returns how many a stage has, of at most `bucket` bytes each where these are not too many; 0: all at once.
+inline int buckets_of(Bytes weights, Bytes bucket) {
+    return bucket == 0 ? 1 : static_cast<int>(std::clamp<Bytes>((weights + bucket - 1) / bucket, 1, kMostBuckets));
+}
 // Returns the rounds of so many equal buckets, one after the other.
 std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets);
 
