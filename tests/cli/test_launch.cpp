@@ -207,9 +207,9 @@ TEST_F(Launch, ASignalIsHandedOnAndEndsIt) {
         std::filesystem::remove(file("calls"));
         write("tries",
               "trap 'echo $PPID >>heard; echo kept; exit 1' INT TERM HUP; >ready; while :; do sleep 0.01; done\n");
-        // a shell starts what is in the background deaf to SIGINT
+        // a shell starts what is in the background deaf to SIGINT, nohup to SIGHUP
         ASSERT_EQ(run_script(fmt::format(R"(rm -f ready heard
-(trap - INT; exec env --default-signal=INT "$1" launch -n 2 --launcher ./fake four.yaml >out 2>err) &
+(exec env --default-signal=INT,TERM,HUP "$1" launch -n 2 --launcher ./fake four.yaml >out 2>err) &
 wait_for ready
 kill -{} $!
 wait $!
