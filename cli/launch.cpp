@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
 namespace pw {
 
