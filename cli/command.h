@@ -20,6 +20,7 @@ using Action = std::function<void()>;
 Action add_simulate(CLI::App& command);
 Action add_profile(CLI::App& command);
 Action add_run(CLI::App& command);
+Action add_launch(CLI::App& command);
 Action add_compare(CLI::App& command);
 Action add_search(CLI::App& command);
 Action add_plot(CLI::App& command);

@@ -1,6 +1,7 @@
-// What the commands that measure share: run, compare and profile.
+// What the commands that measure share: run, launch, compare and profile.
 #pragma once
 
+#include "cli/command.h"
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
@@ -10,6 +11,19 @@
 #include <vector>
 
 namespace pw {
+
+// What run is asked for, and launch for it.
+struct RunArguments {
+    ConfigArguments config;
+    std::string trace, resume, checkpoints, dump, save, losses;
+    int steps = 0, checkpoint_every = 0, keep = 2;
+    bool reference = false, json = false;
+
+    Config load() const;  // with so many steps
+};
+void add_run_options(CLI::App& command, RunArguments& arguments);
+void check_targets(const RunArguments& arguments);  // before a training of hours
+bool is_same_place(const std::string& folder, const std::string& other);
 
 // Both show a progress line on a terminal; what disturbed the measurement is said on stderr.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);

@@ -47,6 +47,9 @@ constexpr Command kCommands[] = {
      "  pipewright run cfg.yaml --set run.backend=emulated\n"
      "  mpirun -n 2 pipewright run cfg.yaml",
      true},
+    {"launch", "run on ranks, and go on from the latest checkpoint when one fails", add_launch,
+     "  pipewright launch -n 4 cfg.yaml --checkpoint kept --checkpoint-every 100\n"
+     "  pipewright launch -n 4 --launcher 'mpirun --host a:2,b:2' cfg.yaml --checkpoint kept --checkpoint-every 100"},
     {"compare", "put predicted beside measured", add_compare,
      "  pipewright compare cfg.yaml --plot both.html\n"
      "  pipewright compare predicted.json measured.json --max-error 5%\n"

@@ -30,13 +30,6 @@ namespace pw {
 
 namespace {
 
-struct RunArguments {
-    ConfigArguments config;
-    std::string trace, resume, checkpoints, dump, save, losses;
-    int steps = 0, checkpoint_every = 0, keep = 2;
-    bool reference = false, json = false;
-};
-
 // Of what the checkpoint has learnt the run does the rest.
 int steps_left(const Config& config, const FoundCheckpoint& found) {
     const int left = config.training.steps - found.checkpoint.step;
@@ -58,10 +51,7 @@ void check_checkpoints(const RunArguments& arguments, const Config& config) {
 }
 
 Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>& found) {
-    ConfigArguments effective = arguments.config;
-    if (arguments.steps > 0)
-        effective.set.push_back(fmt::format("training.steps={}", arguments.steps));
-    Config config = effective.load();
+    Config config = arguments.load();
     if (!is_emulated(config))
         require_layers(config, "run");
     else if (!arguments.losses.empty())
@@ -93,20 +83,6 @@ std::optional<FoundCheckpoint> resumed(const RunArguments& arguments) {
     for (const std::string& line : left_out)
         print_warning(line + "; the one before is taken");
     return found;
-}
-
-// Before a training of hours.
-void check_targets(const RunArguments& arguments) {
-    check_target_file(arguments.trace);
-    check_plot_file(arguments.losses);
-    check_target_folder(arguments.dump);
-    check_target_folder(arguments.save);
-    check_target_folder(arguments.checkpoints);
-    const auto place = [](const std::string& folder) {
-        return std::filesystem::weakly_canonical(std::filesystem::absolute(folder) / "");
-    };
-    if (!arguments.save.empty() && !arguments.dump.empty() && place(arguments.save) == place(arguments.dump))
-        fail("--dump and --save name the same folder\n  help: give each its own");
 }
 
 // After SIGINT or SIGTERM a run ends with the step it is in. A second one ends it as ever.
@@ -210,6 +186,23 @@ void tell(const RunResult& result) {
 
 }  // namespace
 
+bool is_same_place(const std::string& folder, const std::string& other) {
+    const auto place = [](const std::string& name) {
+        return std::filesystem::weakly_canonical(std::filesystem::absolute(name) / "");
+    };
+    return place(folder) == place(other);
+}
+
+void check_targets(const RunArguments& arguments) {
+    check_target_file(arguments.trace);
+    check_plot_file(arguments.losses);
+    check_target_folder(arguments.dump);
+    check_target_folder(arguments.save);
+    check_target_folder(arguments.checkpoints);
+    if (!arguments.save.empty() && !arguments.dump.empty() && is_same_place(arguments.save, arguments.dump))
+        fail("--dump and --save name the same folder\n  help: give each its own");
+}
+
 RunResult execute(const Job& job, RunOptions options) {
     note_on_data(job.config);
     ProgressLine line;
@@ -271,33 +264,44 @@ std::string print_learning(const RunResult& result) {
                        result.losses.back(), result.losses.size(), result.weights_hash);
 }
 
-Action add_run(CLI::App& command) {
-    auto arguments = std::make_shared<RunArguments>();
-    add_config(command, arguments->config);
-    command.add_option("--trace", arguments->trace, "write the measured trace")->type_name("FILE");
-    command.add_option("--steps", arguments->steps, "instead of training.steps")
+Config RunArguments::load() const {
+    ConfigArguments effective = config;
+    if (steps > 0)
+        effective.set.push_back(fmt::format("training.steps={}", steps));
+    return effective.load();
+}
+
+void add_run_options(CLI::App& command, RunArguments& arguments) {
+    add_config(command, arguments.config);
+    command.add_option("--trace", arguments.trace, "write the measured trace")->type_name("FILE");
+    command.add_option("--steps", arguments.steps, "instead of training.steps")
         ->type_name("N")
         ->check(CLI::Range(1, 1'000'000'000).description(""));
     command
-        .add_option("--checkpoint", arguments->checkpoints,
+        .add_option("--checkpoint", arguments.checkpoints,
                     "write checkpoints there: at the end, also when Ctrl-C ends it")
         ->type_name("DIR");
-    command.add_option("--checkpoint-every", arguments->checkpoint_every, "and after every so many steps")
+    command.add_option("--checkpoint-every", arguments.checkpoint_every, "and after every so many steps")
         ->type_name("N")
         ->check(CLI::Range(1, 1'000'000'000).description(""));
-    command.add_option("--keep", arguments->keep, "so many checkpoints, the latest; default 2")
+    command.add_option("--keep", arguments.keep, "so many checkpoints, the latest; default 2")
         ->type_name("K")
         ->check(CLI::Range(1, 1'000'000'000).description(""));
-    command.add_option("--resume", arguments->resume, "go on from a checkpoint, or the latest whole one in a folder")
+    command.add_option("--resume", arguments.resume, "go on from a checkpoint, or the latest whole one in a folder")
         ->type_name("DIR");
-    command.add_flag("--reference", arguments->reference, "the same micro-batches and sums on one device, unpipelined");
-    command.add_option("--dump", arguments->dump, "write the first mini-batch, gradients and weights as .npy")
+    command.add_flag("--reference", arguments.reference, "the same micro-batches and sums on one device, unpipelined");
+    command.add_option("--dump", arguments.dump, "write the first mini-batch, gradients and weights as .npy")
         ->type_name("DIR");
-    command.add_option("--save", arguments->save, "write all parameters after the run as .npy, for training.initial")
+    command.add_option("--save", arguments.save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
-    command.add_option("--losses", arguments->losses, "draw the loss of every update: " + plot_formats())
+    command.add_option("--losses", arguments.losses, "draw the loss of every update: " + plot_formats())
         ->type_name("FILE");
-    command.add_flag("--json", arguments->json, "print one JSON object");
+    command.add_flag("--json", arguments.json, "print one JSON object");
+}
+
+Action add_run(CLI::App& command) {
+    auto arguments = std::make_shared<RunArguments>();
+    add_run_options(command, *arguments);
     return [arguments] { run_config(*arguments); };
 }
 

@@ -137,11 +137,13 @@ Checkpoint read_checkpoint(const std::string& folder) {
 
 bool is_checkpoint(const std::string& path) { return step_in(path) >= 0 || !folders_in(path).empty(); }
 
-FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string>& left_out) {
+FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string>& left_out, int end) {
     const std::string plain = fs::path(path).filename().empty() ? fs::path(path).parent_path().string() : path;
     if (step_in(plain) >= 0)
         return {plain, read_checkpoint(plain)};
     for (const std::string& folder : folders_in(plain)) {
+        if (step_in(folder) >= end)
+            continue;
         try {
             return {folder, read_checkpoint(folder)};
         } catch (const Error& error) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,14 +37,15 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
 // Reads the checkpoint of a folder. Throws Error (CheckFailed) when it is not complete, or not as it was written.
 Checkpoint read_checkpoint(const std::string& folder);
 
-// Returns the checkpoint in `path`, or, where that is a folder of checkpoints, the latest that is whole; `left_out`
-// gets a line on each later one that is not. Throws Error (BadInput) when there is none, and as read_checkpoint() for
-// one.
+// Returns the checkpoint in `path`, or, where that is a folder of checkpoints, the latest that is whole, of those
+// before the step `end`; `left_out` gets a line on each later one that is not whole. Throws Error (BadInput) when there
+// is none, and as read_checkpoint() for one.
 struct FoundCheckpoint {
     std::string folder;
     Checkpoint checkpoint;
 };
-FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string>& left_out);
+FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string>& left_out,
+                                int end = std::numeric_limits<int>::max());
 bool is_checkpoint(const std::string& path);  // or a folder of some
 
 // Removes all but the `keep` latest whole checkpoints under `root`, and drafts that were cut off.

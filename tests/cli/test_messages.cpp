@@ -227,7 +227,7 @@ TEST_F(Messages, NothingIsLeftBesideAPicture) {
 
 TEST_F(Messages, HelpHasExamplesAndNoTypesOfTheLibrary) {
     for (const char* command :
-         {"simulate", "profile", "run", "compare", "search", "plot", "validate", "plan", "list"}) {
+         {"simulate", "profile", "run", "launch", "compare", "search", "plot", "validate", "plan", "list"}) {
         const std::string help = run_well(fmt::format("{} --help", command)).out;
         EXPECT_TRUE(contains(help, fmt::format("Examples:\n  pipewright {} ", command))) << help;
         for (const char* odd : {"(1x)", "INT", " in [", "POSITIVE"})

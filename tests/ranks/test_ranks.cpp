@@ -216,6 +216,42 @@ TEST_P(UnderMpi, AFailureOfOneEndsAll) {
     EXPECT_EQ(said.err.find("stopped"), std::string::npos) << said.err;
 }
 
+// A rank is killed from outside, and in another run the launcher, whose ranks nobody ends then but who launched all.
+TEST_P(UnderMpi, LaunchGoesOnFromTheLatestCheckpoint) {
+    write("launcher.sh", fmt::format(R"sh(for rank in $(cat "$victim.ranks" 2>/dev/null); do
+    kill -0 "$rank" && echo "$rank" >>alive
+done 2>/dev/null
+echo $$ >launcher
+shift 2
+exec '{}' -n 4 sh ./rank.sh "$@"
+)sh",
+                                     GetParam().launcher));
+    write("rank.sh", R"sh(echo $$ >>"$victim.ranks"
+if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 2 ] && mkdir "$victim.killed" 2>/dev/null; then
+    [ "$victim" = rank ] && echo $$ >doomed || cp launcher doomed
+    (for i in $(seq 3000); do [ -e "$victim.kept/step-00000002/complete" ] && break; sleep 0.01; done
+     kill -9 "$(cat doomed)") >/dev/null 2>&1 &
+fi
+exec "$@"
+)sh");
+    const Json whole = run_well("run four.yaml --steps 60 --json").json();
+    binary_ = GetParam().binary;
+    for (const char* victim : {"rank", "launcher"}) {
+        setenv("victim", victim, 1);
+        const Said said =
+            run(fmt::format("launch -n 4 --launcher 'sh ./launcher.sh' four.yaml --steps 60 --json --checkpoint "
+                            "{}.kept --checkpoint-every 1",
+                            victim));
+        ASSERT_EQ(said.code, 0) << said.err;
+        const std::string restart = fmt::format("restart 1 of 3, from {}.kept/step-000000", victim);
+        EXPECT_NE(said.err.find(restart), std::string::npos) << said.err;
+        EXPECT_EQ(said.err.find("restart 2"), std::string::npos) << said.err;
+        EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);
+        EXPECT_EQ(read("alive"), "") << victim;
+    }
+    unsetenv("victim");
+}
+
 TEST_P(UnderMpi, ReferenceIsOneDevice) {
     const Json alone = run_well("run four.yaml --json").json();
     const Said said = on_ranks(2, "run four.yaml --reference --json");

@@ -1,0 +1,155 @@
+// launch: run a config on ranks, and when that fails again, from the latest checkpoint.
+#include "cli/command.h"
+#include "cli/execution.h"
+#include "cli/streams.h"
+#include "cli/table.h"
+#include "cli/whole_program.h"
+#include "exec/checkpoint/checkpoint.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+struct LaunchArguments {
+    RunArguments run;
+    std::string launcher = "mpirun";
+    int ranks = 0, most_restarts = 3;
+};
+
+using Words = std::vector<std::string>;
+
+// What was given of these options, as words of a command line.
+Words words_of(const std::vector<CLI::Option*>& options) {
+    Words words;
+    for (const CLI::Option* option : options)
+        for (const std::string& value : option->results())
+            words.push_back(option->get_lnames().empty() ? value
+                                                         : fmt::format("--{}={}", option->get_lnames().front(), value));
+    return words;
+}
+
+// "mpirun --host a,b -n 4 pipewright run", without what it runs.
+Words launcher_of(const LaunchArguments& arguments) {
+    std::istringstream text(arguments.launcher);
+    Words words;
+    for (std::string word; text >> word;)
+        words.push_back(word);
+    if (words.empty())
+        fail("--launcher names no program\n  help: leave it out, which means mpirun, or write --launcher srun");
+    words.insert(words.end(), {"-n", std::to_string(arguments.ranks),
+                               std::filesystem::read_symlink("/proc/self/exe").string(), "run"});
+    return words;
+}
+
+// A restart goes on from the latest checkpoint that it finds: all of them are to be of this training.
+void check_checkpoints_are_own(const RunArguments& run) {
+    if (run.checkpoints.empty() || run.checkpoint_every == 0)
+        print_note("without --checkpoint DIR --checkpoint-every N a restart begins from the beginning");
+    if (run.checkpoints.empty() || !is_checkpoint(run.checkpoints))
+        return;
+    if (run.resume.empty() || !is_same_place(run.resume, run.checkpoints))
+        fail(
+            "'{0}' has checkpoints already, and a restart would go on from them\n  help: add --resume {0}, or name "
+            "another folder",
+            run.checkpoints);
+}
+
+// From where the next try goes on; empty: from the beginning. Where only the end of a run was cut off its last step is
+// done again, for the results.
+std::string start_of(const RunArguments& run, int steps) {
+    Words left_out;
+    std::string start = run.resume;
+    try {
+        start = find_checkpoint(run.checkpoints, left_out, steps).folder;
+    } catch (const Error&) {  // there is none
+    }
+    for (const std::string& line : left_out)
+        print_warning(line);
+    return start;
+}
+
+bool another_try_may_mend(int code) {
+    for (const ExitCode same_again : {ExitCode::BadInput, ExitCode::Infeasible, ExitCode::CheckFailed})
+        if (code == static_cast<int>(same_again))
+            return false;
+    return true;
+}
+
+// Launchers pass the exit code of a rank on, or tell the signal that killed it: as 137 or as 9.
+std::string told(const ProgramEnd& end) {
+    constexpr int kSilent = static_cast<int>(ExitCode::PeerSilent);
+    const char* what = end.stopped           ? "the run was stopped by a signal"
+                       : end.code == kSilent ? "a rank fell silent"
+                       : end.code > kSilent  ? "a rank or the launcher was killed"
+                                             : "the run failed";
+    return fmt::format("{} (exit code {})", what, end.code);
+}
+
+[[noreturn]] void fail_for_good(const ProgramEnd& end, int restarts, const std::string& checkpoints) {
+    const bool wrong = !end.stopped && !another_try_may_mend(end.code);
+    const std::string after = wrong          ? ", and would again"
+                              : restarts > 0 ? fmt::format(" after {} restarts", restarts)
+                                             : "";
+    const bool resumable = !wrong && !checkpoints.empty() && is_checkpoint(checkpoints);
+    fail_with(static_cast<ExitCode>(end.code), "{}{}{}", told(end), after,
+              resumable ? fmt::format("\n  help: go on with --resume {}", checkpoints) : "");
+}
+
+void launch(const LaunchArguments& arguments, const Words& of_run) {
+    const RunArguments& run = arguments.run;
+    const int steps = run.load().training.steps;
+    Words words = launcher_of(arguments);
+    words.insert(words.end(), of_run.begin(), of_run.end());
+    check_targets(run);
+    check_checkpoints_are_own(run);
+    std::string start = run.resume;
+    for (int restart = 0;; ++restart) {
+        Words from = words;
+        if (!start.empty())
+            from.push_back("--resume=" + start);
+        const ProgramEnd end = run_whole_program(from);
+        const bool last = end.stopped || !another_try_may_mend(end.code) || restart == arguments.most_restarts;
+        if (end.code == 0 || last)
+            write_result(end.results);
+        if (end.code == 0)
+            return;
+        if (last)
+            fail_for_good(end, restart, run.checkpoints);
+        start = start_of(run, steps);
+        print_warning(fmt::format("{}: restart {} of {}, from {}", told(end), restart + 1, arguments.most_restarts,
+                                  start.empty() ? "the beginning" : start));
+    }
+}
+
+}  // namespace
+
+Action add_launch(CLI::App& command) {
+    auto arguments = std::make_shared<LaunchArguments>();
+    add_run_options(command, arguments->run);
+    std::vector<CLI::Option*> of_run = command.get_options();
+    std::erase(of_run, command.get_option("--resume"));  // each try has its own
+    command.add_option("-n", arguments->ranks, "so many ranks")
+        ->required()
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000).description(""));
+    command.add_option("--max-restarts", arguments->most_restarts, "start it again so often at most; default 3")
+        ->type_name("N")
+        ->check(CLI::Range(0, 1'000'000).description(""));
+    command
+        .add_option("--launcher", arguments->launcher,
+                    "what starts ranks, with its options: 'mpirun --host a,b', mpiexec.mpich, srun; default mpirun")
+        ->type_name("COMMAND");
+    return [arguments, of_run] { launch(*arguments, words_of(of_run)); };
+}
+
+}  // namespace pw
