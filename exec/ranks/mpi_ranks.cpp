@@ -101,6 +101,13 @@ public:
         return true;
     }
 
+    void get_on() override {
+        const std::lock_guard lock(mutex_);
+        int found = 0;
+        if (!given_up_)
+            (void)MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_, &found, MPI_STATUS_IGNORE);
+    }
+
     void give_up() override {
         const std::lock_guard lock(mutex_);
         given_up_ = true;

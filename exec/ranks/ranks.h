@@ -44,6 +44,7 @@ public:
     // Returns whether a message is through; then its ticket is spent. It throws Error (RunFailed) when it failed, and
     // when what came had another size than the receiver expected.
     virtual bool done(Ticket ticket) = 0;
+    virtual void get_on() = 0;  // lets messages that are under way get on; does nothing after a failure
 
     // After a failure the transport touches no memory any more: the functions above throw Unreachable, and whoever
     // waits in those below does.

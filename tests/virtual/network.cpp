@@ -58,11 +58,16 @@ public:
                       operation->came, rank_, operation->bytes.size());
         return true;
     }
+    void get_on() override {
+        if (!network_.given_up_.contains(rank_))
+            network_.get_on(rank_);
+    }
     void give_up() override { network_.given_up_.insert(rank_); }
 
 private:
     void enter() const {
         network_.world_.maybe_others();
+        network_.get_on(rank_);
         if (network_.given_up_.contains(rank_))
             throw Unreachable("stopped because another device failed");
     }
@@ -183,13 +188,30 @@ void Network::send(const std::shared_ptr<Operation>& send) {
         if (!given.waits)
             finish(message->send);
     });
-    world_.at(arrives, [this, message] {
-        const Operation& given = *message->send;
-        if (message->bytes.size() != given.from.size())
-            return;  // its sender was gone before it was read
-        queues_[{given.rank, given.peer, given.tag}].arrived.push_back(*message);
-        match(given.rank, given.peer, given.tag);
-    });
+    world_.at(arrives, [this, message] { arrive(message); });
+}
+
+void Network::arrive(const std::shared_ptr<Message>& message) {
+    const Operation& given = *message->send;
+    if (message->bytes.size() != given.from.size())
+        return;  // its sender was gone before it was read
+    std::deque<std::shared_ptr<Message>>& waiting = held_[{given.rank, given.peer}];
+    if (lazy) {
+        waiting.push_back(message);
+        return;
+    }
+    queues_[{given.rank, given.peer, given.tag}].arrived.push_back(*message);
+    match(given.rank, given.peer, given.tag);
+}
+
+// A rank calls MPI: what it has sent gets on.
+void Network::get_on(int rank) {
+    for (auto& [ends, waiting] : held_)
+        for (; ends.first == rank && !waiting.empty(); waiting.pop_front()) {
+            const Operation& given = *waiting.front()->send;
+            queues_[{given.rank, given.peer, given.tag}].arrived.push_back(*waiting.front());
+            match(given.rank, given.peer, given.tag);
+        }
 }
 
 void Network::receive(const std::shared_ptr<Operation>& receive) {

@@ -40,6 +40,7 @@ public:
     void lose_line(int rank) { mute_.insert(rank); }
     bool has_lost() const { return has_lost_; }
     bool calls_fail = false;  // of MPI, with ranks that are gone; else they wait for ever
+    bool lazy = false;        // messages get on only when their sender calls MPI again
 
 private:
     friend class VirtualRanks;
@@ -72,6 +73,8 @@ private:
     Ns delay(Ns most);
     void send(const std::shared_ptr<Operation>& send);
     void receive(const std::shared_ptr<Operation>& receive);
+    void arrive(const std::shared_ptr<Message>& message);
+    void get_on(int rank);
     void match(int from, int to, int tag);
     void finish(const std::shared_ptr<Operation>& operation);
     void send_piece(int from, int to, std::span<const std::byte> bytes);
@@ -87,7 +90,8 @@ private:
     std::set<std::pair<int, int>> lost_;
     std::set<int> mute_, gone_, given_up_;
     bool has_lost_ = false;
-    std::vector<char> places_;  // where the lines of the ranks wait
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> held_;  // by (from, to): not got on yet
+    std::vector<char> places_;                                                  // where the lines of the ranks wait
     std::vector<Ranks*> ranks_;
 };
 

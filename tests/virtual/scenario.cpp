@@ -85,7 +85,7 @@ struct Scenario {
     int device = 0, task = 0;  // whom it befalls, and before which of the tasks that it runs, over all steps
     Ns work = 0;               // a task takes up to so long
     Delays delays;
-    bool calls_fail = false, guarded = false;
+    bool calls_fail = false, lazy = false, guarded = false;
 };
 
 Scenario draw(const std::vector<Subject>& subjects, Dice& dice) {
@@ -110,6 +110,7 @@ Scenario draw(const std::vector<Subject>& subjects, Dice& dice) {
     const std::size_t tasks = job.plan.order[static_cast<std::size_t>(scenario.device)].size();
     scenario.task = dice.below(tasks * static_cast<std::size_t>(steps_of(job)));
     scenario.calls_fail = dice.one_of(2);
+    scenario.lazy = dice.one_of(2);
     scenario.guarded = dice.one_of(4);
     return scenario;
 }
@@ -288,6 +289,7 @@ Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool t
         world.tell = [&](const std::string& text) { fmt::print("{}\n", world.whose(text)); };
     Network network(world, scenario.ranks, scenario.delays);
     network.calls_fail = scenario.calls_fail;
+    network.lazy = scenario.lazy;
     Hosts now{&network, std::vector<Ending>(static_cast<std::size_t>(scenario.ranks)), 1 + world.dice.below(8)};
     hosts = &now;
     std::vector<int> begun(static_cast<std::size_t>(scenario.subject->job.plan.shape.devices));
