@@ -86,7 +86,8 @@ public:
                                           static_cast<std::size_t>(elements)});
             return;
         }
-        std::vector<float> image(static_cast<std::size_t>(elements));
+        thread_local std::vector<float> image;
+        image.resize(static_cast<std::size_t>(elements));
         for (const Sample& sample : samples) {
             data.read_at(sample, image);
             fill_tensor(data.input(), 1, image, out);

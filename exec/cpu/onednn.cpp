@@ -3,6 +3,8 @@
 #include "exec/cpu/layers.h"
 #include "workloads/error.h"
 
+#include <algorithm>
+
 namespace pw::cpu {
 
 namespace {
@@ -28,23 +30,30 @@ dnnl::primitive_attr user_scratchpad() {
 Call::Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initializer_list<int> arguments)
     : made_(true), layer_(std::move(layer)), primitive_(desc.get()) {
     for (int argument : arguments)
-        memory_.emplace(argument, dnnl::memory(desc.query_md(dnnl::query::exec_arg_md, argument), engine(), nullptr));
+        memory_.push_back(
+            {argument, dnnl::memory(desc.query_md(dnnl::query::exec_arg_md, argument), engine(), nullptr)});
     const dnnl::memory::desc scratch = desc.query_md(dnnl::query::exec_arg_md, DNNL_ARG_SCRATCHPAD);
     scratch_ = aligned(static_cast<Bytes>(scratch.get_size()));
-    memory_.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(scratch, engine(), nullptr));
+    memory_.push_back({DNNL_ARG_SCRATCHPAD, dnnl::memory(scratch, engine(), nullptr)});
+    for (const Argument& each : memory_)
+        given_.push_back({each.number, each.memory.get()});
 }
 
 void Call::operator()(std::initializer_list<std::pair<int, const void*>> arguments, std::byte* scratch) {
     try {
         for (const auto& [argument, data] : arguments)
-            memory_.at(argument).set_data_handle(const_cast<void*>(data));
-        memory_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
-        primitive_.execute(stream(), memory_);
+            memory_of(argument).set_data_handle(const_cast<void*>(data));
+        memory_of(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
+        dnnl::error::wrap_c_api(
+            dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(given_.size()), given_.data()),
+            "could not execute a primitive");
     } catch (const dnnl::error& error) {
         fail_with(ExitCode::RunFailed, "layer '{}': oneDNN failed with status {}: {}", layer_,
                   static_cast<int>(error.status), error.what());
     }
 }
+
+dnnl::memory& Call::memory_of(int argument) { return std::ranges::find(memory_, argument, &Argument::number)->memory; }
 
 Call make_reorder(const std::string& layer, const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
     const dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, user_scratchpad());

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
-#include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace pw::cpu {
 
@@ -31,7 +31,13 @@ private:
     bool made_ = false;
     std::string layer_;
     dnnl::primitive primitive_;
-    std::unordered_map<int, dnnl::memory> memory_;
+    struct Argument {
+        int number;
+        dnnl::memory memory;
+    };
+    dnnl::memory& memory_of(int argument);
+    std::vector<Argument> memory_;
+    std::vector<dnnl_exec_arg_t> given_;  // the same, as oneDNN takes it
     Bytes scratch_ = 0;
 };
 

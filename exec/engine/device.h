@@ -63,7 +63,10 @@ struct RunPlan {
           map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
           watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
           meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get(),
-                                                   map)) {}
+                                                   map)) {
+        for (int stage = 0; stage < job.plan.shape.stages; ++stage)
+            first_holders_.push_back(job.plan.shape.devices_of(stage).front());
+    }
     bool is_here(int device) const { return map.is_here(device); }
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
@@ -73,8 +76,12 @@ struct RunPlan {
     int gradient_part(int stage, int microbatch) const;
     int gradient_parts(int stage) const;
     // Tells whether the device speaks for the stage: of several holders one does, in norms and dumps.
-    bool speaks_for(int device, int stage) const { return job.plan.shape.devices_of(stage).front() == device; }
+    bool speaks_for(int device, int stage) const { return first_holder(stage) == device; }
+    int first_holder(int stage) const { return first_holders_[static_cast<std::size_t>(stage)]; }
     std::vector<int> devices_of_rank(int rank) const;  // ascending
+
+private:
+    std::vector<int> first_holders_;  // by stage
 };
 
 // One device. Its functions are called on its own thread, in this order.

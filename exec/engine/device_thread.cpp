@@ -146,16 +146,15 @@ Interval DeviceThread::interval_of(int position) {
     return interval;
 }
 
-std::vector<Interval> DeviceThread::run_step(int step) {
+const std::vector<Interval>& DeviceThread::run_step(int step) {
     const std::vector<Task>& order = plan_.job.plan.order[device_];
     begin_step(step);
     for (int position = 0; position < static_cast<int>(order.size()); ++position)
         launch(order[position], position);
     wait_for_all();
-    std::vector<Interval> intervals;
     for (int position = 0; position < static_cast<int>(order.size()); ++position)
-        intervals.push_back(interval_of(position));
-    return intervals;
+        intervals_[position] = interval_of(position);
+    return intervals_;
 }
 
 void DeviceThread::end_step() {

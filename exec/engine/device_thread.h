@@ -22,7 +22,7 @@ public:
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
     // Runs the list once. It returns when each task really ran, in list order.
-    std::vector<Interval> run_step(int step);
+    const std::vector<Interval>& run_step(int step);
     void end_step();
 
     const Arena& arena() const { return *arena_; }

@@ -26,6 +26,13 @@ std::vector<char> devices_here(const RankMessages& across, std::size_t devices) 
     return here;
 }
 
+// Takes the first; the list keeps its memory.
+int take_first(std::vector<int>& nodes) {
+    const int first = nodes.front();
+    nodes.erase(nodes.begin());
+    return first;
+}
+
 }  // namespace
 
 Mailbox::Mailbox(const PlanGraph& graph, Options options)
@@ -157,25 +164,31 @@ void Mailbox::fail_waiting(int node, Ns start) const {
 
 // Starts what the lanes let go, hands on what has come in.
 void Mailbox::move(Lock& lock) {
-    while (!lanes_.starting.empty() || !lanes_.received.empty() || !lanes_.awaited.empty()) {
-        const std::vector<int> starting = std::exchange(lanes_.starting, {});
-        const std::vector<int> received = std::exchange(lanes_.received, {});
-        for (const int recv : std::exchange(lanes_.awaited, {}))
-            if (has_memory(recv))
-                cross(recv);
-            else
-                too_early_.push_back(recv);
-        for (const int recv : received) {
-            if (options_.payload != nullptr && !lanes_.crosses(recv)) {
-                lock.unlock();
-                options_.payload->arrive(recv);
-                lock.lock();
-            }
-            complete(recv);
-        }
-        for (const int send : starting)
-            start(send, lock);
+    for (;;)
+        if (!lanes_.awaited.empty())
+            await(take_first(lanes_.awaited));
+        else if (!lanes_.received.empty())
+            hand_on(take_first(lanes_.received), lock);
+        else if (!lanes_.starting.empty())
+            start(take_first(lanes_.starting), lock);
+        else
+            return;
+}
+
+void Mailbox::await(int recv) {
+    if (has_memory(recv))
+        cross(recv);
+    else
+        too_early_.push_back(recv);
+}
+
+void Mailbox::hand_on(int recv, Lock& lock) {
+    if (options_.payload != nullptr && !lanes_.crosses(recv)) {
+        lock.unlock();
+        options_.payload->arrive(recv);
+        lock.lock();
     }
+    complete(recv);
 }
 
 void Mailbox::start(int send, Lock& lock) {

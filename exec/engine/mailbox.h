@@ -98,6 +98,8 @@ private:
     bool spin_until_done(int node, Ns start);
     [[noreturn]] void fail_waiting(int node, Ns start) const;
     void move(Lock& lock);
+    void await(int recv);
+    void hand_on(int recv, Lock& lock);
     void start(int send, Lock& lock);
     void leave_shared(const SharedLinks::Leaving& leaving, Lock& lock);
     void happen_at(Ns time, Ns now, int node, Lock& lock);

@@ -61,7 +61,8 @@ public:
     }
 
     void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const override {
-        std::vector<float> image(static_cast<std::size_t>(data.input().elements()));
+        thread_local std::vector<float> image;
+        image.resize(static_cast<std::size_t>(data.input().elements()));
         Real* place = reinterpret_cast<Real*>(out);
         for (const Sample& sample : samples) {
             data.read_at(sample, image);

@@ -220,7 +220,7 @@ std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) cons
     for (int rank = 0; rank < plan.map.size(); ++rank) {
         const std::vector<LayerBytes> told = MailReader(letters[static_cast<std::size_t>(rank)]).get_all<LayerBytes>();
         for (std::size_t layer = 0; layer < own.size(); ++layer)
-            if (plan.map.rank_of(job.plan.shape.devices_of(job.split.stage_of[layer]).front()) == rank)
+            if (plan.map.rank_of(plan.first_holder(job.split.stage_of[layer])) == rank)
                 own[layer] = told.at(layer);
     }
     return own;

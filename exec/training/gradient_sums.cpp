@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <span>
 #include <utility>
 
 namespace pw {
@@ -58,7 +59,7 @@ void TrainingDevice::make_room() {
         if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
             for (const int layer : table.layers)
                 if (const int stage = run_.job.split.stage_of[layer];
-                    !holds(stage) && !reads(run_.job.plan.shape.devices_of(stage).front()))
+                    !holds(stage) && !reads(run_.plan.first_holder(stage)))
                     tables += share_of(table.bytes, place, table.devices.size()).bytes;
     if (const Bytes bytes = std::max(stages, tables); bytes > 0)
         room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other devices", device_));
@@ -94,7 +95,7 @@ void TrainingDevice::sum_gradients(int node) {
     own_stages([&](int stage) { copy_shares(stage); });
     fetch(node);
     own_stages([&](int stage) {
-        if (run_.job.plan.shape.devices_of(stage).size() > 1)
+        if (stages_.at(stage).holders.size() > 1)
             gather_statistics({Op::SumGradients, stage, mb});
     });
     arrive(node, ++round);
@@ -113,23 +114,22 @@ void TrainingDevice::sum_gradients(int node) {
 // A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
 // own.
 void TrainingDevice::list_share(int stage) {
-    const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+    const std::vector<int>& holders = stages_.at(stage).holders;
     const Bytes all = run_.layouts().full[stage].weights;
     std::byte* own = stages_.at(stage).parts.front().block;
     const Share share = reduces(stage) ? Share{0, all} : share_of(all, place_of(device_, holders), holders.size());
     if (own == nullptr || share.bytes == 0)
         return;
-    Addition sum{{}, own + share.first, share.bytes};
+    Addition& sum = next_addition(own + share.first, share.bytes);
     for (const int holder : holders)
         if (holder == device_ || !reduces(stage))
             for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
                 if (part.begun.weight)
                     sum.from.push_back(readable(holder, part.block + share.first, share.bytes));
-    additions_.push_back(std::move(sum));
 }
 
 void TrainingDevice::copy_shares(int stage) {
-    const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
+    const std::vector<int>& holders = stages_.at(stage).holders;
     std::byte* own = stages_.at(stage).parts.front().block;
     for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
         const Share share = share_of(run_.layouts().full[stage].weights, k, holders.size());
@@ -145,13 +145,12 @@ void TrainingDevice::list_share(const SharedTable& table) {
     const Share share = share_of(table.bytes, place, table.devices.size());
     if (share.bytes == 0)
         return;
-    Addition sum{{}, run_.gradient_of(device_, table.nearest[place]) + share.first, share.bytes};
+    Addition& sum = next_addition(run_.gradient_of(device_, table.nearest[place]) + share.first, share.bytes);
     for (const int layer : table.layers) {
         const int stage = run_.job.split.stage_of[layer];
-        const int holder = holds(stage) ? device_ : run_.job.plan.shape.devices_of(stage).front();
+        const int holder = holds(stage) ? device_ : run_.plan.first_holder(stage);
         sum.from.push_back(readable(holder, run_.gradient_of(holder, layer) + share.first, share.bytes));
     }
-    additions_.push_back(std::move(sum));
 }
 
 void TrainingDevice::copy_shares(const SharedTable& table) {
@@ -183,13 +182,23 @@ void TrainingDevice::take(int device, const std::byte* from, std::byte* to, Byte
         fetches_.push_back({device, device_, from, to, bytes});
 }
 
+// Additions are used again by the next step, with the memory of their lists.
+TrainingDevice::Addition& TrainingDevice::next_addition(std::byte* to, Bytes bytes) {
+    if (listed_ == additions_.size())
+        additions_.emplace_back();
+    Addition& next = additions_[listed_++];
+    next.from.clear();
+    next.to = to;
+    next.bytes = bytes;
+    return next;
+}
+
 void TrainingDevice::add_up() {
-    for (const Addition& sum : additions_)
+    for (const Addition& sum : std::span(additions_).first(std::exchange(listed_, 0)))
         if (sum.from.empty())
             kernels_->fill(sum.to, 0, sum.bytes);
-        else if (sum.from != std::vector<const std::byte*>{sum.to})
+        else if (sum.from.size() > 1 || sum.from.front() != sum.to)
             kernels_->sum(sum.from, 0, sum.bytes, sum.to);
-    additions_.clear();
     used_ = 0;
 }
 
@@ -209,8 +218,9 @@ void TrainingDevice::complete_gradients(int stage) {
 void TrainingDevice::measure(const Task& update) {
     for (const auto& [stage, program] : programs_) {
         complete_gradients(stage);
-        if (const std::byte* gradients = stages_.at(stage).parts.front().block;
-            gradients != nullptr && run_.plan.speaks_for(device_, stage))
+        const StageState& state = stages_.at(stage);
+        if (const std::byte* gradients = state.parts.front().block;
+            gradients != nullptr && state.holders.front() == device_)
             program->measure(gradients, squares_of(update).data());
     }
 }

@@ -87,6 +87,7 @@ protected:
 
 private:
     struct StageState {
+        std::vector<int> holders;         // devices
         std::vector<std::byte*> slots;    // weight buffers
         std::vector<int> slot_of;         // version -> slot
         std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights
@@ -148,10 +149,12 @@ private:
     double *losses_ = nullptr, *clip_factor_ = nullptr;
     struct Addition {
         std::vector<const std::byte*> from;  // summands, in this order
-        std::byte* to;
-        Bytes bytes;
+        std::byte* to = nullptr;
+        Bytes bytes = 0;
     };
+    Addition& next_addition(std::byte* to, Bytes bytes);
     std::vector<Addition> additions_;
+    std::size_t listed_ = 0;  // so many of them
     std::unique_ptr<Memory> room_;
     Bytes used_ = 0;  // bytes of room_ in use
     // The programs are by stage; where the last micro-batch of a mini-batch is smaller, last_programs_ has its own

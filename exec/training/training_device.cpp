@@ -64,6 +64,7 @@ TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
     for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped,
                        &state.left_statistics})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
+    state.holders = job.plan.shape.devices_of(stage);
     state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
     state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
     state.momenta = state.slots;
