@@ -168,12 +168,14 @@ void Line::take(Peer& peer, Frame frame, const Mail& content) {
     throw StoppedByOthers(code, fmt::format("stopped since rank {} has failed: {}", from, text));
 }
 
-// A connection that ends without leave: the process is gone, or its host. The others wait for rank 0 before they end.
+// Other ranks wait for rank 0 before they end.
+bool Line::may_end(const Peer& peer) const { return peer.has_left && (rank_ != 0 || has_left_); }
+
+// A connection that ends before it may: the process is gone, or its host.
 void Line::lose(Peer& peer) {
     peer.is_open = false;
     connections_->close(peer.connection);
-    const bool may_end = peer.has_left && (rank_ != 0 || has_left_);
-    if (!may_end && closes_ == 0 && !failed_)
+    if (!may_end(peer) && closes_ == 0 && !failed_)
         fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended", watcher_.describe(peer.rank));
 }
 
@@ -201,12 +203,12 @@ void Line::check_quiet(Ns passed) {
         if (!peer.is_open)
             continue;
         peer.quiet += std::min(passed, 2 * slice_);
-        if (peer.has_left && rank_ != 0 && peer.quiet > timeout_)
-            fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not since {}", rank_,
-                      print_time(peer.quiet));
-        if (!peer.has_left && peer.quiet > timeout_)
+        if (peer.quiet > timeout_ && !may_end(peer))
             fail_with(ExitCode::PeerSilent, "{} is silent: nothing was heard of it since {}",
                       watcher_.describe(peer.rank), print_time(peer.quiet));
+        if (peer.quiet > timeout_ && rank_ != 0)
+            fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not since {}", rank_,
+                      print_time(peer.quiet));
     }
 }
 

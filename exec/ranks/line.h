@@ -67,6 +67,7 @@ private:
     void beat();
     void hear(Peer& peer);
     void take(Peer& peer, Frame frame, const Mail& content);
+    bool may_end(const Peer& peer) const;
     void lose(Peer& peer);
     void send(Peer& peer, Frame frame, const Mail& content);
     void flush(Peer& peer);
