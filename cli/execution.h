@@ -6,8 +6,10 @@
 #include "cli/report.h"
 #include "exec/execute.h"
 #include "exec/interleaved.h"
+#include "workloads/error.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -37,5 +39,15 @@ std::vector<double> samples_after(const Job& job, std::size_t updates);
 Report report_of(const RunResult& result, const Config& config);
 Json json_of(const RunResult& result, const Report& report);
 std::string print_learning(const RunResult& result);  // "loss 2.3026 to 2.1034 in 20 updates   weights ..."
+
+// A failure of one of several ranks: it tells which stages that has, "stage 2" or "stages 2, 3".
+class ErrorOfRank : public Error {
+public:
+    ErrorOfRank(const Error& error, std::string stages) : Error(error), stages_(std::move(stages)) {}
+    const std::string& stages() const { return stages_; }
+
+private:
+    std::string stages_;
+};
 
 }  // namespace pw

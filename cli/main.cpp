@@ -1,5 +1,6 @@
 // Parses the command line, runs one command and maps what it throws to the exit code.
 #include "cli/command.h"
+#include "cli/execution.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <new>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -149,12 +151,13 @@ void run_command_line(int argc, char** argv) {
 }
 
 // Of a mistake that all ranks find the first one says how to mend it.
-int report_error(std::string_view text, ExitCode code) {
+int report_error(std::string_view text, ExitCode code, const std::string& stages = {}) {
     const auto [rank, ranks] = launched_ranks();
     if (rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible))
         text = text.substr(0, text.find('\n'));
     std::fflush(stdout);
-    const std::string whose = ranks > 1 ? fmt::format("[rank {}/{}] ", rank, ranks) : "";
+    const std::string whose =
+        ranks > 1 ? fmt::format("[rank {}/{}{}{}] ", rank, ranks, stages.empty() ? "" : " ", stages) : "";
     say(fmt::format("{}{}{}", whose, text.starts_with("error: ") ? "" : "error: ", text));
     return static_cast<int>(code);
 }
@@ -190,7 +193,8 @@ int main(int argc, char** argv) {
     } catch (const pw::StoppedByOthers& error) {  // one of them says why
         std::_Exit(static_cast<int>(error.code()));
     } catch (const pw::Error& error) {
-        const int code = pw::report_error(error.what(), error.code());
+        const auto* const of_rank = dynamic_cast<const pw::ErrorOfRank*>(&error);
+        const int code = pw::report_error(error.what(), error.code(), of_rank == nullptr ? "" : of_rank->stages());
         if (error.code() == pw::ExitCode::PeerSilent || pw::launched_ranks().size > 1)
             std::_Exit(
                 code);  // a silent thread may be there still, and other ranks need not come to an end with this one

@@ -4,6 +4,8 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/ranks/line.h"
+#include "exec/ranks/ranks.h"
 #include "job/config.h"
 #include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
@@ -15,6 +17,7 @@
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +27,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -203,12 +207,33 @@ void check_targets(const RunArguments& arguments) {
         fail("--dump and --save name the same folder\n  help: give each its own");
 }
 
+namespace {
+
+std::string own_stages(const Shape& shape) {
+    const auto [rank, ranks] = launched_ranks();
+    const RankMap map(shape.devices, rank, ranks);
+    std::set<int> stages;
+    for (int device = 0; device < shape.devices; ++device)
+        if (map.is_here(device))
+            for (const int stage : shape.stages_of(device))
+                stages.insert(stage);
+    return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
+}
+
+}  // namespace
+
 RunResult execute(const Job& job, RunOptions options) {
     note_on_data(job.config);
     ProgressLine line;
-    RunResult result = run(job, with_progress(std::move(options), line));
-    tell(result);
-    return result;
+    try {
+        RunResult result = run(job, with_progress(std::move(options), line));
+        tell(result);
+        return result;
+    } catch (const StoppedByOthers&) {
+        throw;
+    } catch (const Error& error) {
+        throw ErrorOfRank(error, own_stages(job.plan.shape));
+    }
 }
 
 InterleavedRun interleave(const Job& job, int turns) {

@@ -117,7 +117,8 @@ private:
 class RankMap {
 public:
     RankMap() = default;  // all on one
-    RankMap(int devices, const Ranks& ranks) : own_(ranks.rank()), devices_(devices), size_(ranks.size()) {}
+    RankMap(int devices, int own, int size) : own_(own), devices_(devices), size_(size) {}
+    RankMap(int devices, const Ranks& ranks) : RankMap(devices, ranks.rank(), ranks.size()) {}
     int own() const { return own_; }
     int size() const { return size_; }
     int rank_of(int device) const {
