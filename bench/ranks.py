@@ -36,6 +36,8 @@ def time_outside(trace):
         own.sort()
         outside = 0
         for (_, free, *_), (start, _, op, stage, micro_batch) in zip(own, own[1:]):
+            if op in ("S", "U"):  # which wait for other devices
+                continue
             comes = arrivals.get((step, {"F": "F", "B": "B", "I": "B"}.get(op), stage, micro_batch), 0)
             outside += start - max(free, comes)
         shares.append(outside / (own[-1][1] - own[0][0]))
