@@ -9,9 +9,9 @@
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
-#include "exec/ranks/pump.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/watchdog.h"
+#include "exec/system/every.h"
 #include "exec/system/threads.h"
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
@@ -533,7 +533,8 @@ RunResult run(const Job& job, const RunOptions& options) {
     std::optional<Watchdog> until_all_watch;
     until_all_watch.emplace(timeout, text);
     Ranks& ranks = join_ranks();
-    const Pump pump(ranks);
+    // Messages that MPI has taken get on only while somebody calls it, whatever the others wait for or compute.
+    const Every progress(2'000'000, "progress between ranks", [&ranks] { ranks.get_on(); });
     check_ranks(job, ranks);
     const auto whole = std::make_shared<Run>(job, options, &ranks);
     until_all_watch.emplace(2 * timeout, text);  // who does not call within one is named by rank 0
