@@ -1,20 +1,24 @@
 // A folder of one test's own, which goes with the object.
 #pragma once
 
-#include <fmt/format.h>
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 namespace pw {
 
 class TemporaryFolder {
 public:
-    TemporaryFolder()
-        : path_(std::filesystem::temp_directory_path() / fmt::format("pipewright-test-{}-{}", getpid(), ++count_)) {
-        std::filesystem::create_directories(path_);
+    // A name of its own each time: a process that was killed leaves its folder, and its number comes back.
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "pipewright-test-XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr)
+            throw std::system_error(errno, std::generic_category(), name);
+        path_ = name;
     }
     ~TemporaryFolder() {
         std::error_code ignored;
@@ -31,7 +35,6 @@ public:
     }
 
 private:
-    static inline int count_ = 0;
     std::filesystem::path path_;
 };
 
