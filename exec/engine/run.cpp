@@ -5,6 +5,7 @@
 #include "exec/engine/gathering.h"
 #include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
+#include "exec/engine/planning.h"
 #include "exec/engine/ranks_of_run.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
@@ -13,18 +14,14 @@
 #include "exec/ranks/watchdog.h"
 #include "exec/system/every.h"
 #include "exec/system/threads.h"
-#include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
-#include "workloads/costs/routes.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
-#include "workloads/machine_memory.h"
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -32,19 +29,6 @@
 namespace pw {
 
 namespace {
-
-// Ten times as long as predicted, or so much longer than the timeout where nothing is predicted: a wrong alarm costs a
-// run.
-constexpr Ns kGenerous = 10;
-
-Ns times_generous(Ns time) { return time > std::numeric_limits<Ns>::max() / kGenerous ? time : kGenerous * time; }
-
-// By node; empty: nobody has measured how long tasks take.
-std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
-    const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
-    return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
-                                             : std::vector<Ns>{};
-}
 
 // Where all threads of a run meet, its devices' and the main one, and what then holds.
 enum class Phase {
@@ -301,7 +285,7 @@ private:
 
     void main_thread() {
         meet(Phase::Prepared);
-        together([&] { plan_memory(); });
+        together([&] { plan(); });
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
@@ -358,79 +342,17 @@ private:
         clear_step();
     }
 
-    // A profile, or what emulated devices sleep, tells how long tasks take.
-    void plan_limits(const LinkTimes& link) {
-        const Ns timeout = job_.config.run.timeout;
-        const std::vector<Ns> predicted = predicted_durations(job_, plan_.graph);
-        Ns all = 0;
-        for (int node = 0; node < plan_.graph.size(); ++node) {
-            const Ns task = predicted.empty() ? timeout : predicted[node];
-            limits_.task.push_back(std::max(timeout, times_generous(task)));
-            all += link.occupation[node] + link.latency[node] + (predicted.empty() ? 0 : predicted[node]);
-        }
-        limits_.rest = timeout;
-        limits_.standstill = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
-    }
-
-    void plan_memory() {
+    void plan() {
         const Costs costs = work_->prepare_memory();
-        const bool early = job_.config.transfer.early_receive();
-        plan_.edges = costs.edges;
-        const Traffic traffic(job_.plan.shape, plan_.graph.index(), costs);
-        for (int node = 0; node < plan_.graph.size(); ++node)
-            plan_.moved.push_back(traffic.bytes(plan_.graph.task(node)));
-        std::vector<int> parts;
-        for (int stage = 0; stage < job_.plan.shape.stages; ++stage)
-            parts.push_back(plan_.gradient_parts(stage));
-        const int devices = job_.plan.shape.devices;
-        plan_.buffers = buffers_of(job_.plan, costs, job_.versions, early, parts);
-        plan_.packing = options_.guarded ? Guards::pack(plan_.buffers, devices) : pack(plan_.buffers, devices);
-        refuse_over_memory(plan_.packing.arena, job_.config);  // by the backend's sizes
-        plan_.tensors = EdgeBuffers(plan_.edges.size(), job_.plan.shape.microbatches);
-        plan_transfers(costs, keeps_copies(costs, early));
-    }
-
-    void plan_transfers(const Costs& costs, bool copies) {
-        Mailbox::Options options;
-        options.mode = job_.mode;
-        options.mode.sent_copies = copies;
-        options.watch = plan_.watch.get();
-        options.spin = !cores_.shared;
-        options.payload = copies ? work_.get() : nullptr;
-        if (plan_.ranks != nullptr)
-            options.across = {plan_.ranks, plan_.map,
-                              message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks),
-                              landing_positions(plan_)};
-        options.link.occupation.assign(plan_.moved.size(), 0);
-        options.link.latency = options.link.occupation;
-        const Routes routes(costs);
-        for (int node = 0; node < plan_.graph.size(); ++node)
-            if (is_recv(plan_.graph.task(node).op)) {
-                const int send = plan_.graph.inputs(node).front();
-                const int from = plan_.graph.device_of(send), to = plan_.graph.device_of(node);
-                const Link& link = costs.link_of(from, to);
-                options.link.occupation[send] = occupation_of(plan_.moved[send], link, routes.most(from, to));
-                options.link.latency[send] = link.latency;
-            }
-        if (may_share_links(plan_.graph, options.mode, costs))
-            options.link.shared = {routes.capacities(), demands_of_messages(costs, routes)};
-        plan_limits(options.link);
-        auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(options));
+        plan_memory(plan_, costs, options_.guarded);
+        const bool copies = keeps_copies(costs, job_.config.transfer.early_receive());
+        Mailbox::Options messages = plan_messages(plan_, costs, copies);
+        messages.spin = !cores_.shared;
+        messages.payload = copies ? work_.get() : nullptr;
+        limits_ = plan_limits(plan_, messages.link);
+        auto mailbox = std::make_unique<Mailbox>(plan_.graph, std::move(messages));
         const std::lock_guard lock(mailbox_mutex_);
         mailbox_ = std::move(mailbox);
-    }
-
-    // By node, what a SEND takes on its way, in bytes per second.
-    std::vector<Demand> demands_of_messages(const Costs& costs, const Routes& routes) const {
-        std::vector<Demand> demands(plan_.moved.size());
-        for (int node = 0; node < plan_.graph.size(); ++node)
-            if (is_recv(plan_.graph.task(node).op)) {
-                const int send = plan_.graph.inputs(node).front();
-                const int from = plan_.graph.device_of(send), to = plan_.graph.device_of(node);
-                const double bandwidth = bandwidth_for(static_cast<double>(plan_.moved[send]), costs.link_of(from, to));
-                demands[send] = {.takes = routes.takes(from, to), .most = std::min(bandwidth, routes.most(from, to))};
-            }
-        return demands;
     }
 
     // Mean loss of the k-th mini-batch of the step, summed in micro-batch order.

@@ -1,0 +1,107 @@
+#include "exec/engine/planning.h"
+
+#include "exec/engine/guards.h"
+#include "exec/engine/ranks_of_run.h"
+#include "schedules/durations.h"
+#include "workloads/costs/routes.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pw {
+
+namespace {
+
+// By node; empty: nobody has measured how long tasks take.
+std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
+    const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
+    return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
+                                             : std::vector<Ns>{};
+}
+
+// One message, and its way.
+struct Way {
+    int send, from, to;
+};
+
+std::vector<Way> ways_of(const PlanGraph& graph) {
+    std::vector<Way> ways;
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_recv(graph.task(node).op)) {
+            const int send = graph.inputs(node).front();
+            ways.push_back({send, graph.device_of(send), graph.device_of(node)});
+        }
+    return ways;
+}
+
+LinkTimes link_times(const RunPlan& plan, const Costs& costs, const TransferMode& mode) {
+    const Routes routes(costs);
+    const bool shared = may_share_links(plan.graph, mode, costs);
+    LinkTimes times;
+    times.occupation.assign(plan.moved.size(), 0);
+    times.latency.assign(plan.moved.size(), 0);
+    std::vector<Demand> demands(plan.moved.size());
+    for (const auto& [send, from, to] : ways_of(plan.graph)) {
+        const Link& link = costs.link_of(from, to);
+        const double most = routes.most(from, to);
+        times.occupation[send] = occupation_of(plan.moved[send], link, most);
+        times.latency[send] = link.latency;
+        const double bandwidth = bandwidth_for(static_cast<double>(plan.moved[send]), link);
+        demands[send] = {.takes = routes.takes(from, to), .most = std::min(bandwidth, most)};
+    }
+    if (shared)
+        times.shared = {routes.capacities(), std::move(demands)};
+    return times;
+}
+
+}  // namespace
+
+Ns times_generous(Ns time) {
+    constexpr Ns kGenerous = 10;
+    return time > std::numeric_limits<Ns>::max() / kGenerous ? time : kGenerous * time;
+}
+
+void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
+    const Job& job = plan.job;
+    const Shape& shape = job.plan.shape;
+    plan.edges = costs.edges;
+    const Traffic traffic(shape, plan.graph.index(), costs);
+    for (int node = 0; node < plan.graph.size(); ++node)
+        plan.moved.push_back(traffic.bytes(plan.graph.task(node)));
+    std::vector<int> parts;
+    for (int stage = 0; stage < shape.stages; ++stage)
+        parts.push_back(plan.gradient_parts(stage));
+    plan.buffers = buffers_of(job.plan, costs, job.versions, job.config.transfer.early_receive(), parts);
+    plan.packing = guarded ? Guards::pack(plan.buffers, shape.devices) : pack(plan.buffers, shape.devices);
+    refuse_over_memory(plan.packing.arena, job.config);
+    plan.tensors = EdgeBuffers(plan.edges.size(), shape.microbatches);
+}
+
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies) {
+    Mailbox::Options options;
+    options.mode = plan.job.mode;
+    options.mode.sent_copies = copies;
+    options.watch = plan.watch.get();
+    if (plan.ranks != nullptr)
+        options.across = {plan.ranks, plan.map, message_tags(plan.graph, plan.map, *plan.meetings, *plan.ranks),
+                          landing_positions(plan)};
+    options.link = link_times(plan, costs, options.mode);
+    return options;
+}
+
+Watch::Limits plan_limits(const RunPlan& plan, const LinkTimes& link) {
+    const Ns timeout = plan.job.config.run.timeout;
+    const std::vector<Ns> predicted = predicted_durations(plan.job, plan.graph);
+    Watch::Limits limits;
+    Ns all = 0;
+    for (int node = 0; node < plan.graph.size(); ++node) {
+        const Ns task = predicted.empty() ? timeout : predicted[node];
+        limits.task.push_back(std::max(timeout, times_generous(task)));
+        all += link.occupation[node] + link.latency[node] + (predicted.empty() ? 0 : predicted[node]);
+    }
+    limits.rest = timeout;
+    limits.standstill = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
+    return limits;
+}
+
+}  // namespace pw
