@@ -123,7 +123,7 @@ void DeviceThread::launch(const Task& task, int position) {
     if (computes)
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
-    plan_.watch->rests(device_);
+    plan_.watch->has_done(device_, node, interval.end - interval.start);
 }
 
 void DeviceThread::wait_for_all() {

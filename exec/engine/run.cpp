@@ -100,6 +100,7 @@ public:
         watcher.describe = [this](int rank) {
             return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
         };
+        watcher.last_tasks = [this](int rank) { return plan_.watch->last_tasks(plan_.devices_of_rank(rank)); };
         watcher.fail = [this](const std::exception_ptr& error) { guarded([&] { std::rethrow_exception(error); }); };
         line_ = std::make_unique<Line>(*plan_.ranks, job_.config.run.timeout, slice_, std::move(watcher));
         line_->start();

@@ -13,6 +13,16 @@ void Watch::set(int device, Doing doing, int node) {
     sign.changes.fetch_add(1, std::memory_order_release);
 }
 
+void Watch::has_done(int device, int node, Ns took) {
+    Sign& sign = signs_[static_cast<std::size_t>(device)];
+    const std::int64_t number = sign.done.load(std::memory_order_relaxed);
+    Done& done = sign.last[number % kKept];
+    done.node.store(node, std::memory_order_relaxed);
+    done.took.store(took, std::memory_order_relaxed);
+    sign.done.store(number + 1, std::memory_order_release);
+    rests(device);
+}
+
 Ns Watch::slice_of(Ns rest) {
     constexpr Ns kLeast = 1'000'000, kMost = 250'000'000;
     return std::clamp(rest / 16, kLeast, kMost);
@@ -28,8 +38,17 @@ bool Watch::all_are_away() const {
 void Watch::tell(const std::vector<int>& devices, Mail& mail) const {
     for (const int device : devices) {
         const Sign& sign = signs_[static_cast<std::size_t>(device)];
-        put(mail, Told{device, static_cast<int>(sign.doing.load(std::memory_order_relaxed)),
-                       sign.node.load(std::memory_order_relaxed), sign.changes.load(std::memory_order_acquire)});
+        Told told;
+        told.device = device;
+        told.doing = static_cast<int>(sign.doing.load(std::memory_order_relaxed));
+        told.node = sign.node.load(std::memory_order_relaxed);
+        told.changes = sign.changes.load(std::memory_order_acquire);
+        told.done = sign.done.load(std::memory_order_acquire);
+        for (int back = 0; back < std::min<std::int64_t>(kShown, told.done); ++back) {
+            const Done& done = sign.last[(told.done - 1 - back) % kKept];
+            told.last[back] = {done.node.load(std::memory_order_relaxed), done.took.load(std::memory_order_relaxed)};
+        }
+        put(mail, told);
     }
 }
 
@@ -41,6 +60,12 @@ void Watch::hear(MailReader& mail) {
         Sign& sign = signs_[static_cast<std::size_t>(told.device)];
         sign.doing.store(static_cast<Doing>(told.doing), std::memory_order_relaxed);
         sign.node.store(told.node, std::memory_order_relaxed);
+        for (int back = 0; back < std::min<std::int64_t>(kShown, told.done); ++back) {
+            Done& done = sign.last[(told.done - 1 - back) % kKept];
+            done.node.store(std::clamp(told.last[back].node, 0, graph_.size() - 1), std::memory_order_relaxed);
+            done.took.store(told.last[back].took, std::memory_order_relaxed);
+        }
+        sign.done.store(told.done, std::memory_order_release);
         sign.changes.store(told.changes, std::memory_order_release);
     }
 }
@@ -54,6 +79,21 @@ std::string Watch::describe(const std::vector<int>& devices) const {
         if (const Doing doing = sign.doing.load(std::memory_order_relaxed);
             node >= 0 && (doing == Doing::Working || doing == Doing::Waiting))
             text += fmt::format(" {} {}", doing == Doing::Working ? "was in" : "waited at", print(graph_.task(node)));
+    }
+    return text;
+}
+
+std::string Watch::last_tasks(const std::vector<int>& devices) const {
+    std::string text;
+    for (const int device : devices) {
+        const Sign& sign = signs_[static_cast<std::size_t>(device)];
+        const std::int64_t all = sign.done.load(std::memory_order_acquire);
+        for (int back = 0; back < std::min<std::int64_t>(kShown, all); ++back) {
+            const Done& done = sign.last[(all - 1 - back) % kKept];
+            text += back == 0 ? fmt::format("\n  device {} before that: ", device) : ", ";
+            text += fmt::format("{} in {}", print(graph_.task(done.node.load(std::memory_order_relaxed))),
+                                print_time(done.took.load(std::memory_order_relaxed)));
+        }
     }
     return text;
 }
@@ -76,11 +116,11 @@ void Watch::look(const Limits& limits, Ns passed) {
         stands_still = stands_still && doing != Doing::Working;
         some_wait = some_wait || doing == Doing::Waiting;
         if (doing == Doing::Working && node >= 0 && since > limits.task[static_cast<std::size_t>(node)])
-            fail_with(ExitCode::PeerSilent, "device {} is silent: {} does not end since {}{}", device,
-                      print(graph_.task(node)), print_time(since), waiting());
+            fail_with(ExitCode::PeerSilent, "device {} is silent: {} does not end since {}{}{}", device,
+                      print(graph_.task(node)), print_time(since), waiting(), last_tasks({static_cast<int>(device)}));
         if (doing == Doing::Resting && since > limits.rest)
-            fail_with(ExitCode::PeerSilent, "device {} is silent: it begins nothing since {}{}", device,
-                      print_time(since), waiting());
+            fail_with(ExitCode::PeerSilent, "device {} is silent: it begins nothing since {}{}{}", device,
+                      print_time(since), waiting(), last_tasks({static_cast<int>(device)}));
     }
     standstill_ = stands_still && some_wait ? standstill_ + counted : 0;
     if (standstill_ > limits.standstill)

@@ -31,6 +31,7 @@ public:
     void works(int device, int node) { set(device, Doing::Working, node); }
     void waits(int device, int node) { set(device, Doing::Waiting, node); }
     void rests(int device) { set(device, Doing::Resting, -1); }
+    void has_done(int device, int node, Ns took);  // and rests
     void is_away(int device) { set(device, Doing::Away, -1); }
 
     // One thread calls this again and again, `passed` after the last time. It throws Error (PeerSilent) naming the
@@ -43,13 +44,22 @@ public:
     void tell(const std::vector<int>& devices, Mail& mail) const;
     void hear(MailReader& mail);
     std::string describe(const std::vector<int>& devices) const;  // "device 2 was at 2F1"
+    // Returns lines of what devices have done before, the last first: "\n  device 2 before that: 2F0 in 1.20 ms, ...".
+    std::string last_tasks(const std::vector<int>& devices) const;
 
 private:
     enum class Doing { Away, Resting, Working, Waiting };
+    static constexpr int kKept = 8, kShown = 6;  // tasks; the oldest may be written while another thread reads
+    struct Done {
+        std::atomic<int> node{-1};
+        std::atomic<Ns> took{0};
+    };
     struct alignas(64) Sign {
         std::atomic<Doing> doing{Doing::Away};
         std::atomic<int> node{-1};
         std::atomic<std::int64_t> changes{0};
+        std::atomic<std::int64_t> done{0};  // tasks
+        Done last[kKept];                   // a ring: the k-th task of all is at k % kKept
     };
     struct Seen {
         std::int64_t changes = -1;
@@ -60,7 +70,11 @@ private:
 
     struct Told {
         int device = 0, doing = 0, node = -1;
-        std::int64_t changes = 0;
+        std::int64_t changes = 0, done = 0;
+        struct {
+            int node = -1;
+            Ns took = 0;
+        } last[kShown];  // the last first
     };
     const PlanGraph& graph_;
     std::unique_ptr<Sign[]> signs_;

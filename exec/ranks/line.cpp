@@ -176,7 +176,8 @@ void Line::lose(Peer& peer) {
     peer.is_open = false;
     connections_->close(peer.connection);
     if (!may_end(peer) && closes_ == 0 && !failed_)
-        fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended", watcher_.describe(peer.rank));
+        fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended{}", watcher_.describe(peer.rank),
+                  watcher_.last_tasks(peer.rank));
 }
 
 void Line::send(Peer& peer, Frame frame, const Mail& content) {
@@ -204,8 +205,8 @@ void Line::check_quiet(Ns passed) {
             continue;
         peer.quiet += std::min(passed, 2 * slice_);
         if (peer.quiet > timeout_ && !may_end(peer))
-            fail_with(ExitCode::PeerSilent, "{} is silent: nothing was heard of it since {}",
-                      watcher_.describe(peer.rank), print_time(peer.quiet));
+            fail_with(ExitCode::PeerSilent, "{} is silent: nothing was heard of it since {}{}",
+                      watcher_.describe(peer.rank), print_time(peer.quiet), watcher_.last_tasks(peer.rank));
         if (peer.quiet > timeout_ && rank_ != 0)
             fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not since {}", rank_,
                       print_time(peer.quiet));

@@ -31,6 +31,7 @@ public:
         std::function<void(MailReader&)> hear_signs;   // what those of another rank do; on rank 0
         std::function<void(Ns passed)> look;           // on rank 0, about every `slice`; what it throws is a failure
         std::function<std::string(int)> describe;      // a rank: "rank 1 (host b; device 2 was in 2F1)"
+        std::function<std::string(int)> last_tasks;    // lines of what its devices have done before
         std::function<void(std::exception_ptr)> fail;  // the run is to end; called once at most
     };
 

@@ -64,6 +64,25 @@ TEST_F(Watched, TheOneThatDoesNotComeBackIsNamedAndWhoWaits) {
     expect_says(said, {"device 2 is silent: 2F0 does not end since 30", "device 0 waits at 0F0", "device 1 waits at"});
 }
 
+TEST_F(Watched, WhatItHasDoneBeforeIsSaidTheLastFirst) {
+    EXPECT_EQ(watch->last_tasks({0, 1, 2}), "");
+    for (int task = 0; task < 20; ++task)
+        watch->has_done(1, task % 2 == 0 ? forward(0) : forward(2), task * kSecond / 1000);
+    watch->works(1, forward(1));
+    const char* said =
+        "\n  device 1 before that: 2F0 in 19.00 ms, 0F0 in 18.00 ms, 2F0 in 17.00 ms, 0F0 in 16.00 ms, "
+        "2F0 in 15.00 ms, 0F0 in 14.00 ms";
+    EXPECT_EQ(watch->last_tasks({0, 1, 2}), said);
+    expect_says(silence(31 * kSecond), {"device 1 is silent: 1F0 does not end since 30", said});
+
+    Watch other(*graph, 3);  // rank 0's: it has been told
+    Mail mail;
+    watch->tell({1}, mail);
+    MailReader reader(mail);
+    other.hear(reader);
+    EXPECT_EQ(other.last_tasks({0, 1, 2}), said);
+}
+
 TEST_F(Watched, TheWayBetweenTwoTasksIsShort) {
     watch->waits(0, forward(0));
     watch->rests(1);
