@@ -276,6 +276,9 @@ Json json_of(const RunResult& result, const Report& report) {
         json["cpu_share"] = result.disturbance.cpu_share;
         json["stolen_share"] = result.disturbance.stolen;
     }
+    for (const DevicePlace& place : result.places)
+        json["places"].push_back(
+            {{"rank", place.rank}, {"host", place.host}, {"cores", place.cores}, {"numa_node", place.numa_node}});
     return json;
 }
 

@@ -49,6 +49,15 @@ struct RankReport {
     std::string version;             // "Open MPI v4.1.4"
 };
 
+// Where a device computed: its rank is on a host, and its threads had these cores, logical numbers of the system. The
+// NUMA node is that of the first, -1 where it is not known.
+struct DevicePlace {
+    int rank = 0;
+    std::string host;
+    std::vector<int> cores;
+    int numa_node = -1;
+};
+
 struct RunResult {
     Trace trace;
     std::vector<double> losses;          // mean over the samples, one per mini-batch
@@ -60,6 +69,7 @@ struct RunResult {
     // where devices compute on cores.
     std::optional<Bytes> resident_growth;
     Disturbance disturbance;
+    std::vector<DevicePlace> places;    // per device; empty where devices do not compute on cores
     std::optional<RankReport> ranks;    // where the devices are on several ranks
     std::optional<int> stopped_after;   // steps, when should_stop() said so
     std::optional<Ns> clock_error;      // then, by how much times of different ranks may be apart, beside their drift

@@ -141,11 +141,16 @@ void Gathering::result(RunResult& result) const {
     put_all(own, result.disturbance.cpu_share);
     put(own, result.resident_growth.value_or(0));
     put_text(own, host_name());
+    for (const DevicePlace& place : result.places) {
+        put_all(own, place.cores);
+        put(own, place.numa_node);
+    }
     const std::vector<Mail> letters = gather(*plan_.ranks, own);
     if (plan_.map.own() != 0)
         return;
     std::vector<std::string> hosts;
     result.disturbance.cpu_share.clear();
+    result.places.clear();
     result.resident_growth = 0;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MailReader reader(letters[rank]);
@@ -154,6 +159,10 @@ void Gathering::result(RunResult& result) const {
         std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
         *result.resident_growth += reader.get<Bytes>();
         hosts.push_back(reader.get_text());
+        while (!reader.at_end()) {
+            std::vector<int> cores = reader.get_all<int>();
+            result.places.push_back({rank, hosts.back(), std::move(cores), reader.get<int>()});
+        }
     }
     result.clock_error = clocks_.error();
     result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};

@@ -83,6 +83,17 @@ CorePlan cores_of_rank(const RunPlan& plan) {
     return cores;
 }
 
+std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores) {
+    const std::vector<UsableCore> usable = usable_cores();
+    std::vector<DevicePlace> places;
+    for (const std::vector<int>& own : cores.cores) {
+        const auto first = std::ranges::find_if(
+            usable, [&](const UsableCore& core) { return !own.empty() && core.number == own.front(); });
+        places.push_back({plan.map.own(), host_name(), own, first == usable.end() ? -1 : first->node});
+    }
+    return places;
+}
+
 std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
                               const Ranks& ranks) {
     std::vector<int> tags(static_cast<std::size_t>(graph.size()), -1);

@@ -3,6 +3,7 @@
 
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
+#include "exec/execute.h"
 #include "exec/ranks/ranks.h"
 #include "schedules/plan_graph.h"
 
@@ -18,6 +19,9 @@ std::string host_name();
 
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out.
 CorePlan cores_of_rank(const RunPlan& plan);
+
+// Returns the places of the rank's devices, which compute on `cores`.
+std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);
 
 // Returns a tag by node, equal at both ends of a transfer between ranks; two messages between two ranks in one step
 // have different ones. Throws Error (Infeasible) when the transport has too few.

@@ -373,6 +373,8 @@ private:
             if (work_->uses_cores())
                 result.disturbance.cpu_share.push_back(devices_[device]->cpu_share());
         }
+        if (work_->uses_cores())
+            result.places = places_of(plan_, cores_);
         result.resident_growth = resident_growth_;
         gathered_.result(result);
         work_->finish(result);

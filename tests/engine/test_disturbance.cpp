@@ -1,8 +1,11 @@
 // When other programs disturb a measurement, and when nobody does.
 #include "exec/disturbance.h"
+#include "exec/engine/machine.h"
 #include "tests/support/execution.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <ctime>
@@ -79,6 +82,38 @@ TEST(Disturbance, IsMeasuredByRunsThatCompute) {
     const RunResult slept = Execution(kMlp, {"cluster.devices=2", "run.backend=emulated"}).run();
     EXPECT_TRUE(slept.disturbance.cpu_share.empty());
     EXPECT_TRUE(slept.warnings.empty());
+}
+
+std::vector<int> cores_of_this_thread() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    EXPECT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    std::vector<int> cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+        if (CPU_ISSET(static_cast<std::size_t>(core), &set))
+            cores.push_back(core);
+    return cores;
+}
+
+// What the run says of its devices is what the system says of their threads.
+TEST(Places, AreWhereTheSystemHasTheThreads) {
+    if (usable_cores().size() < 2)
+        GTEST_SKIP() << "one core: devices share it";
+    std::vector<std::vector<int>> seen(2);
+    RunOptions options;
+    options.before_task = [&](int device, const Task&) {
+        seen[static_cast<std::size_t>(device)] = cores_of_this_thread();
+    };
+    const RunResult result = Execution(kMlp, {"cluster.devices=2"}).run(options);
+    char host[256] = {};
+    gethostname(host, sizeof host - 1);
+    ASSERT_EQ(result.places.size(), 2u);
+    for (std::size_t device = 0; device < 2; ++device) {
+        EXPECT_EQ(result.places[device].cores, seen[device]);
+        EXPECT_EQ(result.places[device].host, host);
+        EXPECT_EQ(result.places[device].rank, 0);
+    }
+    EXPECT_TRUE(Execution(kMlp, {"run.backend=emulated"}).run().places.empty());
 }
 
 TEST(Disturbance, IsKeptInTheProfile) {

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -96,6 +98,22 @@ TEST_P(UnderMpi, EverySchedule) {
 }
 
 TEST_P(UnderMpi, AnyNumberOfRanks) { expect_same("four.yaml"); }
+
+// Cores that several ranks may use are shared out: none has two devices while there are enough.
+TEST_P(UnderMpi, EveryDeviceHasItsPlace) {
+    const Said said = on_ranks(2, "run four.yaml --set cluster.devices=2 --json");
+    ASSERT_EQ(said.code, 0) << said.err;
+    const Json places = said.json()["places"];
+    ASSERT_EQ(places.size(), 2u);
+    std::set<int> cores;
+    for (int device = 0; device < 2; ++device) {
+        EXPECT_EQ(places[device]["rank"], device);
+        EXPECT_EQ(places[device]["host"], places[0]["host"]);
+        for (const int core : places[device]["cores"])
+            cores.insert(core);
+    }
+    EXPECT_EQ(cores.size(), std::min(2u, std::thread::hardware_concurrency()));
+}
 
 TEST_P(UnderMpi, LanesOfNccl) {
     expect_same("four.yaml --set 'transfer={communicator: one, receive: deferred, protocol: rendezvous}'", {2, 4});
