@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -189,6 +191,45 @@ exec "$1" run four.yaml --set training.seed=$rank
     EXPECT_NE(differs.code, 0);
     EXPECT_NE(differs.err.find("has another plan or config"), std::string::npos) << differs.err;
     EXPECT_NE(differs.err.find("seed"), std::string::npos) << differs.err;
+}
+
+// Rank 1 has a clock that is a day ahead. On the clock of rank 0 no task begins before what it needs has ended.
+TEST_P(UnderMpi, ClocksMayBeFarApart) {
+    if (std::system("unshare -T --monotonic 86400 true 2>/dev/null") != 0)
+        GTEST_SKIP() << "this system gives no process another clock";
+    write("a_day_ahead.sh", R"(if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then
+    exec unshare -T --monotonic 86400 "$@"
+fi
+exec "$@"
+)");
+    const Said said = launch(
+        fmt::format("-n 2 sh ./a_day_ahead.sh '{}' run four.yaml --trace apart.json --steps 20", GetParam().binary));
+    ASSERT_EQ(said.code, 0) << said.err;
+    const std::string agree = "their clocks agree within ";
+    const std::size_t at = said.err.find(agree);
+    ASSERT_NE(at, std::string::npos) << said.err;
+    const double error_us =
+        std::stod(said.err.substr(at + agree.size())) * (said.err.find(" ms", at) != std::string::npos ? 1000 : 1);
+    std::map<std::tuple<int, std::string, int, int>, Json> events;  // by step, operation, stage, micro-batch
+    const Json trace = Json::parse(read("apart.json"));
+    for (const Json& event : trace["traceEvents"])
+        if (event["ph"] == "X")
+            events[{event["args"]["step"], event["args"]["op"], event["args"]["stage"], event["args"]["microbatch"]}] =
+                event;
+    int compared = 0;
+    for (const auto& [key, event] : events) {
+        const auto& [step, op, stage, microbatch] = key;
+        const auto before = op == "F"   ? events.find({step, op, stage - 1, microbatch})
+                            : op == "B" ? events.find({step, op, stage + 1, microbatch})
+                                        : events.end();
+        if (before == events.end())
+            continue;
+        ++compared;
+        const double ended = before->second["ts"].get<double>() + before->second["dur"].get<double>();
+        EXPECT_GE(event["ts"].get<double>() + error_us, ended) << event.dump();
+    }
+    EXPECT_EQ(compared, 20 * 8 * 3 * 2);
+    run_well("validate apart.json");
 }
 
 // Whoever is killed, at whatever task: the others end, and one says who is gone.
