@@ -97,6 +97,7 @@ public:
     virtual void meet(const Task& task, int node) = 0;
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
     virtual void end_step() {}                         // all nodes are finished
+    virtual void keep_state() {}                       // copies what a checkpoint after this step has of the device
 
     // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
     // put work: the thread waits until others have queued theirs, the devices wait for each other.
@@ -138,8 +139,11 @@ public:
     virtual void abort() {}    // when no thread works any more: lets go what waits for peers
     virtual void explain() {}  // after abort(): throws what tells more than the failure itself
 
-    // Fills in what the devices of all ranks know, on rank 0; on the main thread, between steps.
-    virtual void save(Checkpoint& /*checkpoint*/) const {}
+    // These two are called on the main thread, one after the other: the first between steps, it takes what the devices
+    // have kept, or have now; the second, which other ranks do too, fills in what all have taken, on rank 0. Meanwhile
+    // the devices may do their next step.
+    virtual void take_state() {}
+    virtual void save(Checkpoint& /*checkpoint*/) {}
     virtual void finish(RunResult& result) = 0;               // sets weights_hash at the end of the run
     virtual void write_files(const RunResult& /*result*/) {}  // writes the files that were asked for, after finish()
 };

@@ -251,6 +251,8 @@ private:
             record(own_[number], step, device.run_step(step));
             device.end_step();
             own.end_step();
+            if (has_checkpoint(step))
+                own.keep_state();
             meet(Phase::StepEnds);
         }
     }
@@ -297,30 +299,45 @@ private:
             mailbox_->begin_step();
             work_->begin_step(step);
             meet(Phase::StepBegins);
+            save_checkpoint();
             meet_watching(Phase::StepEnds);
             together([&] { end_step(step); });
             if (options_.progress && speaks())
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
                 stopped_after_ = step + 1 + done_;
-                save_checkpoint(step);
+                take_state(step);
                 meet(Phase::StepBegins);  // the devices learn of it there
                 break;
             }
-            if (step + 1 == steps_ ||
-                (options_.checkpoint_every > 0 && (step + 1 + done_) % options_.checkpoint_every == 0))
-                save_checkpoint(step);
+            if (has_checkpoint(step))
+                take_state(step);
         }
+        save_checkpoint();
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
     }
 
-    // Between steps all devices rest. What is written later holds nobody up.
-    void save_checkpoint(int step) {
+    bool has_checkpoint(int step) const {
+        return !options_.checkpoints.empty() &&
+               (step + 1 == steps_ ||
+                (options_.checkpoint_every > 0 && (step + 1 + done_) % options_.checkpoint_every == 0));
+    }
+
+    void take_state(int step) {
         if (options_.checkpoints.empty())
+            return;
+        work_->take_state();
+        taken_after_ = step;
+    }
+
+    // While the devices do their next step, or have ended. What is gathered and written then holds nobody up.
+    void save_checkpoint() {
+        if (!taken_after_)
             return;
         Checkpoint checkpoint;
         together([&] { work_->save(checkpoint); });
+        const int step = *std::exchange(taken_after_, std::nullopt);
         if (!speaks())
             return;
         checkpoint.step = done_ + (job_.plan.asynchronous ? job_.config.training.steps : step + 1);
@@ -433,7 +450,8 @@ private:
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
     CheckpointWriter checkpoints_{options_.checkpoints, options_.keep};
-    bool stops_ = false;  // somebody wants it to
+    std::optional<int> taken_after_;  // the step whose state waits to be saved
+    bool stops_ = false;              // somebody wants it to
     std::optional<int> stopped_after_;
     std::vector<Thread> threads_;
     Mutex ended_mutex_;

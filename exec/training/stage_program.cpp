@@ -4,6 +4,7 @@
 #include "workloads/random.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pw {
 
@@ -321,11 +322,11 @@ std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std
         const std::vector<ParameterShape> parameters = parameters_of(owner_of_parameters(layer));
         if (parameters.empty())
             continue;
-        const auto values =
+        auto values =
             kernel(layer).store(weights + layout_.weight_offset[layer], statistics + layout_.statistics_offset[layer]);
         for (std::size_t k = 0; k < parameters.size(); ++k)
             if (parameters[k].trained || !trained_only)
-                tensors.push_back({parameters[k].name, parameters[k].shape, values[k]});
+                tensors.push_back({parameters[k].name, parameters[k].shape, std::move(values[k])});
     }
     return tensors;
 }

@@ -57,18 +57,26 @@ void Training::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-std::vector<NamedTensor> Training::of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const {
-    std::vector<std::vector<NamedTensor>> by_device;
-    for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
-        by_device.push_back(plan.is_here(device) ? ((*devices_[device]).*tensors)() : std::vector<NamedTensor>{});
+std::vector<NamedTensor> Training::parameters() const {
+    std::vector<std::vector<NamedTensor>> by_device(devices_.size());
+    for (const int device : plan.devices_of_rank(plan.map.own()))
+        by_device[device] = devices_[device]->parameters();
     return without_copies(of_all_ranks(std::move(by_device)));
 }
 
-std::vector<NamedTensor> Training::parameters() const { return of_devices(&TrainingDevice::parameters); }
+void Training::take_state() {
+    taken_parameters_.assign(devices_.size(), {});
+    taken_momenta_.assign(devices_.size(), {});
+    for (const int device : plan.devices_of_rank(plan.map.own())) {
+        TrainingDevice::State state = devices_[device]->take_state();
+        taken_parameters_[device] = std::move(state.parameters);
+        taken_momenta_[device] = std::move(state.momenta);
+    }
+}
 
-void Training::save(Checkpoint& checkpoint) const {
-    checkpoint.parameters = parameters();
-    checkpoint.momenta = of_devices(&TrainingDevice::momenta);
+void Training::save(Checkpoint& checkpoint) {
+    checkpoint.parameters = without_copies(of_all_ranks(std::move(taken_parameters_)));
+    checkpoint.momenta = without_copies(of_all_ranks(std::move(taken_momenta_)));
 }
 
 namespace {

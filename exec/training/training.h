@@ -39,10 +39,16 @@ public:
     void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
     void end_step() override;
+    void keep_state() override;
 
     const Kernels& kernels() const { return *kernels_; }
-    std::vector<NamedTensor> parameters() const;      // newest; with statistics where it speaks for the stage
-    std::vector<NamedTensor> momenta() const;         // of the newest, by the names of the parameters
+    std::vector<NamedTensor> parameters() const;  // newest; with statistics where it speaks for the stage
+    std::vector<NamedTensor> momenta() const;     // of the newest, by the names of the parameters
+    // What a checkpoint has of a device.
+    struct State {
+        std::vector<NamedTensor> parameters, momenta;
+    };
+    State take_state();                               // as it was kept, or as it is
     LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
     // Returns the statistics as F leaves them on this device; null where it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
@@ -162,6 +168,7 @@ private:
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
+    std::optional<State> kept_;          // until it is taken
     const std::byte* memory_ = nullptr;  // all that was reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
@@ -192,7 +199,8 @@ public:
     std::vector<double> gradient_norms() const override { return record_.gradient_norms(); }
     void check_numbers(int step) const override;
     void explain() override;
-    void save(Checkpoint& checkpoint) const override;
+    void take_state() override;
+    void save(Checkpoint& checkpoint) override;
     void finish(RunResult& result) override;
     void write_files(const RunResult& result) override;
 
@@ -227,7 +235,6 @@ private:
     std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
-    std::vector<NamedTensor> of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const;
     std::string place_of(int step, int microbatch) const;
     // The following are in exec/training/across_ranks.cpp.
     void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
@@ -241,6 +248,7 @@ private:
     std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
     MeetingPoints::Across meets_across_, fetches_across_;  // none where there is one rank
     std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
+    std::vector<std::vector<NamedTensor>> taken_parameters_, taken_momenta_;  // by device, for a checkpoint
     std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
     Record record_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace pw {
 
@@ -404,6 +405,14 @@ std::vector<NamedTensor> TrainingDevice::momenta() const {
             std::ranges::move(named(stage, momentum, true), std::back_inserter(all));
     }
     return all;
+}
+
+void TrainingDevice::keep_state() { kept_ = {parameters(), momenta()}; }
+
+TrainingDevice::State TrainingDevice::take_state() {
+    if (!kept_)
+        keep_state();
+    return *std::exchange(kept_, std::nullopt);
 }
 
 std::vector<NamedTensor> TrainingDevice::parameters() const {

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""What checkpoints hold a training up by: runs with one every few steps beside runs with one at the end only, in pairs. Told are the
+pause between two steps, which is longer before the step that follows a checkpoint, and the time of all steps, which goes up while a
+thread writes on cores that the devices compute on.
+
+    bench/checkpoints.py FOLDER_OF_PROGRAMS [PAIRS]
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+EVERY, STEPS = 5, 21
+WORKLOAD = {"model": "resnet50", "image_size": 64, "classes": 1000}
+DEVICES = {"a core for each of 2 devices, none for the writer": 2, "a core for 1 device, one for the writer": 1}
+
+
+def times_of(path):
+    """Of each step its begin and its end, in seconds."""
+    steps = {}
+    with open(path) as file:
+        for event in json.load(file)["traceEvents"]:
+            if event["ph"] == "X":
+                of = event["args"]
+                begin, end = steps.get(of["step"], (of["start_ns"], of["end_ns"]))
+                steps[of["step"]] = min(begin, of["start_ns"]), max(end, of["end_ns"])
+    return [(begin / 1e9, end / 1e9) for _, (begin, end) in sorted(steps.items())]
+
+
+def main():
+    program, pairs = os.path.join(os.path.abspath(sys.argv[1]), "pipewright"), int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    with tempfile.TemporaryDirectory() as folder:
+        config, trace, kept = (os.path.join(folder, name) for name in ("config.yaml", "trace.json", "kept"))
+        for name, devices in DEVICES.items():
+            with open(config, "w") as file:
+                json.dump({"workload": WORKLOAD, "cluster": {"devices": devices}, "training": {"steps": STEPS},
+                           "pipeline": {"schedule": "1f1b", "micro_batches": 8, "micro_batch_size": 8}}, file)
+
+            def run(start, every):
+                subprocess.run(["rm", "-rf", kept], check=True)
+                subprocess.run([*start, program, "run", config, "--trace", trace, "--checkpoint", kept, "--checkpoint-every", str(every)],
+                               check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                times = times_of(trace)
+                pauses = {True: [], False: []}
+                for step in range(1, STEPS):
+                    pauses[step % every == 0].append(times[step][0] - times[step - 1][1])
+                step = statistics.median(end - begin for begin, end in times[1:])
+                return times[-1][1] - times[1][0], step, pauses
+
+            starts = {"1 process": []}
+            if devices > 1:
+                starts[f"{devices} ranks"] = ["mpirun.openmpi", "-n", str(devices)]
+            for how, start in starts.items():
+                shares, ratios, step_times = [], [], []
+                for _ in range(pairs):
+                    whole, step, _ = run(start, STEPS)
+                    whole_with, _, pauses = run(start, EVERY)
+                    more = statistics.median(pauses[True]) - statistics.median(pauses[False])
+                    shares.append(more / step)
+                    ratios.append(whole_with / whole)
+                    step_times.append(step)
+                print(f"{name}, {how}: step {statistics.median(step_times) * 1e3:.0f} ms, pause {statistics.median(shares):.1%} of a step "
+                      f"({min(shares):.1%} to {max(shares):.1%}), all steps with a checkpoint after every {EVERY} / without "
+                      f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
