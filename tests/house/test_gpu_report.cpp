@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -210,9 +211,12 @@ TEST_F(GpuReport, BudgetsShrinkWithTheTimeThatIsLeft) {
     make("gpu_layers", "exec sleep 100\n");  // takes half of the 50 s
     make("gpu_shares", "exec sleep 100\n");  // half of what is left then
     EXPECT_EQ(report("--call 2 --only layers,pipelines,identity --limit 60 out"), 1);
-    EXPECT_EQ(status_of("2", "tools/gpu_layers.txt"), "stopped after 25 s");
-    EXPECT_TRUE(status_of("2", "tools/gpu_shares.txt").starts_with("stopped"));
-    EXPECT_LE(std::stoi(column("2", 3)[1]), 12);
+    int first = 0, second = 0;  // a busy machine takes some of them before the first begins
+    ASSERT_EQ(std::sscanf(status_of("2", "tools/gpu_layers.txt").c_str(), "stopped after %d s", &first), 1);
+    ASSERT_EQ(std::sscanf(status_of("2", "tools/gpu_shares.txt").c_str(), "stopped after %d s", &second), 1);
+    EXPECT_LE(first, 25);
+    EXPECT_GE(first, 15);
+    EXPECT_LE(second, first / 2 + 1);
     EXPECT_TRUE(status_of("2", "pipelines/m8.txt").starts_with("left out: ")) << status_of("2", "pipelines/m8.txt");
     EXPECT_TRUE(status_of("2", "identity/gpu_identity.txt").starts_with("left out: "));
     expect_on_page(
