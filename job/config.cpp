@@ -239,11 +239,15 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }  // namespace
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol", "exchange", "sums", "sum_bucket"});
+    at.allow({"communicator", "receive", "protocol", "eager_limit", "exchange", "sums", "sum_bucket"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
     transfer.protocol = at["protocol"].choice(transfer.protocol);
+    transfer.eager_limit = at["eager_limit"].bytes(0);
+    if (transfer.eager_limit > 0 && transfer.protocol == TransferMode::Protocol::Eager)
+        at["eager_limit"].complain("with protocol: eager every message leaves at once, whatever its size",
+                                   "write protocol: rendezvous, or remove the key");
     transfer.exchange = at["exchange"].choice(transfer.exchange);
     return transfer;
 }

@@ -201,6 +201,8 @@ std::string print_config(const Config& config) {
     const TransferMode& transfer = config.transfer;
     out += fmt::format("transfer:\n  communicator: {}\n  receive: {}\n  protocol: {}\n", name_of(transfer.communicator),
                        name_of(transfer.receive), name_of(transfer.protocol));
+    if (transfer.eager_limit > 0)
+        out += fmt::format("  eager_limit: {}\n", exact_bytes(transfer.eager_limit));
     if (transfer.blocks())
         out += fmt::format("  exchange: {}\n", name_of(transfer.exchange));
     if (config.sums != SumAlgorithm::Ring)

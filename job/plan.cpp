@@ -280,8 +280,10 @@ std::string key_in(const std::string& help) {
 
 TransferMode executed_mode(const Config& config) {
     TransferMode mode = config.transfer;
-    if (!is_emulated(config) && !mode.early_receive())
+    if (!is_emulated(config) && !mode.early_receive()) {
         mode.protocol = TransferMode::Protocol::Rendezvous;
+        mode.eager_limit = 0;
+    }
     return mode;
 }
 

@@ -309,6 +309,13 @@ Bytes Traffic::bytes(const Task& task) const {
     return (smaller ? last_ : full_)[gradient ? 1 : 0][number];
 }
 
+std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
+    std::vector<Bytes> moved;
+    for (int node = 0; node < graph.size(); ++node)
+        moved.push_back(bytes(graph.task(node)));
+    return moved;
+}
+
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
     const Routes routes(costs);
     if (routes.capacities().empty())

@@ -77,6 +77,7 @@ public:
     // Returns fewer bytes for a smaller last micro-batch, 0 for tasks that move nothing and for edges that carry
     // nothing.
     Bytes bytes(const Task& task) const;
+    std::vector<Bytes> bytes(const PlanGraph& graph) const;  // by node
 
 private:
     using Loads = std::array<std::vector<Bytes>, 2>;  // [0: activations, 1: gradients][edge]

@@ -14,9 +14,18 @@ using Communicator = TransferMode::Communicator;
 using Protocol = TransferMode::Protocol;
 
 std::string print(const TransferMode& mode) {
-    return fmt::format("communicator {}, receive {}, {}{}", name_of(mode.communicator), name_of(mode.receive),
+    return fmt::format("communicator {}, receive {}, {}{}{}", name_of(mode.communicator), name_of(mode.receive),
                        mode.protocol == Protocol::OneSlot ? "one slot" : name_of(mode.protocol),
+                       mode.eager_limit > 0 ? fmt::format(" above {}", exact_bytes(mode.eager_limit)) : std::string(),
                        mode.blocks() ? ", exchange blocking" : "");
+}
+
+std::vector<char> asking_sends(const TransferMode& mode, const std::vector<Bytes>& moved) {
+    std::vector<char> asks;
+    if (mode.protocol == Protocol::Rendezvous && mode.eager_limit > 0)
+        for (const Bytes bytes : moved)
+            asks.push_back(bytes > mode.eager_limit ? 1 : 0);
+    return asks;
 }
 
 namespace {
@@ -80,11 +89,12 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
     }
 }
 
-Lanes::Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here)
+Lanes::Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here, std::vector<char> asks)
     : graph_(graph),
       mode_(mode),
       table_(graph, mode.communicator),
       here_(std::move(here)),
+      asks_(std::move(asks)),
       lanes_(static_cast<std::size_t>(table_.lanes)) {
     for (int node = 0; node < graph.size(); ++node)
         if (const int lane = table_.lane_of[node]; lane >= 0 && is_here(node))
@@ -148,10 +158,11 @@ bool Lanes::may_start(int send) const {
         return false;
     if (crosses(send))
         return true;
-    if (mode_.protocol == Protocol::Rendezvous)
-        return state_[table_.partner[send]].active;
-    const int last = lanes_[table_.lane_of[send]].last_sent;
-    return mode_.protocol == Protocol::Eager || last < 0 || state_[table_.partner[last]].active;
+    if (mode_.protocol == Protocol::OneSlot) {
+        const int last = lanes_[table_.lane_of[send]].last_sent;
+        return last < 0 || state_[table_.partner[last]].active;
+    }
+    return !asks(send) || state_[table_.partner[send]].active;
 }
 
 void Lanes::pass_head(int lane) {

@@ -5,9 +5,11 @@
 #include "schedules/plan.h"
 #include "schedules/plan_graph.h"
 #include "workloads/text/choice.h"
+#include "workloads/units.h"
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -31,6 +33,9 @@ struct TransferMode {
     // receives.
     enum class Exchange : std::uint8_t { Overlapped, Blocking } exchange = Exchange::Overlapped;
 
+    // With Rendezvous: messages of at most so many bytes leave at once, as MPI sends them (its eager limit).
+    Bytes eager_limit = 0;
+
     bool early_receive() const { return receive == Receive::Early; }
     bool blocks() const { return exchange == Exchange::Blocking; }
     bool operator==(const TransferMode&) const = default;
@@ -52,6 +57,10 @@ template <>
 inline constexpr Choice<TransferMode::Exchange> kChoices<TransferMode::Exchange>[] = {
     {"overlapped", TransferMode::Exchange::Overlapped}, {"blocking", TransferMode::Exchange::Blocking}};
 
+// Returns by node, of SENDs, whether it waits until its RECV has been posted, by how many bytes each transfer moves;
+// empty where the size decides nothing.
+std::vector<char> asking_sends(const TransferMode& mode, const std::vector<Bytes>& moved);
+
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 
 // Which transfers share a lane, by node; -1 where there is none.
@@ -67,11 +76,12 @@ struct LaneTable {
 class Lanes {
 public:
     // `here` says by device whether its ends are moved here; when empty, all are. The other end of a transfer between
-    // here and elsewhere is taken to be ready: whoever carries the message waits for it.
-    Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {});
+    // here and elsewhere is taken to be ready: whoever carries the message waits for it. `asks` is asking_sends().
+    Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {}, std::vector<char> asks = {});
 
     // Goes back to the beginning, where early receives are posted.
     void reset();
+    void set_asking(std::vector<char> asks) { asks_ = std::move(asks); }  // before reset()
 
     // Returns false while the device's list must wait before it posts this SEND.
     bool may_post(int node) const;
@@ -98,6 +108,11 @@ public:
     std::vector<int> waiting_sends() const;
     const LaneTable& table() const { return table_; }
     int partner(int node) const { return table_.partner[node]; }
+    // Tells whether the SEND waits until its RECV has been posted.
+    bool asks(int send) const {
+        return mode_.protocol == TransferMode::Protocol::Rendezvous &&
+               (asks_.empty() || asks_[static_cast<std::size_t>(send)] != 0);
+    }
     // Tells whether one end of the transfer is here and the other is not.
     bool crosses(int node) const { return !is_here(node) || !is_here(partner(node)); }
     int earlier_on_edge(int send) const { return table_.earlier_on_edge[send]; }
@@ -124,6 +139,7 @@ private:
     TransferMode mode_;
     LaneTable table_;
     std::vector<char> here_;  // by device
+    std::vector<char> asks_;  // by node
     std::vector<Lane> lanes_;
     std::vector<State> state_;
 };

@@ -5,8 +5,8 @@
 
 namespace pw {
 
-Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode)
-    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous) {
+Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<char> asks)
+    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous), asks_(std::move(asks)) {
     LaneTable table(graph, mode.communicator);
     const auto size = static_cast<std::size_t>(graph.size());
     waits_.reserve(size, 2 * size);

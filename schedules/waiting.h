@@ -18,14 +18,17 @@ namespace pw {
 // among. Keeps a reference to the graph.
 class Waiting {
 public:
-    Waiting(const PlanGraph& graph, const TransferMode& mode);
+    Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<char> asks = {});  // asking_sends()
 
     // Returns what a node waits for, apart from the two below.
     std::span<const int> of(int node) const { return waits_[static_cast<std::size_t>(node)]; }
     // Returns the SEND of a RECV, which cannot end before it; -1 of other tasks.
     int send_of(int node) const { return std::max(other_end_[node], -1); }
     // Returns the RECV without whose own waiting a SEND does not leave, or -1.
-    int awaited_by(int node) const { return rendezvous_ ? std::max(-2 - other_end_[node], -1) : -1; }
+    int awaited_by(int node) const {
+        const bool asks = rendezvous_ && (asks_.empty() || asks_[static_cast<std::size_t>(node)] != 0);
+        return asks ? std::max(-2 - other_end_[node], -1) : -1;
+    }
 
     // Returns the nodes, each after those that it waits for: all of them, or those that can run.
     std::vector<int> order() const;
@@ -35,6 +38,7 @@ private:
 
     const PlanGraph& graph_;
     bool rendezvous_;
+    std::vector<char> asks_;      // by node
     std::vector<int> other_end_;  // of a RECV its SEND, of a SEND -2 less its RECV, of others -1
     Rows waits_;
     // What computes on a device is a chain, and what goes through a lane: its first node, and by node the next one.

@@ -16,7 +16,9 @@ EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds
       lanes_(graph, mode),
       readers_(graph.readers()) {}
 
-void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy) {
+void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
+                     const std::vector<char>& asks) {
+    lanes_.set_asking(asks);
     costs_ = &costs;
     durations_ = &durations;
     busy_ = &busy;

@@ -23,8 +23,9 @@ public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
     // Durations are by kind, of a SEND the time for which it occupies its link; `busy` may be empty. Throws Error
-    // (Infeasible) when the plan deadlocks, naming what every device waits for.
-    void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy);
+    // (Infeasible) when the plan deadlocks, naming what every device waits for. `asks` is asking_sends().
+    void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
+             const std::vector<char>& asks = {});
 
     // These are of the last run.
     Ns start(int node) const { return start_[node]; }

@@ -10,9 +10,10 @@
 
 namespace pw {
 
-Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof)
+Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof,
+                       std::vector<char> asks)
     : graph_(graph), kinds_(kinds), order_(proof.holds_in(mode) ? proof.order : own_order_) {
-    const Waiting waiting(graph, mode);
+    const Waiting waiting(graph, mode, std::move(asks));
     if (!proof.holds_in(mode))
         own_order_ = waiting.order();
     if (!runs_through())

@@ -18,7 +18,8 @@ struct Proof;  // schedules/passes.h
 // The relation is schedules/waiting.h. Keeps references to the graph, the kinds and the proof.
 class Recurrence {
 public:
-    Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof);
+    Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof,
+               std::vector<char> asks = {});  // asking_sends()
 
     // Returns false for a plan that deadlocks in the mode: it has no times.
     bool runs_through() const { return std::ssize(order_) == graph_.size(); }

@@ -34,16 +34,25 @@ Ns mean_of(const std::vector<Ns>& times) {
     return std::llround(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()));
 }
 
+// What its transfers moved, by node; a trace of another plan is refused where its times are read.
+std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
+    std::vector<Bytes> moved(static_cast<std::size_t>(graph.size()), 0);
+    for (const TraceEvent& event : trace.events)
+        if (const int node = is_transfer(event.task.op) ? graph.find(event.task) : -1; node >= 0)
+            moved[node] = event.bytes;
+    return moved;
+}
+
 // Simulates a plan with times that are given task by task.
 class Replay {
 public:
-    Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode)
+    Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode, const Trace& trace)
         : plan_(plan),
           proof_(std::move(proof)),
           graph_(proof_->graph),
           own_kinds_(graph_),
           kinds_(plan, graph_, nothing_predicted(plan.shape)),
-          times_(graph_, own_kinds_, mode, *proof_),
+          times_(graph_, own_kinds_, mode, *proof_, asking_sends(mode, moved_in(graph_, trace))),
           replayed_(without_hash(plan)) {
         if (!times_.runs_through())
             fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({})", plan.schedule, print(mode));
@@ -289,12 +298,12 @@ ErrorParts Replay::error_parts(const Trace& predicted, const Trace* beside, cons
 
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& trace) {
-    return Replay(plan, std::move(proof), mode).mechanics(trace);
+    return Replay(plan, std::move(proof), mode, trace).mechanics(trace);
 }
 
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& predicted, const Trace* beside, const Trace& measured) {
-    return Replay(plan, std::move(proof), mode).error_parts(predicted, beside, measured);
+    return Replay(plan, std::move(proof), mode, measured).error_parts(predicted, beside, measured);
 }
 
 }  // namespace pw

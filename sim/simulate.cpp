@@ -41,8 +41,10 @@ public:
         take(costs);
         if (!busy_duration_.empty() || may_share_with_sums(graph_, mode_, costs))
             return run_events();
-        if (!recurrence_)
-            recurrence_.emplace(graph_, kinds_, mode_, *proof_);
+        if (!recurrence_ || recurrence_asks_ != asks_) {
+            recurrence_.emplace(graph_, kinds_, mode_, *proof_, asks_);
+            recurrence_asks_ = asks_;
+        }
         if (!recurrence_->runs_through())
             return run_events();  // which name what every device waits for
         by_events_ = false;
@@ -89,7 +91,7 @@ private:
         by_events_ = true;
         if (!events_)
             events_.emplace(plan_, graph_, kinds_, mode_);
-        events_->run(*costs_, duration_, busy_duration_);
+        events_->run(*costs_, duration_, busy_duration_, asks_);
     }
 
     void take(const Costs& costs) {
@@ -97,6 +99,8 @@ private:
         duration_ = kinds_.durations(graph_, plan_.shape, costs);
         latency_ = kinds_.latencies(costs);
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
+        if (mode_.eager_limit > 0)
+            asks_ = asking_sends(mode_, Traffic(plan_.shape, graph_.index(), costs).bytes(graph_));
         refuse_long(graph_, kinds_, duration_, busy_duration_, costs);
     }
 
@@ -113,7 +117,8 @@ private:
     std::optional<EventQueue> events_;      // the same
     // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
     std::vector<Ns> duration_, busy_duration_, latency_;
-    bool by_events_ = false;  // where the times are that were computed last
+    std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
+    bool by_events_ = false;                    // where the times are that were computed last
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {

@@ -41,7 +41,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       interval_(static_cast<std::size_t>(graph.size())),
       done_(new std::atomic<bool>[static_cast<std::size_t>(graph.size())]),
       beds_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
-      lanes_(graph, options_.mode, devices_here(options_.across, beds_.size())),
+      lanes_(graph, options_.mode, devices_here(options_.across, beds_.size()), options_.asks),
       shared_(options_.link.shared) {
     for (int node = 0; node < graph.size(); ++node)
         done_[node] = false;
@@ -273,8 +273,7 @@ void Mailbox::cross(int node) {
     const std::span<std::byte> message = options_.payload->message(node);
     const int tag = options_.across.tag[node];
     interval_[node].start = clock_now();
-    const bool waits = options_.mode.protocol == TransferMode::Protocol::Rendezvous;
-    crossings_.push_back({node, is_send(graph_.task(node).op) ? ranks.send(peer, tag, message, waits)
+    crossings_.push_back({node, is_send(graph_.task(node).op) ? ranks.send(peer, tag, message, lanes_.asks(node))
                                                               : ranks.receive(peer, tag, message)});
     wire_wakes_.notify_all();
 }

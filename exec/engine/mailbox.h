@@ -57,6 +57,7 @@ public:
     struct Options {
         TransferMode mode;
         Ns timeout = 30'000'000'000;
+        std::vector<char> asks;      // asking_sends()
         bool spin = false;           // waits awake, where devices own their cores
         LinkTimes link;              // where it has times, a thread of its own moves the messages
         RankMessages across;         // a thread of its own looks after them while the devices work

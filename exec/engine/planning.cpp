@@ -66,8 +66,7 @@ void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
     const Shape& shape = job.plan.shape;
     plan.edges = costs.edges;
     const Traffic traffic(shape, plan.graph.index(), costs);
-    for (int node = 0; node < plan.graph.size(); ++node)
-        plan.moved.push_back(traffic.bytes(plan.graph.task(node)));
+    plan.moved = traffic.bytes(plan.graph);
     std::vector<int> parts;
     for (int stage = 0; stage < shape.stages; ++stage)
         parts.push_back(plan.gradient_parts(stage));
@@ -81,6 +80,7 @@ Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool cop
     Mailbox::Options options;
     options.mode = plan.job.mode;
     options.mode.sent_copies = copies;
+    options.asks = asking_sends(options.mode, plan.moved);
     options.watch = plan.watch.get();
     if (plan.ranks != nullptr)
         options.across = {plan.ranks, plan.map, message_tags(plan.graph, plan.map, *plan.meetings, *plan.ranks),

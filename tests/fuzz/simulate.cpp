@@ -72,6 +72,7 @@ const Key kKeys[] = {
     {"training.steps", kCounts},
     {"transfer.receive", {"early", "deferred"}},
     {"transfer.protocol", {"eager", "rendezvous"}},
+    {"transfer.eager_limit", kCounts},
     {"transfer.communicator", {"edge", "direction", "one"}},
 };
 

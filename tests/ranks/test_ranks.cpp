@@ -120,6 +120,7 @@ TEST_P(UnderMpi, EveryDeviceHasItsPlace) {
 TEST_P(UnderMpi, LanesOfNccl) {
     expect_same("four.yaml --set 'transfer={communicator: one, receive: deferred, protocol: rendezvous}'", {2, 4});
     expect_same("four.yaml --set transfer.exchange=blocking", {2});
+    expect_same("four.yaml --set 'transfer={protocol: rendezvous, eager_limit: 300 B}'", {4});
 }
 
 TEST_P(UnderMpi, GradientsAreSummedAndClippedOverRanks) {

@@ -28,6 +28,8 @@ TransferMode random_mode(Random& random) {
     mode.communicator = static_cast<TransferMode::Communicator>(pick(random, 0, 2));
     mode.receive = static_cast<TransferMode::Receive>(pick(random, 0, 1));
     mode.protocol = pick(random, 0, 1) ? TransferMode::Protocol::Rendezvous : TransferMode::Protocol::Eager;
+    if (mode.protocol == TransferMode::Protocol::Rendezvous && pick(random, 0, 1))
+        mode.eager_limit = pick(random, 1, 30);
     mode.exchange = pick(random, 0, 2) ? TransferMode::Exchange::Overlapped : TransferMode::Exchange::Blocking;
     return mode;
 }
@@ -120,9 +122,12 @@ void add_network(Random& random, const Shape& shape, Costs& costs) {
 
 void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs& costs, const Trace& trace) {
     std::vector<Ns> durations;
-    for (const TraceEvent& event : trace.events)
+    std::vector<Bytes> bytes;
+    for (const TraceEvent& event : trace.events) {
         durations.push_back(event.end - event.start);
-    const RelaxedTimes least(plan, mode, latency_of(costs), durations);
+        bytes.push_back(event.bytes);
+    }
+    const RelaxedTimes least(plan, mode, latency_of(costs), durations, bytes);
     ASSERT_TRUE(least.fulfilled());
     for (std::size_t task = 0; task < trace.events.size(); ++task)
         ASSERT_EQ((TaskTime{trace.events[task].start, trace.events[task].end}), least.times()[task])
@@ -195,8 +200,8 @@ TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
 }
 
 // The end of the last task that computes, by the inequalities of every rule, when tasks take so long.
-Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations) {
-    const RelaxedTimes least(drawn.plan, drawn.mode, latency_of(drawn.costs), durations);
+Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations, const std::vector<Bytes>& bytes) {
+    const RelaxedTimes least(drawn.plan, drawn.mode, latency_of(drawn.costs), durations, bytes);
     Ns last = 0;
     std::size_t number = 0;
     for (const std::vector<Task>& order : drawn.plan.order)
@@ -228,15 +233,18 @@ TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
             path += link.time;
         ASSERT_EQ(path, metrics.makespan) << plan.schedule << " round " << round;
         std::vector<Ns> durations;
-        for (const TraceEvent& event : trace.events)
+        std::vector<Bytes> bytes;
+        for (const TraceEvent& event : trace.events) {
             durations.push_back(event.end - event.start);
+            bytes.push_back(event.bytes);
+        }
         const auto node = static_cast<std::size_t>(pick(random, 0, std::ssize(durations) - 1));
         if (is_recv(trace.events[node].task.op))
             continue;  // takes no time of its own
         durations[node] += all.slack[node];
-        ASSERT_EQ(last_end(*drawn, durations), metrics.makespan) << plan.schedule << " round " << round;
+        ASSERT_EQ(last_end(*drawn, durations, bytes), metrics.makespan) << plan.schedule << " round " << round;
         durations[node] += 1;
-        ASSERT_EQ(last_end(*drawn, durations), metrics.makespan + 1)
+        ASSERT_EQ(last_end(*drawn, durations, bytes), metrics.makespan + 1)
             << plan.schedule << ' ' << print(trace.events[node].task) << " round " << round;
     }
 }

@@ -267,6 +267,30 @@ TEST(Simulate, BlockingExchangesHoldTheSender) {
     EXPECT_EQ(starts_of(TransferMode::Exchange::Blocking), (std::vector<Ns>{0, 13, 13, 26}));
 }
 
+// The second device begins its F at 3 (2, and 1 of the link), 8 and 13; it posts a receive when its F before it has
+// ended. With rendezvous a message is on the link only then, and each F but the first waits 1 for its own.
+TEST(Simulate, SmallMessagesDoNotAskFirst) {
+    const auto starts_with = [](Bytes limit) {
+        PlanOptions options;
+        options.transfers.receive = TransferMode::Receive::Deferred;
+        options.transfers.protocol = TransferMode::Protocol::Rendezvous;
+        options.transfers.eager_limit = limit;
+        const Plan plan = plan_of("gpipe", 2, 3, 1, options);
+        Costs costs = uniform(2, 2, 6, 0);
+        costs.stage[1].forward = 5;
+        costs.edges = {{0, 1, 100, 0}};
+        costs.link = {.latency = 0, .bandwidth = 100e9};
+        std::vector<Ns> starts;
+        for (const TraceEvent& event : simulate(plan, costs, options.transfers).events)
+            if (event.task.op == Op::Forward && event.device == 1)
+                starts.push_back(event.start);
+        return starts;
+    };
+    EXPECT_EQ(starts_with(0), (std::vector<Ns>{3, 9, 15}));
+    EXPECT_EQ(starts_with(99), (std::vector<Ns>{3, 9, 15}));
+    EXPECT_EQ(starts_with(100), (std::vector<Ns>{3, 8, 13}));
+}
+
 TEST(Simulate, RendezvousWaitsForBothEnds) {
     TransferMode transfers;
     transfers.protocol = TransferMode::Protocol::Rendezvous;

@@ -26,11 +26,12 @@ inline void PrintTo(const TaskTime& time, std::ostream* out) { *out << time.star
 // Tasks are numbered device by device.
 class RelaxedTimes {
 public:
-    // `durations` are what tasks take, of a SEND the time for which it occupies its link; `latency` is that between two
-    // devices.
+    // `durations` are what tasks take, of a SEND the time for which it occupies its link; `bytes` is what transfers
+    // move; `latency` is that between two devices.
     using Latency = std::function<Ns(int from, int to)>;
-    RelaxedTimes(const Plan& plan, const TransferMode& mode, const Latency& latency, const std::vector<Ns>& durations)
-        : plan_(plan), mode_(mode) {
+    RelaxedTimes(const Plan& plan, const TransferMode& mode, const Latency& latency, const std::vector<Ns>& durations,
+                 const std::vector<Bytes>& bytes)
+        : plan_(plan), mode_(mode), bytes_(bytes) {
         for (std::size_t device = 0; device < plan.order.size(); ++device)
             for (const Task& task : plan.order[device]) {
                 if (task.op != Op::Update && task.op != Op::SumGradients)
@@ -168,7 +169,8 @@ private:
                 const bool at_once = is_recv(op) && mode_.receive == TransferMode::Receive::Early;
                 const Ns free = std::max(at_once ? 0 : reached, end_of(rule.in_lane));
                 raised |= free != std::exchange(free_[number], free);
-                const bool waits = mode_.protocol == TransferMode::Protocol::Rendezvous;
+                const bool waits = mode_.protocol == TransferMode::Protocol::Rendezvous &&
+                                   (mode_.eager_limit == 0 || bytes_[number] > mode_.eager_limit);
                 now.start = is_recv(op) ? times_[rule.other_end].start
                             : waits     ? std::max(free, free_[rule.other_end])
                                         : free;
@@ -191,6 +193,7 @@ private:
 
     const Plan& plan_;
     const TransferMode& mode_;
+    const std::vector<Bytes>& bytes_;
     std::vector<Task> tasks_;
     std::vector<int> device_;
     std::map<Task, int> number_of_;

@@ -376,8 +376,8 @@ std::vector<Subject> make_subjects() {
         add(fmt::format("schedule: {}, micro_batches: 4", schedule));
     for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
         add(fmt::format("schedule: {}, micro_batches: 2, stages: 4", schedule), {}, 2);
-    for (const char* transfer :
-         {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking", "protocol: rendezvous"})
+    for (const char* transfer : {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking",
+                                 "protocol: rendezvous", "protocol: rendezvous, eager_limit: 100 B"})
         add("schedule: 1f1b, micro_batches: 4", fmt::format("transfer: {{{}}}", transfer), 3);
     add("schedule: interleaved, micro_batches: 4, stages: 8", "transfer: {exchange: blocking}", 4, 1);
     add("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: [2, 2]");
