@@ -29,7 +29,8 @@ bool is_same_place(const std::string& folder, const std::string& other);
 
 // Both show a progress line on a terminal; what disturbed the measurement is said on stderr.
 Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes);
-RunResult execute(const Job& job, RunOptions options);
+// An asynchronous job with checkpoints on its way runs in pieces. With `reference` the job's oracle does.
+RunResult execute(const Job& job, RunOptions options, bool reference = false);
 InterleavedRun interleave(const Job& job, int turns);
 
 // Returns how many samples had been learnt from after each of the first updates.

@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/pieces.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
 #include "job/config.h"
@@ -71,11 +72,6 @@ Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>
     Job job = job_of(std::move(config));
     if (found)
         check_resumes(job.config, *found, job.model->layers);
-    if (arguments.checkpoint_every > 0 && job.plan.asynchronous)
-        fail(
-            "{} has its weights in one version only when it ends: --checkpoint-every is for plans that flush\n  help: "
-            "write --checkpoint alone, and run it in pieces: --steps N, then --resume DIR --steps 2N",
-            job.config.pipeline.schedule);
     return job;
 }
 
@@ -150,8 +146,7 @@ void run_config(const RunArguments& arguments) {
                             "samples", "loss", arguments.losses);
         });
     };
-    outputs.attempt(
-        [&] { stopped_after = execute(arguments.reference ? oracle_of(job) : job, options).stopped_after; });
+    outputs.attempt([&] { stopped_after = execute(job, options, arguments.reference).stopped_after; });
     outputs.done();
     if (stopped_after)
         fail_with(ExitCode::RunFailed, "stopped by a signal after step {}\n  help: go on with --resume {}",
@@ -222,11 +217,14 @@ std::string own_stages(const Shape& shape) {
 
 }  // namespace
 
-RunResult execute(const Job& job, RunOptions options) {
+RunResult execute(const Job& job, RunOptions options, bool reference) {
     note_on_data(job.config);
     ProgressLine line;
     try {
-        RunResult result = run(job, with_progress(std::move(options), line));
+        const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
+        const RunOptions shown = with_progress(std::move(options), line);
+        const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
+        RunResult result = in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
         tell(result);
         return result;
     } catch (const StoppedByOthers&) {

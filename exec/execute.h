@@ -27,11 +27,11 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;                                // folder for the first mini-batch as .npy; empty for none
-    std::string save;                                // folder for all parameters after the run as .npy; empty for none
-    std::string checkpoints = {};                    // folder for them; empty for none
-    int checkpoint_every = 0;                        // steps; there is one at the end in any case
-    int keep = 2;                                    // so many checkpoints
+    std::string dump;              // folder for the first mini-batch as .npy; empty for none
+    std::string save;              // folder for all parameters after the run as .npy; empty for none
+    std::string checkpoints = {};  // folder for them; empty for none
+    int checkpoint_every = 0;      // steps; there is one at the end in any case, of asynchronous plans no other
+    int keep = 2;                  // so many checkpoints
     std::shared_ptr<const Checkpoint> resumed = {};  // the training goes on from there; null: it begins
     std::function<bool()> should_stop = {};          // asked after every step
     std::function<void(const Progress&)> progress;   // called between steps, on the caller's thread
@@ -71,6 +71,7 @@ struct RunResult {
     Disturbance disturbance;
     std::vector<DevicePlace> places;    // per device; empty where devices do not compute on cores
     std::optional<RankReport> ranks;    // where the devices are on several ranks
+    bool asked_to_stop = false;         // by should_stop() of a rank, on every rank
     std::optional<int> stopped_after;   // steps, when should_stop() said so
     std::optional<Ns> clock_error;      // then, by how much times of different ranks may be apart, beside their drift
     std::vector<std::string> notes;     // lines about the devices, for people

@@ -139,13 +139,6 @@ Job with_microbatches(const Job& job, int microbatches, int steps) {
     return probe;
 }
 
-Job with_plan(Job job, ProvenPlan proven) {
-    job.plan = std::move(proven.plan);
-    job.proof = std::move(proven.proof);
-    job.versions = versions_of(job.plan);
-    return job;
-}
-
 template <class Order>  // the compute tasks of a device, from its Holding
 Job probe_of(const Job& job, int microbatches, int steps, const Operations& operations, Order order) {
     Job probe = with_microbatches(job, microbatches, steps);

@@ -16,9 +16,7 @@ namespace {
 
 void add_plan(Job& job, const StageLinks& links, Notices& notices) {
     ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, &notices);
-    job.plan = std::move(proven.plan);
-    job.proof = std::move(proven.proof);
-    job.versions = versions_of(job.plan);
+    job = with_plan(std::move(job), std::move(proven));
 }
 
 // Tells of the largest stage whose gradients would be more than kMostBuckets.
@@ -95,6 +93,13 @@ Job make_job(Config config, Model model, Notices& notices) {
         Profile profile = profile_of(config, model);
         return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
     });
+}
+
+Job with_plan(Job job, ProvenPlan proven) {
+    job.plan = std::move(proven.plan);
+    job.proof = std::move(proven.proof);
+    job.versions = versions_of(job.plan);
+    return job;
 }
 
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }

@@ -14,7 +14,8 @@
 
 namespace pw {
 
-struct Proof;  // schedules/passes.h
+struct Proof;       // schedules/passes.h
+struct ProvenPlan;  // schedules/schedule.h
 
 struct Job {
     Config config;
@@ -38,6 +39,9 @@ Job make_job(Config config, Notices& notices);
 Job make_job(Config config, Profile measured, Notices& notices);
 // Makes the job with a model that was built elsewhere, whatever `workload.model` says.
 Job make_job(Config config, Model model, Notices& notices);
+
+// Returns the job with another plan, of the same stages.
+Job with_plan(Job job, ProvenPlan proven);
 
 // Returns how often a run repeats the plan: an asynchronous one holds all its steps.
 int steps_of(const Job& job);

@@ -395,6 +395,7 @@ private:
         result.resident_growth = resident_growth_;
         gathered_.result(result);
         work_->finish(result);
+        result.asked_to_stop = stops_;
         if (!speaks())
             return result;
         std::ranges::move(checkpoints_.finish(), std::back_inserter(result.warnings));

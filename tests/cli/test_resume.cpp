@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -63,15 +64,40 @@ TEST_F(Resume, OnOtherDevicesSplitsAndSchedules) {
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002 --set cluster.devices=1"), text);
 }
 
-// An asynchronous plan rests only when it ends.
+// The pipeline of an asynchronous plan runs empty before each checkpoint: as if each piece were a run by hand.
 TEST_F(Resume, AsynchronousPlansInPieces) {
-    const std::string error =
-        error_of("run four.yaml --set pipeline.schedule=pipedream --checkpoint all --checkpoint-every 2", 2);
-    EXPECT_TRUE(says(error, "only when it ends")) << error;
-    run_well("run four.yaml --set pipeline.schedule=pipedream --steps 3 --checkpoint all");
-    EXPECT_EQ(run_well("validate all --json").json()["step"], 3);
-    const std::string twice = hash_of("four.yaml --set pipeline.schedule=pipedream --resume all");
-    EXPECT_EQ(hash_of("four.yaml --set pipeline.schedule=pipedream --resume all --reference"), twice);
+    for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
+        const std::string plan = "four.yaml --set pipeline.schedule=" + schedule;
+        const std::string all = "all-" + schedule, pieces = " --checkpoint " + all + " --checkpoint-every 2 --keep 9";
+        const Json whole = run_well("run " + plan + " --steps 5" + pieces + " --json").json();
+        EXPECT_EQ(whole["losses"].size(), schedule == "pipedream" ? 40u : 5u);
+        EXPECT_EQ(whole["gradient_norms"].size(), whole["losses"].size());
+        EXPECT_EQ(run_well("validate " + all + " --json").json()["step"], 5);
+        Json losses = Json::array();
+        std::string from, hash;
+        for (const int steps : {2, 4, 5}) {
+            const std::string folder = fmt::format("{}-by-hand-{}", schedule, steps);
+            const Json piece =
+                run_well(fmt::format("run {} --steps {} {} --checkpoint {} --json", plan, steps, from, folder)).json();
+            losses.insert(losses.end(), piece["losses"].begin(), piece["losses"].end());
+            hash = piece["weights_hash"];
+            from = "--resume " + folder;
+        }
+        EXPECT_EQ(whole["losses"], losses);
+        EXPECT_EQ(whole["weights_hash"], hash);
+        // cut off after its second checkpoint, and in the middle of a piece; its reference in the same pieces
+        std::filesystem::remove_all(file(all + "/step-00000005"));
+        EXPECT_EQ(hash_of(plan + " --steps 5 --resume " + all + pieces), hash);
+        EXPECT_EQ(hash_of(plan + " --steps 5 --reference --checkpoint reference-" + schedule + " --checkpoint-every 2"),
+                  hash);
+    }
+    const std::string plan = "four.yaml --set pipeline.schedule=pipedream";
+    run_well("run " + plan + " --steps 3 --checkpoint odd");
+    const std::string twice = hash_of(plan + " --resume odd");
+    EXPECT_EQ(hash_of(plan + " --resume odd --reference"), twice);
+    run_well("run " + plan + " --steps 6 --resume odd --checkpoint odd --checkpoint-every 4 --keep 9");
+    EXPECT_TRUE(std::filesystem::exists(file("odd/step-00000004/complete")));
+    EXPECT_TRUE(std::filesystem::exists(file("odd/step-00000006/complete")));
 }
 
 TEST_F(Resume, ChecksCheckpoints) {

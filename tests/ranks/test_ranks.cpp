@@ -277,6 +277,17 @@ TEST_P(UnderMpi, AFailureOfOneEndsAll) {
     EXPECT_EQ(said.err.find("stopped"), std::string::npos) << said.err;
 }
 
+// Each piece of an asynchronous plan goes on from the checkpoint that rank 0 has written.
+TEST_P(UnderMpi, AsynchronousPlansInPieces) {
+    const std::string pieces =
+        "run four.yaml --set pipeline.schedule=pipedream-2bw --steps 5 --checkpoint-every 2 --json";
+    const Json alone = run_well(pieces + " --checkpoint alone").json();
+    const Said said = on_ranks(4, pieces + " --checkpoint ranks");
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.json()["weights_hash"], alone["weights_hash"]);
+    EXPECT_EQ(said.json()["losses"], alone["losses"]);
+}
+
 // A rank is killed from outside, and in another run the launcher, whose ranks nobody ends then but who launched all.
 TEST_P(UnderMpi, LaunchGoesOnFromTheLatestCheckpoint) {
     write("launcher.sh", fmt::format(R"sh(for rank in $(cat "$victim.ranks" 2>/dev/null); do

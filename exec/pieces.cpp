@@ -1,0 +1,78 @@
+#include "exec/pieces.h"
+
+#include "exec/checkpoint/checkpoint.h"
+#include "job/plan.h"
+#include "workloads/error.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+Job with_steps(const Job& job, int steps) {
+    Job piece = job;
+    piece.config.training.steps = steps;
+    ProvenPlan proven = proven_plan(piece.config, links_of(job.model->layers, job.split), steps);
+    return with_plan(std::move(piece), std::move(proven));
+}
+
+std::shared_ptr<const Checkpoint> checkpoint_after(int step, const RunOptions& options,
+                                                   const std::vector<std::string>& warnings) {
+    std::vector<std::string> left_out;
+    FoundCheckpoint found = find_checkpoint(options.checkpoints, left_out);
+    if (found.checkpoint.step != step)
+        fail_with(ExitCode::RunFailed, "there is no checkpoint of step {} to go on from: {}", step,
+                  fmt::join(warnings.empty() ? left_out : warnings, "; "));
+    return std::make_shared<const Checkpoint>(std::move(found.checkpoint));
+}
+
+void append(std::vector<double>& all, const std::vector<double>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+RunResult run_in_pieces(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
+    const int every = options.checkpoint_every;
+    int done = options.resumed ? options.resumed->step : 0;
+    const int end = done + job.config.training.steps;
+    std::vector<double> losses, norms;
+    RunOptions own = options;
+    own.checkpoint_every = 0;
+    for (;;) {
+        const int next = std::min(end, (done / every + 1) * every);
+        const auto joined = [&](RunResult result) {
+            result.losses.insert(result.losses.begin(), losses.begin(), losses.end());
+            result.gradient_norms.insert(result.gradient_norms.begin(), norms.begin(), norms.end());
+            result.stopped_after = next < end ? std::optional<int>(next) : std::nullopt;
+            return result;
+        };
+        if (options.progress)
+            own.progress = [&](Progress progress) {
+                progress.step = next;
+                progress.steps = end;
+                options.progress(progress);
+            };
+        if (options.finished)
+            own.finished = [&](const RunResult& result) {
+                if (next == end || result.asked_to_stop)
+                    options.finished(joined(result));
+            };
+        RunResult result = run(made_of(with_steps(job, next - done)), own);
+        if (next == end || result.asked_to_stop)
+            return joined(std::move(result));
+        append(losses, result.losses);
+        append(norms, result.gradient_norms);
+        own.resumed = checkpoint_after(next, options, result.warnings);
+        own.dump.clear();  // of the first mini-batch
+        done = next;
+    }
+}
+
+}  // namespace pw
