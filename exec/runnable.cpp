@@ -37,6 +37,10 @@ void check_whole_trace(const Job& job) {
 }
 
 void check_runnable(const Job& job) {
+    if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
+        job.config.fail_at("transfer.multiprocessors",
+                           fmt::format("messages of {} devices take no part of them", name_of(job.config.run.backend)),
+                           "simulate it, set run.backend: cuda, or remove the key");
     if (is_emulated(job.config))
         return;
     if (!cost_source_of(job.config).has_layers)

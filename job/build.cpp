@@ -171,6 +171,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.between_hosts = cluster.between_hosts;
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
+    costs.mover_share = config.mover_share;
     add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;

@@ -239,7 +239,8 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }  // namespace
 
 TransferMode read_transfer(const Yaml& at) {
-    at.allow({"communicator", "receive", "protocol", "eager_limit", "exchange", "sums", "sum_bucket"});
+    at.allow(
+        {"communicator", "receive", "protocol", "eager_limit", "exchange", "sums", "sum_bucket", "multiprocessors"});
     TransferMode transfer;
     transfer.communicator = at["communicator"].choice(transfer.communicator);
     transfer.receive = at["receive"].choice(transfer.receive);
@@ -344,6 +345,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
     config.sums = root["transfer"]["sums"].choice(config.sums);
+    config.mover_share = root["transfer"]["multiprocessors"].number(0, 0, 0.5);
     config.sum_bucket = root["transfer"]["sum_bucket"].bytes(0);
     if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
         root["training"]["shard_optimizer"].complain(

@@ -240,6 +240,7 @@ struct Config {
     RunConfig run;
     TransferMode transfer;                   // sent_copies is no key: the costs know it
     SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: how S goes, for the simulator only, as is
+    double mover_share = 0;                  // transfer.multiprocessors: of a device, what a message under way takes
     Bytes sum_bucket = 0;                    // how many gradients are summed at once; 0: all of a stage
     SearchConfig search;
     std::vector<SweepAxis> sweep;  // in the order of the file; empty when there is none

@@ -207,6 +207,8 @@ std::string print_config(const Config& config) {
         out += fmt::format("  exchange: {}\n", name_of(transfer.exchange));
     if (config.sums != SumAlgorithm::Ring)
         out += fmt::format("  sums: {}\n", name_of(config.sums));
+    if (config.mover_share > 0)
+        out += fmt::format("  multiprocessors: {}\n", config.mover_share);
     if (config.sum_bucket > 0)
         out += fmt::format("  sum_bucket: {}\n", exact_bytes(config.sum_bucket));
     if (config.places.contains("search"))

@@ -8,6 +8,12 @@
 
 namespace pw {
 
+namespace {
+
+constexpr double kLeastLeft = 0.1;  // of a device, for what computes, however many messages are under way
+
+}  // namespace
+
 EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode)
     : plan_(plan),
       graph_(graph),
@@ -46,7 +52,7 @@ void EventQueue::begin() {
     start_.assign(waits_.size(), 0);
     end_.assign(waits_.size(), -1);
     next_.assign(plan_.order.size(), 0);
-    exchanging_ = next_;
+    exchanging_ = movers_ = next_;
     seq_ = 0;
     queue_ = {};
     ready_.clear();
@@ -142,6 +148,7 @@ void EventQueue::settle(Ns now) {
 void EventQueue::start_send(int send, Ns now) {
     const int recv = lanes_.partner(send);
     start_[send] = start_[recv] = now;
+    count_movers_of(send, 1, now);
     if (const Demand& demand = demands_[kinds_.of(send)]; !demand.takes.empty() && alone_of(send) > 0) {
         flows_.push_back(
             {.demand = demand, .send = send, .way = {static_cast<double>(alone_of(send)), static_cast<double>(now)}});
@@ -157,6 +164,7 @@ Ns EventQueue::latency_of(int send) const {
 }
 
 void EventQueue::leave(int send, Ns now) {
+    count_movers_of(send, -1, now);
     finish(send, now);
     lanes_.leave(send);
     ready_.push_back(graph_.device_of(send));  // its list may wait for that
@@ -252,25 +260,53 @@ void EventQueue::advance(int device, Ns now) {
 // After a task has begun or ended on a device: all others of its host go on at another rate.
 void EventQueue::change_rates(int changed, Ns now) {
     const std::vector<int>& devices = devices_on_[host_of_[changed]];
-    if (busy_->empty() || devices.size() < 2)
+    if (busy_->empty() || devices.size() < 2) {
+        if (costs_->mover_share > 0)
+            set_pace(changed, 0, now);
         return;
-    const auto computing =
-        std::count_if(devices.begin(), devices.end(), [&](int device) { return progress_[device].node >= 0; });
-    const double crowd = static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
-    for (const int device : devices) {
-        Progress& progress = progress_[device];
-        if (progress.node < 0 || progress.sums)
-            continue;
-        const Ns after = after_own(progress.node);
-        const auto alone = static_cast<double>(alone_of(progress.node) - after);
-        const auto busy = static_cast<double>((*busy_)[kinds_.of(progress.node)] - after);
-        const double time = alone + (busy - alone) * crowd;
-        progress.left -= progress.rate * static_cast<double>(now - progress.since);
-        progress.since = now;
-        progress.rate = time > 0 ? 1 / time : 0;
-        progress.end = seq_;
-        push(now + std::llround(std::max(0.0, progress.left) * time), What::ComputeEnds, progress.node);
     }
+    const double crowd = crowd_beside(changed);
+    for (const int device : devices)
+        set_pace(device, crowd, now);
+}
+
+// The part of the other devices of its host that compute, where the device does.
+double EventQueue::crowd_beside(int device) const {
+    const std::vector<int>& devices = devices_on_[host_of_[device]];
+    if (busy_->empty() || devices.size() < 2)
+        return 0;
+    const auto computing =
+        std::count_if(devices.begin(), devices.end(), [&](int each) { return progress_[each].node >= 0; });
+    return static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
+}
+
+void EventQueue::set_pace(int device, double crowd, Ns now) {
+    Progress& progress = progress_[device];
+    if (progress.node < 0 || progress.sums)
+        return;
+    const Ns after = after_own(progress.node);
+    const auto alone = static_cast<double>(alone_of(progress.node) - after);
+    const auto busy = busy_->empty() ? alone : static_cast<double>((*busy_)[kinds_.of(progress.node)] - after);
+    const double left = 1 - costs_->mover_share * movers_[device];
+    const double time = (alone + (busy - alone) * crowd) / std::max(left, kLeastLeft);
+    progress.left -= progress.rate * static_cast<double>(now - progress.since);
+    progress.since = now;
+    progress.rate = time > 0 ? 1 / time : 0;
+    progress.end = seq_;
+    push(now + std::llround(std::max(0.0, progress.left) * time), What::ComputeEnds, progress.node);
+}
+
+void EventQueue::count_movers(int device, int change, Ns now) {
+    if (costs_->mover_share == 0)
+        return;
+    movers_[device] += change;
+    set_pace(device, crowd_beside(device), now);
+}
+
+void EventQueue::count_movers_of(int send, int change, Ns now) {
+    if (alone_of(send) > 0)
+        for (const int end : {send, lanes_.partner(send)})
+            count_movers(graph_.device_of(end), change, now);
 }
 
 void EventQueue::explain_deadlock() const {

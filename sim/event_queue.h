@@ -44,7 +44,7 @@ private:
 
     // Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
     // `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside
-    // k of them: a line between the two that were measured.
+    // k of them: a line between the two that were measured. What moves messages takes a part of the device, too.
     struct Progress {
         int node = -1;      // -1 when the device does not compute
         double left = 1;    // of the task
@@ -98,6 +98,10 @@ private:
     void advance(const std::vector<int>& devices, Ns now);
     void advance(int device, Ns now);
     void change_rates(int changed, Ns now);
+    double crowd_beside(int device) const;
+    void set_pace(int device, double crowd, Ns now);
+    void count_movers(int device, int change, Ns now);
+    void count_movers_of(int send, int change, Ns now);
     Ns latency_of(int send) const;
     void leave(int send, Ns now);
     void end_flow(std::int64_t seq, Ns now);
@@ -137,6 +141,7 @@ private:
     std::vector<int> sum_of_;      // by node, -1 of what belongs to none
     std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty where none is in buckets
     bool share_is_due_ = false;    // flows of sums have come or gone at this moment
+    std::vector<int> movers_;      // by device: messages and sums under way that take a part of it
     std::vector<int> ready_;       // devices that may go on at this moment
     std::vector<int> waits_;       // by node: inputs to come
     std::vector<Ns> start_, end_;  // by node

@@ -24,7 +24,7 @@ std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const
             own.messages.push_back({std::move(demand), time, sum_link_of(pair, *costs_).latency});
         }
     }
-    return takes ? rounds : std::vector<Round>{};
+    return takes || costs_->mover_share > 0 ? rounds : std::vector<Round>{};
 }
 
 // Sums that take nothing others could take stay tasks of a known length.
@@ -100,6 +100,8 @@ void EventQueue::join_sum(int node, Ns now) {
 
 void EventQueue::begin_sum(int number, Ns now) {
     sums_[number].begun = now;
+    for (const int node : sums_[number].nodes)
+        count_movers(graph_.device_of(node), 1, now);
     begin_step(number, static_cast<double>(now), now);
 }
 
@@ -146,6 +148,8 @@ void EventQueue::end_step(int number, Ns now) {
     if (sum.round < rounds.size())
         return begin_step(number, sum.reached, now);
     sum.ended = now;
+    for (const int node : sum.nodes)
+        count_movers(graph_.device_of(node), -1, now);
     for (const int node : sum.nodes)
         if (const Progress& progress = progress_[graph_.device_of(node)]; progress.node == node && progress.sums)
             end_share_of_sum(node);

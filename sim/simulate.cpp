@@ -39,7 +39,7 @@ public:
 
     void run(const Costs& costs) {
         take(costs);
-        if (!busy_duration_.empty() || may_share_with_sums(graph_, mode_, costs))
+        if (!busy_duration_.empty() || costs.mover_share > 0 || may_share_with_sums(graph_, mode_, costs))
             return run_events();
         if (!recurrence_ || recurrence_asks_ != asks_) {
             recurrence_.emplace(graph_, kinds_, mode_, *proof_, asks_);
@@ -187,9 +187,9 @@ void Simulation::refuse_events(const char* what) const {
     if (by_events_)
         fail(
             "{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
-            "they compute, or messages and sums share what they take on their way\n  help: give each device a host of "
-            "its own (cluster.devices[].host), or costs without such times (cluster.profile) and with one link for all "
-            "devices (cluster.link)",
+            "they compute, or messages and sums share what they take on their way, or take a part of the devices\n"
+            "  help: give each device a host of its own (cluster.devices[].host), or costs without such times "
+            "(cluster.profile), with one link for all devices (cluster.link), and without transfer.multiprocessors",
             what);
 }
 

@@ -73,6 +73,7 @@ const Key kKeys[] = {
     {"transfer.receive", {"early", "deferred"}},
     {"transfer.protocol", {"eager", "rendezvous"}},
     {"transfer.eager_limit", kCounts},
+    {"transfer.multiprocessors", {"0", "0.06", "0.5"}},
     {"transfer.communicator", {"edge", "direction", "one"}},
 };
 

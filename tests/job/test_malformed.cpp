@@ -215,6 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, sweep: {run.timeout: []}}", "'sweep.run.timeout' has no values"},
         Rejection{"{workload: {model: mlp}, sweep: {a=b: [8]}}", "'a=b' in 'sweep' is no key path"},
         Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"},
+        Rejection{"{workload: {model: mlp}, transfer: {multiprocessors: 0.6}}", "multiprocessors"},
         Rejection{"{workload: {model: mlp}, transfer: {eager_limit: 64 KiB}}", "every message leaves at once"},
         Rejection{"{workload: {model: mlp}, transfer: {protocol: rendezvous, eager_limit: -1 B}}", "eager_limit"}));
 

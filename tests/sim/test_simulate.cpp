@@ -3,6 +3,7 @@
 #include "schedules/limits.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/support/relaxed_times.h"
 #include "tests/support/shapes.h"
 #include "tests/support/small_stack.h"
 #include "workloads/beyond_limit.h"
@@ -289,6 +290,21 @@ TEST(Simulate, SmallMessagesDoNotAskFirst) {
     EXPECT_EQ(starts_with(0), (std::vector<Ns>{3, 9, 15}));
     EXPECT_EQ(starts_with(99), (std::vector<Ns>{3, 9, 15}));
     EXPECT_EQ(starts_with(100), (std::vector<Ns>{3, 8, 13}));
+}
+
+// F takes 10 and its message 4 of the link, and a quarter of both devices meanwhile. The first device begins F1 at 10,
+// has done 3 of it at 14 and the rest at 21. The second one begins F0 at 14 and has done 7 of it at 21, when the next
+// message begins: the last 3 take all of its 4.
+TEST(Simulate, MovingMessagesTakesAPartOfBothDevices) {
+    Costs costs = uniform(2, 10, 12, 0);
+    costs.edges = {{0, 1, 100, 0}};
+    costs.link = {.latency = 0, .bandwidth = 25e9};
+    costs.mover_share = 0.25;
+    std::vector<TaskTime> times;
+    for (const TraceEvent& event : simulate(plan_of("gpipe", 2, 2), costs).events)
+        if (event.task.op == Op::Forward)
+            times.push_back({event.start, event.end});
+    EXPECT_EQ(times, (std::vector<TaskTime>{{0, 10}, {10, 21}, {14, 25}, {25, 35}}));
 }
 
 TEST(Simulate, RendezvousWaitsForBothEnds) {

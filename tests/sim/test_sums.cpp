@@ -181,6 +181,28 @@ TEST(Sums, InBucketsGoOnBesideTheBackward) {
     }
 }
 
+// Two buckets of 100 bytes: the first is full at 100 in the middle of the backward of 200, and is two steps of 60 then.
+// Its messages take a fifth of both devices, so that the rest of the backward, 100, takes 125; the second bucket is
+// summed from 225 on.
+TEST(Sums, InBucketsTakeAPartOfTheDevices) {
+    const Plan plan = plan_of("gpipe", Replicas{2}, 2);
+    Costs costs = costs_on_hosts(1, {0, 1});
+    costs.stage[0].forward = 0;
+    costs.stage[0].backward = 200;
+    costs.bytes[0].weights = 200;
+    costs.sum_bucket = 100;
+    costs.mover_share = 0.2;
+    add_gradient_sums(costs, plan.shape);
+    for (const TraceEvent& event : simulate(plan, costs).events) {
+        if (event.task.op == Op::Backward) {
+            EXPECT_EQ(event.end - event.start, 225);
+        }
+        if (event.task.op == Op::SumGradients) {
+            EXPECT_EQ(event.end - event.start, 2 * (kSumLatency + 50));
+        }
+    }
+}
+
 // As in AndMessagesSlowEachOtherDown, in two buckets: each is two steps of 50 bytes, 60 ns each, and the first is full
 // at 310, the middle of stage 1's backward.
 TEST(Sums, InBucketsAndMessagesSlowEachOtherDown) {

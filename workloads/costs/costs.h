@@ -111,6 +111,10 @@ struct Costs {
     std::vector<StageSum> stage_sums;
     Bytes sum_bucket =
         0;  // at most so many gradients are summed at once, as soon as they are there; 0: all, at the end
+    // Of a device's multiprocessors: the share that a message under way takes at both of its ends, and a sum of
+    // gradients on each of its devices, since kernels move them, as NCCL's do. Tasks that compute meanwhile have the
+    // rest.
+    double mover_share = 0;
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
