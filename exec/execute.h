@@ -102,15 +102,16 @@ struct BackendRow {
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
 
-// A HandOver is what a message between devices 0 and 1 costs on the backend and transport of `config`.
+// A HandOver is what messages between devices cost on the backend and transport of `config`.
 struct HandOver {
-    Link link;
-    Link sums;                 // as Profile::sums
+    Link link;  // as in Profile, these three
+    std::optional<Link> between_hosts = {};
+    Link sums;
     bool sent_copies = false;  // the sender keeps a copy
 };
 HandOver measure_hand_over(const Config& config);
-// Does the part of the other ranks, where there are some: rank 0 measures, and messages have two ends.
-void help_to_measure(const Config& config);
+// Does the part of another rank: rank 0 measures, and messages have two ends.
+void help_to_measure();
 HandOver measure_host_hand_over(const Config& config);
 
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at

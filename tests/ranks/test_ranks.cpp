@@ -157,6 +157,38 @@ TEST_P(UnderMpi, TheFirstRankSpeaks) {
     EXPECT_EQ(on_ranks(2, "simulate four.yaml").out, run("simulate four.yaml --set run.transport=mpi").out);
 }
 
+// Hosts are what the system calls them: here ranks have names of their own.
+TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
+    const Said alone = on_ranks(2, "profile four.yaml -o alone.yaml");
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    EXPECT_EQ(alone.out.find("hand-over"), alone.out.rfind("hand-over")) << alone.out;
+    EXPECT_EQ(read("alone.yaml").find("between:"), std::string::npos);
+    EXPECT_EQ(run("simulate four.yaml --set cluster.profile=alone.yaml").code, 0);
+    if (std::system("unshare -u true 2>/dev/null") != 0)
+        GTEST_SKIP() << "this process may not give ranks another host name (unshare -u)";
+    write("host.sh", R"sh(each=$1; shift
+exec unshare -u sh -c 'hostname host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / '$each')) && exec "$@"' sh "$@"
+)sh");
+    for (const auto& [ranks, each] : {std::pair(2, 1), {4, 2}, {3, 1}}) {
+        const Said said = launch(
+            fmt::format("-n {} sh ./host.sh {} '{}' profile four.yaml -o hosts.yaml", ranks, each, GetParam().binary));
+        ASSERT_EQ(said.code, 0) << said.err;
+        EXPECT_NE(said.out.find("between hosts"), std::string::npos) << said.out;
+        EXPECT_NE(read("hosts.yaml").find("between:"), std::string::npos);
+        const Said nowhere = run("simulate four.yaml --set cluster.profile=hosts.yaml");
+        EXPECT_EQ(nowhere.code, 2);
+        EXPECT_NE(nowhere.err.find("cluster.devices_per_host"), std::string::npos) << nowhere.err;
+        EXPECT_EQ(run("simulate four.yaml --set cluster.profile=hosts.yaml --set cluster.devices_per_host=2").code, 0);
+    }
+}
+
+TEST_P(UnderMpi, ProfilesEndOnAllRanksWhenOneFails) {
+    const Said said = on_ranks(3, "profile four.yaml -o no/such/folder.yaml");
+    EXPECT_NE(said.code, 0);
+    EXPECT_NE(said.err.find("no/such"), std::string::npos) << said.err;
+    EXPECT_EQ(said.err.find("error"), said.err.rfind("[rank 0/3] error") + 11) << said.err;
+}
+
 TEST_P(UnderMpi, RefusesWhatWouldBeWrong) {
     const Said many = on_ranks(5, "run four.yaml");
     EXPECT_NE(many.code, 0) << many.err;
