@@ -152,10 +152,10 @@ Action add_profile(CLI::App& command) {
     return [arguments] {
         const Config config = arguments->config.load();
         with_all_ranks(config, [&] {
-            if (launched_ranks().rank > 0)
-                help_to_measure();
-            else
+            if (is_first_rank())
                 profile_config(config, *arguments);
+            else
+                help_to_measure();
         });
     };
 }

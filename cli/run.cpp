@@ -220,15 +220,11 @@ std::string own_stages(const Shape& shape) {
     return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
 }
 
-}  // namespace
-
-RunResult execute(const Job& job, RunOptions options) {
-    note_on_data(job.config);
-    ProgressLine line;
+// A failure says which stages it was.
+template <class Act>
+auto as_this_rank(const Job& job, Act act) {
     try {
-        RunResult result = run(job, with_progress(std::move(options), line));
-        tell(result);
-        return result;
+        return act();
     } catch (const StoppedByOthers&) {
         throw;
     } catch (const Error& error) {
@@ -236,10 +232,20 @@ RunResult execute(const Job& job, RunOptions options) {
     }
 }
 
+}  // namespace
+
+RunResult execute(const Job& job, RunOptions options) {
+    note_on_data(job.config);
+    ProgressLine line;
+    RunResult result = as_this_rank(job, [&] { return run(job, with_progress(std::move(options), line)); });
+    tell(result);
+    return result;
+}
+
 InterleavedRun interleave(const Job& job, int turns) {
     note_on_data(job.config);
     ProgressLine line;
-    InterleavedRun run = run_interleaved(job, turns, with_progress({}, line));
+    InterleavedRun run = as_this_rank(job, [&] { return run_interleaved(job, turns, with_progress({}, line)); });
     tell(run.runs.front());
     return run;
 }

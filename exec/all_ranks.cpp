@@ -1,12 +1,15 @@
 #include "exec/all_ranks.h"
 
+#include "exec/engine/ranks_of_run.h"
 #include "exec/engine/watch.h"
+#include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/watchdog.h"
 #include "exec/system/threads.h"
 #include "workloads/first_failure.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace pw {
@@ -66,6 +69,13 @@ private:
     Line line_;
 };
 
+// Null where all devices are in this process.
+Ranks* ranks_of(const Config& config) {
+    if (config.run.transport != RunConfig::Transport::Mpi || join_ranks().size() == 1)
+        return nullptr;
+    return &join_ranks();
+}
+
 }  // namespace
 
 void with_all_ranks(const Config& config, const std::function<void()>& act) {
@@ -83,6 +93,50 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
     CommandLine line(ranks, timeout);
     until_all_watch.reset();
     line.attempt(act);
+}
+
+void wait_for_first_rank(const Config& config) {
+    if (Ranks* const ranks = ranks_of(config))
+        wait_for_first(*ranks);
+}
+
+Profile profile_of_first_rank(const Config& config, const std::function<Profile()>& measure) {
+    Ranks* const ranks = ranks_of(config);
+    if (ranks == nullptr)
+        return measure();
+    const bool is_first = ranks->rank() == 0;
+    Profile profile;
+    Mail letter;
+    if (is_first) {
+        profile = measure();
+        put_text(letter, text_of(profile));
+    } else {
+        help_to_measure();
+    }
+    wait_for_first(*ranks);
+    letter = broadcast(*ranks, letter);
+    return is_first ? profile : profile_in(MailReader(letter).get_text());
+}
+
+void take_hosts_of_ranks(Config& config) {
+    Ranks* const ranks = ranks_of(config);
+    if (ranks == nullptr)
+        return;
+    std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const RankMap map(static_cast<int>(devices.size()), *ranks);
+    check_number(config, static_cast<int>(devices.size()), *ranks);
+    Mail own;
+    put_text(own, host_name());
+    const std::vector<Mail> hosts = all_gather(*ranks, own);
+    const auto is_named = [](const DeviceConfig& device) { return !device.host.empty(); };
+    if (config.cluster.link_given || std::ranges::any_of(devices, is_named) ||
+        std::ranges::all_of(hosts, [&](const Mail& host) { return host == own; }))
+        return;
+    for (std::size_t device = 0; device < devices.size(); ++device) {
+        const int rank = map.rank_of(static_cast<int>(device));
+        devices[device].host = MailReader(hosts[static_cast<std::size_t>(rank)]).get_text();
+    }
+    config.yaml = print_config(config);
 }
 
 }  // namespace pw

@@ -35,6 +35,8 @@ struct RunOptions {
     std::shared_ptr<const Checkpoint> resumed = {};  // the training goes on from there; null: it begins
     std::function<bool()> should_stop = {};          // asked after every step
     std::function<void(const Progress&)> progress;   // called between steps, on the caller's thread
+    // Called on every rank before the next step, on the caller's thread: no rank goes on before it returns there.
+    std::function<void(int done, int steps)> between_steps = {};
     // The run calls it with everything it found before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
@@ -68,7 +70,7 @@ struct RunResult {
 };
 
 // Where the devices are on several ranks every rank calls run(), and only on rank 0 the result has more than the losses
-// and norms, and options are called.
+// and norms, and options but between_steps are called.
 
 // Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
 // and the same weight versions, and runs one task at a time.

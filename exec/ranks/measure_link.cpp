@@ -1,6 +1,5 @@
 #include "exec/ranks/measure_link.h"
 
-#include "exec/system/threads.h"
 #include "workloads/clock.h"
 #include "workloads/median.h"
 
@@ -35,19 +34,6 @@ Bytewise bytes_in(Value& value) {
 void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
     const Ranks::Ticket ticket = sends ? ranks.send(other, kTag, bytes, false) : ranks.receive(other, kTag, bytes);
     wait_for(ranks, std::span(&ticket, 1));
-}
-
-// Receives what comes when others have measured, without taking the time of a core.
-void receive_later(Ranks& ranks, int other, Bytewise bytes) {
-    constexpr Ns kLook = 1'000'000;
-    const Ranks::Ticket ticket = ranks.receive(other, kTag, bytes);
-    try {
-        while (!ranks.done(ticket))
-            sleep_for(kLook);
-    } catch (...) {
-        ranks.give_up();  // the message has no place any more
-        throw;
-    }
 }
 
 // What the asking rank tells before the rounds of a size.
@@ -90,7 +76,7 @@ void answer(Ranks& ranks, int other) {
         Mail message(static_cast<std::size_t>(kSizes[size]));
         const auto send_back = [&](bool later) {
             if (later)
-                receive_later(ranks, other, message);
+                wait_idly(ranks, ranks.receive(other, kTag, message));
             else
                 pass(ranks, other, message, false);
             pass(ranks, other, message, true);
@@ -118,7 +104,7 @@ std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) 
     std::size_t sizes = 0;
     std::vector<SizedTime> times;
     if (own == pair.asks) {
-        receive_later(ranks, 0, bytes_in(turn));
+        wait_idly(ranks, ranks.receive(0, kTag, bytes_in(turn)));
         times = ask(ranks, pair.answers, budget);
         sizes = times.size();
         pass(ranks, 0, bytes_in(sizes), true);
@@ -127,7 +113,7 @@ std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) 
     if (own != 0)
         return {};
     pass(ranks, pair.asks, bytes_in(turn), true);
-    receive_later(ranks, pair.asks, bytes_in(sizes));
+    wait_idly(ranks, ranks.receive(pair.asks, kTag, bytes_in(sizes)));
     times.resize(sizes);
     pass(ranks, pair.asks, std::as_writable_bytes(std::span(times)), false);
     return times;

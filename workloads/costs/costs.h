@@ -67,6 +67,9 @@ struct Profile {
 
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
+// The same without a file.
+Profile profile_in(const std::string& text);
+std::string text_of(const Profile& profile);
 
 // Returns the time in which `holders` devices sum `bytes` that each has in a ring (SumAlgorithm::Ring) over equal
 // links.

@@ -290,10 +290,7 @@ std::string print_layer(const LayerProfile& layer) {
     return text;
 }
 
-}  // namespace
-
-Profile read_profile(const std::string& path) {
-    const Yaml file = Yaml::load(path);
+Profile profile_from(const Yaml& file) {
     check_version(file);
     file.allow({"profile", "convolutions", "layers"});
     Profile profile = read_header(file["profile"]);
@@ -304,17 +301,26 @@ Profile read_profile(const std::string& path) {
     return profile;
 }
 
-void write_profile(const Profile& profile, const std::string& path) {
-    NewFile file(path);
-    file.write(print_header(profile));
-    if (!profile.convolutions.empty())
-        file.write("convolutions:\n");
-    for (const ConvolutionChoice& choice : profile.convolutions)
-        file.write(print_convolution(choice));
-    file.write("layers:\n");
-    for (const LayerProfile& layer : profile.layers)
-        file.write(print_layer(layer));
-    file.finish();
+}  // namespace
+
+Profile read_profile(const std::string& path) { return profile_from(Yaml::load(path)); }
+
+Profile profile_in(const std::string& text) {
+    return profile_from(Yaml::parse(std::make_shared<Source>("the profile", text)));
 }
+
+std::string text_of(const Profile& profile) {
+    std::string text = print_header(profile);
+    if (!profile.convolutions.empty())
+        text += "convolutions:\n";
+    for (const ConvolutionChoice& choice : profile.convolutions)
+        text += print_convolution(choice);
+    text += "layers:\n";
+    for (const LayerProfile& layer : profile.layers)
+        text += print_layer(layer);
+    return text;
+}
+
+void write_profile(const Profile& profile, const std::string& path) { write_file(path, text_of(profile)); }
 
 }  // namespace pw
