@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-MODEL = {"workload": {"model": "resnet50", "image_size": 64, "classes": 10}, "cluster": {"devices": 2},
+MODEL = {"workload": {"model": "resnet50", "image_size": 64, "classes": 10}, "cluster": {"devices": 2, "devices_per_host": 1},
          "training": {"steps": 12, "learning_rate": 0.001}, "run": {"backend": "cpu", "transport": "mpi"}}
 PLANS = [("naive", 4), ("gpipe", 4), ("1f1b", 8), ("zb-h1", 8)]
 HOSTS = {"east": "10.77.0.1", "west": "10.77.0.2"}
@@ -139,7 +139,7 @@ def measure_all(programs, points, store):
                 continue
             with two_hosts(relay, rate, delay):
                 profiled = sh(launch.replace("ARGUMENTS", "profile config.yaml -o profile.yaml"))
-                link = next(line for line in open("profile.yaml") if line.strip().startswith("link:")).strip()
+                link = next(line for line in open("profile.yaml") if line.strip().startswith("between:")).strip()
                 print(f"{mpi}, {sends}, {rate} Mbit/s, {delay} ms: {link}", flush=True)
                 for plan in missing:
                     write_config(*plan)

@@ -2,6 +2,8 @@
 #include "cli/comparison.h"
 #include "cli/execution.h"
 #include "cli/table.h"
+#include "exec/all_ranks.h"
+#include "job/launched_ranks.h"
 #include "search/predict.h"
 #include "workloads/median.h"
 
@@ -29,6 +31,8 @@ RunResult median_run(std::vector<RunResult> runs, const Config& config) {
 Sides in_turns(const Job& job, int turns) {
     InterleavedRun run = interleave(job, turns);
     Sides sides;
+    if (!is_first_rank())
+        return sides;
     sides.calibrated = Calibrated{std::move(run.calibration), {}, run.turns, std::move(run.yardstick)};
     Job calibrated = job;
     calibrated.costs = sides.calibrated->calibration.costs;
@@ -38,6 +42,11 @@ Sides in_turns(const Job& job, int turns) {
     sides.result = median_run(std::move(run.runs), job.config);
     sides.result->resident_growth.reset();  // it would be that of the probes, too
     return sides;
+}
+
+Sides beside_run(const Job& job) {
+    RunResult result = execute(job, {});
+    return is_first_rank() ? Sides{report_of(predict(job), job.config), {}, std::move(result)} : Sides{};
 }
 
 }  // namespace
@@ -58,7 +67,10 @@ int turns_for(const Job& job, std::optional<int> asked) {
 }
 
 Sides both_sides(const Job& job, int turns) {
-    Sides sides = turns > 0 ? in_turns(job, turns) : Sides{report_of(predict(job), job.config), {}, execute(job, {})};
+    wait_for_first_rank(job.config);
+    Sides sides = turns > 0 ? in_turns(job, turns) : beside_run(job);
+    if (!is_first_rank())
+        return sides;
     sides.measured = report_of(*sides.result, job.config);
     const Trace* beside =
         sides.calibrated && !job.config.cluster.profile.empty() ? &sides.calibrated->predicted.trace : nullptr;

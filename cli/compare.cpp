@@ -7,7 +7,9 @@
 #include "cli/streams.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
+#include "exec/all_ranks.h"
 #include "job/build.h"
+#include "job/launched_ranks.h"
 #include "schedules/schedule.h"
 #include "search/predict.h"
 #include "viz/plot.h"
@@ -75,16 +77,17 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     return sides;
 }
 
-Sides sides_of_config(const CompareArguments& arguments) {
-    Config config = arguments.config.load();
+Sides sides_of_config(const CompareArguments& arguments, Config config) {
     if (!is_emulated(config))
         require_layers(config, "run");
     const Job job = calibrated_job(std::move(config));
     refuse_over_memory(job);
-    if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
-        print_note(note);
-    if (!arguments.json)
-        print_result("{}\n\n", summary_of(job));
+    if (is_first_rank()) {
+        if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
+            print_note(note);
+        if (!arguments.json)
+            print_result("{}\n\n", summary_of(job));
+    }
     return both_sides(job, turns_for(job, arguments.turns));
 }
 
@@ -127,19 +130,8 @@ void replay(const CompareArguments& arguments) {
         print_result("{}", print_replay(measured));
 }
 
-void compare(const CompareArguments& arguments) {
-    if (arguments.replay)
-        return replay(arguments);
-    if (arguments.schedules.empty() && !arguments.folder.empty())
-        fail(
-            "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
-            "out");
-    if (!arguments.schedules.empty())
-        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
-    const double limit =
-        arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
-    check_plot_file(arguments.plot);
-    const Sides sides = arguments.measured.empty() ? sides_of_config(arguments) : sides_of_traces(arguments);
+// What the command says of both sides.
+void tell(const Sides& sides, const CompareArguments& arguments, double limit) {
     const Comparison comparison = comparison_of(sides);
     Outputs outputs;
     outputs.attempt([&] {
@@ -158,13 +150,37 @@ void compare(const CompareArguments& arguments) {
     check_error("peak memory", comparison.peak_memory_error, limit);
 }
 
+void compare(const CompareArguments& arguments) {
+    const bool of_traces = arguments.replay || !arguments.measured.empty();
+    if (of_traces && !is_first_rank())
+        return;
+    if (arguments.replay)
+        return replay(arguments);
+    if (arguments.schedules.empty() && !arguments.folder.empty())
+        fail(
+            "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
+            "out");
+    const double limit =
+        arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
+    if (of_traces && arguments.schedules.empty()) {
+        check_plot_file(arguments.plot);
+        return tell(sides_of_traces(arguments), arguments, limit);
+    }
+    if (!arguments.schedules.empty())
+        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
+    check_plot_file(arguments.plot);
+    const Config config = arguments.config.load();
+    with_all_ranks(config, [&] {
+        const Sides sides = sides_of_config(arguments, config);
+        if (is_first_rank())
+            tell(sides, arguments, limit);
+    });
+}
+
 }  // namespace
 
 Job calibrated_job(Config config) {
-    if (config.run.transport == RunConfig::Transport::Mpi)
-        config.fail_at("run.transport", "compare runs in one process",
-                       "write transport: threads; or mpirun -n N pipewright run CONFIG --trace measured.json, and then "
-                       "pipewright compare predicted.json measured.json");
+    take_hosts_of_ranks(config);
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
         print_note(
             "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
@@ -172,7 +188,9 @@ Job calibrated_job(Config config) {
     if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
         return job_of(std::move(config));
     print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
-    Profile profile = measure_with_progress(config, build_model(config), sizes_of(config.pipeline).different());
+    Profile profile = profile_of_first_rank(config, [&] {
+        return measure_with_progress(config, build_model(config), sizes_of(config.pipeline).different());
+    });
     return job_of(std::move(config), std::move(profile));
 }
 

@@ -3,7 +3,9 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/all_ranks.h"
 #include "job/config.h"
+#include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -76,6 +78,7 @@ void check_names(const ConfigArguments& arguments, const std::vector<std::string
         ConfigArguments own = arguments;
         own.set.push_back("pipeline.schedule=" + schedule);
         Config config = own.load();
+        take_hosts_of_ranks(config);
         if (!is_emulated(config))
             require_layers(config, "run");
         Notices told_when_it_runs;
@@ -99,13 +102,11 @@ void draw(const Sides& sides, const std::filesystem::path& root, const std::stri
     write_trace(sides.measured.trace, stem + ".measured.json");
 }
 
-}  // namespace
-
-void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                       const std::string& folder, std::optional<int> turns) {
+void compare_one_by_one(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                        const std::string& folder, std::optional<int> turns) {
     check_names(arguments, schedules);
     const std::filesystem::path root(folder);
-    const bool kept = !folder.empty();
+    const bool kept = !folder.empty() && is_first_rank();
     check_target_folder(folder);
     if (kept)
         std::filesystem::create_directories(root);
@@ -132,6 +133,8 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         }
         print_note(summary_of(job));
         const Sides sides = both_sides(job, turns_for(job, turns));
+        if (!is_first_rank())
+            continue;
         const Comparison comparison = comparison_of(sides);
         table.add(row_of_sides(schedule, sides, comparison));
         Json point = json_of(sides, comparison);
@@ -146,12 +149,23 @@ void compare_schedules(const ConfigArguments& arguments, const std::vector<std::
         if (kept)
             outputs.attempt([&] { write_points(root, title + table.print(), points); });
     }
+    if (!is_first_rank())
+        return;
     outputs.attempt([&] { print_result("{}{}", title, table.print()); });
     outputs.attempt([&] {
         if (kept && !emulated)  // which learns nothing
             plot_curves(losses, "samples", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
     });
     outputs.done();
+}
+
+}  // namespace
+
+void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                       const std::string& folder, std::optional<int> turns) {
+    ConfigArguments first = arguments;
+    first.set.push_back("pipeline.schedule=" + schedules.front());
+    with_all_ranks(first.load(), [&] { compare_one_by_one(arguments, schedules, folder, turns); });
 }
 
 }  // namespace pw

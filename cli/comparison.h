@@ -51,13 +51,13 @@ std::string print(const Comparison& comparison, const Sides& sides);
 inline constexpr int kTurns = 8;
 
 // Simulates and runs a pipeline. With turns, the run takes them with the probes that calibrate it; without a profile of
-// the config's, that is the prediction.
+// the config's, that is the prediction. Ranks call it together; the others than rank 0 get nothing.
 Sides both_sides(const Job& job, int turns = 0);
 // Returns the turns that were asked for, else kTurns where nothing else tells what tasks cost beside the run. Throws
 // Error (BadInput) for a backend that cannot.
 int turns_for(const Job& job, std::optional<int> asked);
 // Returns the job of the config with a measured profile: the config's own, or one measured now. The emulated backend
-// needs none.
+// needs none. Ranks call it together.
 Job calibrated_job(Config config);
 Json json_of(const Sides& sides, const Comparison& comparison);
 // What is told of the calibration beside the run; nothing where there was none.

@@ -55,7 +55,9 @@ constexpr Command kCommands[] = {
     {"compare", "put predicted beside measured", add_compare,
      "  pipewright compare cfg.yaml --plot both.html\n"
      "  pipewright compare predicted.json measured.json --max-error 5%\n"
-     "  pipewright compare cfg.yaml --schedules gpipe,1f1b -o study"},
+     "  pipewright compare cfg.yaml --schedules gpipe,1f1b -o study\n"
+     "  mpirun -n 2 pipewright compare cfg.yaml",
+     true},
     {"search", "find the best stage split, schedule and micro-batches", add_search,
      "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml"},
     {"plot", "draw traces", add_plot, "  pipewright plot gpipe.json 1f1b.json -o both.svg"},
@@ -124,13 +126,12 @@ void run_command_line(int argc, char** argv) {
     app.footer(
         "Results go to stdout, all else to stderr.\nExit codes: 0 ok, 1 failed while running, 2 bad input, "
         "3 infeasible or deadlock, 4 check failed, 5 a peer fell silent.");
-    const bool is_first = launched_ranks().rank == 0;
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command& command : kCommands) {
         CLI::App* added = app.add_subcommand(command.name, command.summary);
         added->footer(std::string("Examples:\n") + command.examples);
         Action action = command.add(*added);
-        if (!is_first && !command.by_all_ranks)
+        if (!is_first_rank() && !command.by_all_ranks)
             action = [kept = std::move(action)] {};  // what its options are read into
         actions.emplace_back(added, std::move(action));
     }

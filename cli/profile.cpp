@@ -3,6 +3,7 @@
 #include "cli/execution.h"
 #include "cli/streams.h"
 #include "cli/table.h"
+#include "exec/all_ranks.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -73,7 +74,9 @@ std::string print_size(const Profile& profile, int samples) {
 
 std::string print(const Link& link) {  // no bandwidth where tensors are handed over by pointer
     return print_time(link.latency) +
-           (std::isfinite(link.bandwidth) ? fmt::format(", {:.4g} GB/s", link.bandwidth / 1e9) : std::string()) +
+           (std::isfinite(link.bandwidth)
+                ? fmt::format(", {}{:.4g} GB/s", link.by_size.empty() ? "" : "by size up to ", link.bandwidth / 1e9)
+                : std::string()) +
            (link.half_size > 0 ? fmt::format(", half of it at {}", print_bytes(link.half_size)) : std::string());
 }
 
@@ -81,8 +84,10 @@ std::string print_rest(const Profile& profile) {
     Ns update = 0;
     for (const LayerProfile& layer : profile.layers)
         update += layer.update.median;
-    return fmt::format("update {}   dispatch {}   hand-over {}   sums {}\n", print_time(update),
-                       print_time(profile.dispatch.median), print(profile.link), print(profile.sums));
+    const std::string between =
+        profile.between_hosts ? fmt::format("   between hosts {}", print(*profile.between_hosts)) : "";
+    return fmt::format("update {}   dispatch {}   hand-over {}{}   sums {}\n", print_time(update),
+                       print_time(profile.dispatch.median), print(profile.link), between, print(profile.sums));
 }
 
 void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, double stolen) {
@@ -99,10 +104,7 @@ void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, 
         print_warning(warning);
 }
 
-void profile_config(const ProfileArguments& arguments) {
-    const Config config = arguments.config.load();
-    if (launched_ranks().rank > 0)
-        return help_to_measure(config);
+void profile_config(const Config& config, const ProfileArguments& arguments) {
     check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);
@@ -147,7 +149,15 @@ Action add_profile(CLI::App& command) {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::Range(1, 65536).description(""));
-    return [arguments] { profile_config(*arguments); };
+    return [arguments] {
+        const Config config = arguments->config.load();
+        with_all_ranks(config, [&] {
+            if (is_first_rank())
+                profile_config(config, *arguments);
+            else
+                help_to_measure();
+        });
+    };
 }
 
 }  // namespace pw

@@ -215,18 +215,11 @@ std::string own_stages(const Shape& shape) {
     return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
 }
 
-}  // namespace
-
-RunResult execute(const Job& job, RunOptions options, bool reference) {
-    note_on_data(job.config);
-    ProgressLine line;
+// A failure says which stages it was.
+template <class Act>
+auto as_this_rank(const Job& job, Act act) {
     try {
-        const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
-        const RunOptions shown = with_progress(std::move(options), line);
-        const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
-        RunResult result = in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
-        tell(result);
-        return result;
+        return act();
     } catch (const StoppedByOthers&) {
         throw;
     } catch (const Error& error) {
@@ -234,10 +227,24 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
     }
 }
 
+}  // namespace
+
+RunResult execute(const Job& job, RunOptions options, bool reference) {
+    note_on_data(job.config);
+    ProgressLine line;
+    const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
+    const RunOptions shown = with_progress(std::move(options), line);
+    const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
+    RunResult result =
+        as_this_rank(job, [&] { return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown); });
+    tell(result);
+    return result;
+}
+
 InterleavedRun interleave(const Job& job, int turns) {
     note_on_data(job.config);
     ProgressLine line;
-    InterleavedRun run = run_interleaved(job, turns, with_progress({}, line));
+    InterleavedRun run = as_this_rank(job, [&] { return run_interleaved(job, turns, with_progress({}, line)); });
     tell(run.runs.front());
     return run;
 }

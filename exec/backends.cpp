@@ -1,6 +1,7 @@
 // The tables of what this build can execute on: backends and transports are rows, not plug-ins.
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
+#include "exec/engine/ranks_of_run.h"
 #include "exec/execute.h"
 #include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
@@ -108,20 +109,20 @@ std::vector<int> numa_nodes(const Config& config, int devices) {
     return nodes;
 }
 
+// Ranks that share no host hand nothing over inside one but what a process does.
 HandOver measure_hand_over(const Config& config) {
     HandOver hand_over = row_of(config).hand_over(config);
-    if (config.run.transport == Transport::Mpi)
-        if (Ranks& ranks = join_ranks(); ranks.size() > 1) {
-            hand_over.link = hand_over.sums = measure_link(ranks);
-            hand_over.sent_copies = true;
-        }
+    if (config.run.transport != Transport::Mpi || join_ranks().size() == 1)
+        return hand_over;
+    const LinksOfRanks links = measure_links(join_ranks(), host_name());
+    if (links.inside)
+        hand_over.link = hand_over.sums = *links.inside;
+    hand_over.between_hosts = links.between;
+    hand_over.sent_copies = true;
     return hand_over;
 }
 
-void help_to_measure(const Config& config) {
-    if (config.run.transport == Transport::Mpi)
-        (void)measure_link(join_ranks());
-}
+void help_to_measure() { (void)measure_links(join_ranks(), host_name()); }
 
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {
     return row_of(plan.job.config).work(plan, options);

@@ -108,7 +108,8 @@ private:
 
 class Collector {
 public:
-    explicit Collector(const Job& job) : job_(job), shares_links_(!Routes(job.costs).capacities().empty()) {}
+    explicit Collector(const Job& job)
+        : job_(job), messages_are_timed_(is_on_ranks() || !Routes(job.costs).capacities().empty()) {}
 
     void add(const ProbeTrace& probe) {
         const PlanGraph graph(probe.job->plan);
@@ -142,17 +143,21 @@ public:
             costs.dispatch = std::llround(mean_median(own_gaps_));
         if (job_.config.cluster.link_given && !emulates_link())
             return calibration;  // the user wants another link predicted than this machine's
-        if (!far_gaps_.empty())
-            costs.link.latency =
-                std::max<Ns>(0, latency_before() + std::llround(mean_median(far_gaps_)) - costs.dispatch);
-        if (!emulates_link())
-            costs.link.bandwidth = std::numeric_limits<double>::infinity();
+        if (!sends_messages()) {
+            costs.link = {far_gaps_.empty() ? costs.link.latency : 0};
+            costs.between_hosts.reset();
+        }
+        const Ns longer = far_gaps_.empty() ? 0 : std::llround(mean_median(far_gaps_)) - costs.dispatch;
+        costs.link.latency = std::max<Ns>(0, costs.link.latency + longer);
+        if (costs.between_hosts)
+            costs.between_hosts->latency = std::max<Ns>(0, costs.between_hosts->latency + longer);
         return calibration;
     }
 
 private:
     bool emulates_link() const { return job_.config.run.transport == RunConfig::Transport::Link; }
-    Ns latency_before() const { return emulates_link() ? job_.costs.link.latency : 0; }
+    bool is_on_ranks() const { return job_.config.run.transport == RunConfig::Transport::Mpi; }
+    bool sends_messages() const { return emulates_link() || is_on_ranks(); }
 
     void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {
         std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
@@ -212,7 +217,7 @@ private:
                     const Ns way = emulates_link() ? job_.costs.link.latency +
                                                          occupation_of(traffic.bytes(graph.task(recv)), job_.costs.link)
                                                    : 0;
-                    last = std::max(last, shares_links_ ? events[recv]->end : events[maker]->end + way);
+                    last = std::max(last, messages_are_timed_ ? events[recv]->end : events[maker]->end + way);
                 }
         return last;
     }
@@ -254,7 +259,7 @@ private:
     }
 
     const Job& job_;
-    const bool shares_links_;                     // emulated ones: then a message takes as long as it did
+    const bool messages_are_timed_;               // over ranks, or links that they share: they take as long as they did
     std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
     std::vector<double> own_gaps_, far_gaps_;
 };

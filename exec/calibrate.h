@@ -32,7 +32,8 @@ struct Calibration {
 // end is left out, as the median of measured steps leaves out what disturbs some. `stage` and `busy` are the ends of a
 // straight line through the times over the part of the time in which other devices computed; `dispatch` is the time
 // between a task and the next that waits for nothing else, and the link's latency what a task waits longer whose input
-// another device has just made.
+// another device has just made. On ranks messages take the job's links, whose latencies are longer by what a task waits
+// when its input has come.
 Calibration calibrate(const Job& job, const std::vector<ProbeTrace>& probes);
 
 }  // namespace pw

@@ -35,6 +35,8 @@ struct RunOptions {
     std::shared_ptr<const Checkpoint> resumed = {};  // the training goes on from there; null: it begins
     std::function<bool()> should_stop = {};          // asked after every step
     std::function<void(const Progress&)> progress;   // called between steps, on the caller's thread
+    // Called on every rank before the next step, on the caller's thread: no rank goes on before it returns there.
+    std::function<void(int done, int steps)> between_steps = {};
     // The run calls it with everything it found before files are written: a full disk takes no results along.
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
@@ -79,7 +81,7 @@ struct RunResult {
 };
 
 // Where the devices are on several ranks every rank calls run(), and only on rank 0 the result has more than the losses
-// and norms, and options are called.
+// and norms, and options but between_steps are called.
 
 // Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
 // and the same weight versions, and runs one task at a time.
@@ -113,15 +115,16 @@ struct BackendRow {
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
 
-// A HandOver is what a message between devices 0 and 1 costs on the backend and transport of `config`.
+// A HandOver is what messages between devices cost on the backend and transport of `config`.
 struct HandOver {
-    Link link;
-    Link sums;                 // as Profile::sums
+    Link link;  // as in Profile, these three
+    std::optional<Link> between_hosts = {};
+    Link sums;
     bool sent_copies = false;  // the sender keeps a copy
 };
 HandOver measure_hand_over(const Config& config);
-// Does the part of the other ranks, where there are some: rank 0 measures, and messages have two ends.
-void help_to_measure(const Config& config);
+// Does the part of another rank: rank 0 measures, and messages have two ends.
+void help_to_measure();
 HandOver measure_host_hand_over(const Config& config);
 
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at

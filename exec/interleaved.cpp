@@ -1,7 +1,10 @@
 #include "exec/interleaved.h"
 
+#include "exec/engine/ranks_of_run.h"
 #include "exec/probes.h"
 #include "exec/turns.h"
+
+#include <algorithm>
 
 namespace pw {
 
@@ -20,6 +23,19 @@ void leave_out_first_steps(Trace& trace, int steps, int turns) {
                   [&](const TraceEvent& event) { return event.step > 0 && begins_turn(event.step, steps, turns); });
 }
 
+// The time of the slowest rank.
+Ns slowest_yardstick(const CorePlan& cores, Ranks* ranks) {
+    const Ns own = yardstick_time(cores);
+    if (ranks == nullptr)
+        return own;
+    Mail letter;
+    put(letter, own);
+    Ns slowest = 0;
+    for (const Mail& other : all_gather(*ranks, letter))
+        slowest = std::max(slowest, MailReader(other).get<Ns>());
+    return slowest;
+}
+
 }  // namespace
 
 bool can_interleave(const Job& job) {
@@ -32,15 +48,16 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const int steps = steps_of(job);
     interleaved.turns = job.plan.asynchronous ? turns : turns_of(steps, turns);
     const Probes probes = probes_of(job, interleaved.turns);
-    const auto between = [&] {
-        interleaved.yardstick.times.push_back(
-            yardstick_time(job.plan.shape.devices, job.config.run.threads_per_device));
-    };
+    Ranks* const ranks = job.config.run.transport == RunConfig::Transport::Mpi ? &join_ranks() : nullptr;
+    const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, ranks);
+    const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, ranks)); };
     std::vector<std::vector<RunResult>> results =
         run_in_turns({{&probes.alone}, {&job, options}, {&probes.near}}, interleaved.turns, between);
+    interleaved.runs = std::move(results[1]);
+    if (ranks != nullptr && ranks->rank() != 0)
+        return interleaved;
     interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[0])), interleaved.turns},
                                               {&probes.near, traces_of(std::move(results[2])), interleaved.turns}});
-    interleaved.runs = std::move(results[1]);
     if (!job.plan.asynchronous)
         leave_out_first_steps(interleaved.runs.front().trace, steps, interleaved.turns);
     return interleaved;

@@ -17,7 +17,8 @@ struct InterleavedRun {
 // Tells whether the job's backend can be calibrated so: its kernels compute on the cores of the devices' threads.
 bool can_interleave(const Job& job);
 
-// Runs the job in `turns` turns, fewer where it has fewer than two steps for each.
+// Runs the job in `turns` turns, fewer where it has fewer than two steps for each. Ranks call it together; rank 0 alone
+// gets traces and a calibration.
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);
 
 }  // namespace pw

@@ -367,6 +367,7 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
     profile.threads_per_device = config.run.threads_per_device;
     profile.precision = config.run.precision;
     profile.link = hand_over.link;
+    profile.between_hosts = hand_over.between_hosts;
     profile.sums = hand_over.sums;
     profile.sent_copies = hand_over.sent_copies;
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)

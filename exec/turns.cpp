@@ -74,10 +74,8 @@ std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, in
         return results;
     }
     RunOptions options = taker.options;
-    options.progress = [&](const Progress& progress) {
-        if (taker.options.progress)
-            taker.options.progress(progress);
-        if (progress.step < progress.steps && begins_turn(progress.step, progress.steps, turns))
+    options.between_steps = [&](int done, int steps) {
+        if (begins_turn(done, steps, turns))
             rota.pass_on(number);
     };
     results.push_back(run(*taker.job, options));
@@ -100,8 +98,11 @@ std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& t
     std::vector<Thread> threads;
     const auto stop = [&] { rota.abort(); };
     const auto take = [&](std::size_t number) {
-        failure.guard([&] { results[number] = take_turns(takers[number], number, turns, rota); }, stop);
-        failure.guard([&] { rota.leave(number); }, stop);
+        const auto take_all = [&] {
+            results[number] = take_turns(takers[number], number, turns, rota);
+            rota.leave(number);
+        };
+        failure.guard(take_all, stop);
     };
     between();
     failure.guard(

@@ -15,7 +15,7 @@ struct TurnTaker {
 
 // Returns what each has run: one result, or one per turn of an asynchronous job. All keep their memory in the meantime.
 // `between` is called when nobody runs: before the first turn, between two, and after the last. Throws what a run
-// throws.
+// throws. Ranks call it together: since each does the same in the same order, their turns are in step.
 std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
                                                  const std::function<void()>& between);
 

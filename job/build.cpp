@@ -7,6 +7,7 @@
 #include "workloads/data/data_sources.h"
 #include "workloads/stages/ties.h"
 
+#include <algorithm>
 #include <cassert>
 #include <map>
 #include <string>
@@ -85,6 +86,20 @@ const BuiltInModel& built_in_model(const Config& config) {
     return *model;
 }
 
+// Which link two devices have, the profile cannot tell without their hosts.
+void check_hosts(const Profile& profile, const Config& config) {
+    const ClusterConfig& cluster = config.cluster;
+    const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                                       [](const DeviceConfig& device) { return device.host.empty(); });
+    if (profile.between_hosts && !cluster.link_given && cluster.devices.size() > 1 && nameless != cluster.devices.end())
+        config.fail_at("cluster.profile",
+                       fmt::format("the profile has a link inside a host and another one between hosts, and device {} "
+                                   "says no host",
+                                   nameless - cluster.devices.begin()),
+                       "write how many devices each host has (cluster.devices_per_host), the host of each device, or "
+                       "cluster.link");
+}
+
 }  // namespace
 
 Model build_model(const Config& config) {
@@ -121,12 +136,13 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
 }
 
 Profile profile_of(const Config& config, const Model& model) {
-    return with_dispatch(cost_source_of(config).profile(config, model), config);
+    return in_cluster(cost_source_of(config).profile(config, model), config);
 }
 
-Profile with_dispatch(Profile profile, const Config& config) {
+Profile in_cluster(Profile profile, const Config& config) {
     if (config.cluster.dispatch)
         profile.dispatch = {*config.cluster.dispatch, 0};
+    check_hosts(profile, config);
     return profile;
 }
 
@@ -168,7 +184,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     const bool profiled = is_measured(profile) && !cluster.link_given;
     costs.link = profiled ? profile.link : cluster.link;
     costs.sums = profiled ? profile.sums : cluster.link;
-    costs.between_hosts = cluster.between_hosts;
+    costs.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;

@@ -13,9 +13,10 @@ Model build_model(const Config& config);
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
 // Returns the profile of the config's cost source (cost_source.h).
 Profile profile_of(const Config& config, const Model& model);
-// Returns the profile with the dispatch that the config gives, if it gives one.
-Profile with_dispatch(Profile profile, const Config& config);
-// Adds what the cluster says to the costs of a plan: speeds of the devices, and its link, or without
+// Returns the profile with the dispatch that the config gives, if it gives one. Throws where the profile has a link
+// between hosts that counts, and the config does not say which devices share one.
+Profile in_cluster(Profile profile, const Config& config);
+// Adds what the cluster says to the costs of a plan: speeds of the devices, and its links, or without
 // one the profile's. Over the transport `link` tensors are copied.
 void add_cluster(Costs& costs, const Config& config, const Profile& profile);
 // Opens the data set that the config names, changed as it says; without a path the synthetic one stands in.

@@ -34,7 +34,6 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
 // Reads links, shared and switches of the block `cluster`, whose devices and hosts are known.
 void read_network(const Yaml& at, ClusterConfig& cluster);
 std::string print_network(const ClusterConfig& cluster);
-std::string print_link(const Link& link);  // "bandwidth: 10000000000 B/s, latency: 5000 ns"
 
 PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
 // Reads pipeline.recompute, once the number of stages is known.

@@ -1,5 +1,6 @@
 // What messages take: links, and what they share on their way.
 #include "job/config_blocks.h"
+#include "workloads/costs/link_yaml.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,54 +8,6 @@
 
 namespace pw {
 namespace {
-
-std::vector<SizedBandwidth> read_table(const Yaml& at) {
-    std::vector<SizedBandwidth> table;
-    double longest = 0;
-    for (const Yaml& item : at.items()) {
-        item.allow({"bytes", "bandwidth"});
-        for (const char* key : {"bytes", "bandwidth"})
-            if (!item[key].present())
-                item.complain(fmt::format("'{}' has no {}", item.path(), key), "write {bytes: .., bandwidth: ..}");
-        const SizedBandwidth entry{item["bytes"].bytes(1), item["bandwidth"].bandwidth(1)};
-        const double time = static_cast<double>(entry.bytes) / entry.bandwidth;
-        if (entry.bytes < 1 || (!table.empty() && entry.bytes <= table.back().bytes))
-            item.complain(fmt::format("'{}' is for {}, and sizes ascend", item.path(), print_bytes(entry.bytes)),
-                          "order the entries by their sizes, each above 0 B and once");
-        else if (time < longest)
-            item.complain(
-                fmt::format("by '{}' {} take less time than fewer bytes do", item.path(), print_bytes(entry.bytes)),
-                "correct the bandwidth, or leave the entry out");
-        longest = std::max(longest, time);
-        table.push_back(entry);
-    }
-    if (at.is_list() && table.empty())
-        at.complain(fmt::format("'{}' is empty", at.path()), "write {bytes: .., bandwidth: ..} for each measured size");
-    return table;
-}
-
-// Bandwidth by the size of a message: by a formula or by a table.
-void read_sizes(const Yaml& at, Link& link) {
-    if (at["half_size"].present() && !at["bandwidth"].present())
-        at["half_size"].complain(fmt::format("'{}' has a half_size and no bandwidth to halve", at.path()),
-                                 "write the bandwidth of large messages");
-    link.half_size = at["half_size"].bytes(0);
-    if (link.half_size > kLargestHalfSize)
-        at["half_size"].complain(fmt::format("{} are too many", print_bytes(link.half_size)),
-                                 fmt::format("write up to {}", print_bytes(kLargestHalfSize)));
-    const Yaml table = at["bandwidths"];
-    if (!table.present())
-        return;
-    for (const char* key : {"bandwidth", "half_size"})
-        if (at[key].present())
-            at[key].complain(fmt::format("'{}' has bandwidths by size, and a {}", at.path(), key), "write one of them");
-    link.by_size = read_table(table);
-    if (link.by_size.empty())
-        return;
-    link.bandwidth = 0;
-    for (const SizedBandwidth& entry : link.by_size)
-        link.bandwidth = std::max(link.bandwidth, entry.bandwidth);
-}
 
 std::string names_of_links() {
     std::string names;
@@ -234,20 +187,6 @@ void read_network(const Yaml& at, ClusterConfig& cluster) {
         return switches.complain("'cluster.switches' names hosts, and not every device says its host",
                                  "write hosts: and devices_per_host:, or the host of each device");
     read_switches(switches, hosts, cluster);
-}
-
-std::string print_link(const Link& link) {
-    std::string text;
-    if (link.by_size.empty()) {
-        text = fmt::format("bandwidth: {}, latency: {}", exact_bandwidth(link.bandwidth), exact_time(link.latency));
-    } else {
-        std::vector<std::string> entries;
-        for (const SizedBandwidth& entry : link.by_size)
-            entries.push_back(fmt::format("{{bytes: {}, bandwidth: {}}}", exact_bytes(entry.bytes),
-                                          exact_bandwidth(entry.bandwidth)));
-        text = fmt::format("bandwidths: [{}], latency: {}", fmt::join(entries, ", "), exact_time(link.latency));
-    }
-    return link.half_size > 0 ? fmt::format("{}, half_size: {}", text, exact_bytes(link.half_size)) : text;
 }
 
 std::string print_network(const ClusterConfig& cluster) {

@@ -1,4 +1,5 @@
 #include "job/config_blocks.h"
+#include "workloads/costs/link_yaml.h"
 #include "workloads/models/models.h"
 
 #include <algorithm>

@@ -83,8 +83,8 @@ Job make_job(Config config, Notices& notices) {
 
 Job make_job(Config config, Profile measured, Notices& notices) {
     return at_its_place(config, [&] {
-        return layered_job(config, build_model(config), with_dispatch(std::move(measured), config),
-                           CostSource::Measured, notices);
+        return layered_job(config, build_model(config), in_cluster(std::move(measured), config), CostSource::Measured,
+                           notices);
     });
 }
 

@@ -29,4 +29,6 @@ LaunchedRanks launched_ranks() {
     return {};
 }
 
+bool is_first_rank() { return launched_ranks().rank == 0; }
+
 }  // namespace pw

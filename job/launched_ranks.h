@@ -8,5 +8,6 @@ struct LaunchedRanks {
     int rank = 0, size = 1;
 };
 LaunchedRanks launched_ranks();
+bool is_first_rank();  // which speaks and writes for all
 
 }  // namespace pw

@@ -156,7 +156,8 @@ Link measured_sums(const Config& config, const CorePlan& cores) {
 
 HandOver measure_host_hand_over(const Config& config) {
     const CorePlan cores = plan_cores(2, config.run.threads_per_device);
-    return {{hand_over_time(cores), std::numeric_limits<double>::infinity()}, measured_sums(config, cores), false};
+    return {.link = {hand_over_time(cores), std::numeric_limits<double>::infinity()},
+            .sums = measured_sums(config, cores)};
 }
 
 }  // namespace pw

@@ -35,12 +35,14 @@ std::string host_name() {
     return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
 }
 
-void check_ranks(const Job& job, Ranks& ranks) {
-    const int devices = job.plan.shape.devices;
+void check_number(const Config& config, int devices, const Ranks& ranks) {
     if (ranks.size() > devices)
-        job.config.fail_at("cluster.devices",
-                           fmt::format("{} ranks were started for {} devices", ranks.size(), devices),
-                           fmt::format("start at most {}: mpirun -n {}", devices, devices));
+        config.fail_at("cluster.devices", fmt::format("{} ranks were started for {} devices", ranks.size(), devices),
+                       fmt::format("start at most {}: mpirun -n {}", devices, devices));
+}
+
+void check_ranks(const Job& job, Ranks& ranks) {
+    check_number(job.config, job.plan.shape.devices, ranks);
     Mail own;
     const std::string own_hash = hash_of(job.plan);
     put_text(own, own_hash);
@@ -58,28 +60,27 @@ void check_ranks(const Job& job, Ranks& ranks) {
     }
 }
 
-CorePlan cores_of_rank(const RunPlan& plan) {
-    const Config& config = plan.job.config;
-    const int all = plan.job.plan.shape.devices, threads = config.run.threads_per_device;
-    if (plan.ranks == nullptr)
-        return plan_cores(all, threads, numa_nodes(config, all));
+CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
+    const int threads = config.run.threads_per_device;
+    if (ranks == nullptr)
+        return plan_cores(devices, threads, numa_nodes(config, devices));
     const std::vector<UsableCore> usable = usable_cores();
-    const std::vector<int> own = plan.devices_of_rank(plan.map.own());
+    const RankMap map(devices, *ranks);
+    const auto devices_on = [&](int rank) { return static_cast<std::size_t>(map.devices_of(rank)); };
     Mail letter;
     put_text(letter, host_name());
     for (const UsableCore& core : usable)
         put(letter, core.number);
-    const std::vector<Mail> letters = all_gather(*plan.ranks, letter);
+    const std::vector<Mail> letters = all_gather(*ranks, letter);
     std::size_t before = 0, together = 0;  // devices of ranks that may use the same cores
-    for (int rank = 0; rank < plan.map.size(); ++rank)
+    for (int rank = 0; rank < map.size(); ++rank)
         if (letters[static_cast<std::size_t>(rank)] == letter) {
-            const std::size_t theirs = plan.devices_of_rank(rank).size();
-            before += rank < plan.map.own() ? theirs : 0;
-            together += theirs;
+            before += rank < map.own() ? devices_on(rank) : 0;
+            together += devices_on(rank);
         }
     CorePlan cores = plan_cores(usable, static_cast<int>(together), threads, {});
     cores.cores = {cores.cores.begin() + static_cast<std::ptrdiff_t>(before),
-                   cores.cores.begin() + static_cast<std::ptrdiff_t>(before + own.size())};
+                   cores.cores.begin() + static_cast<std::ptrdiff_t>(before + devices_on(map.own()))};
     return cores;
 }
 

@@ -12,13 +12,16 @@
 
 namespace pw {
 
-// Throws Error when the ranks do not all run the same plan (RunFailed), or are more than its devices (BadInput).
+// Throws Error (BadInput) when there are more of them than devices.
+void check_number(const Config& config, int devices, const Ranks& ranks);
+// Throws the same, and when the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
 std::string host_name();
 
-// Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out.
-CorePlan cores_of_rank(const RunPlan& plan);
+// Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
+// together. `ranks` is null where all devices are in this process.
+CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks);
 
 // Returns the places of the rank's devices, which compute on `cores`.
 std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);

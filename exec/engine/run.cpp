@@ -48,7 +48,7 @@ public:
           plan_(job_, options_.resumed.get(), ranks),
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
-          cores_(cores_of_rank(plan_)),
+          cores_(cores_of_rank(job.config, job.plan.shape.devices, ranks)),
           gate_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
@@ -312,6 +312,8 @@ private:
             }
             if (has_checkpoint(step))
                 take_state(step);
+            if (step + 1 < steps_ && options_.between_steps)
+                options_.between_steps(step + 1, steps_);
         }
         save_checkpoint();
         if (resident > 0)

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <utility>
 
 namespace pw {
@@ -12,26 +16,154 @@ namespace pw {
 namespace {
 
 constexpr int kTag = kFirstTag;  // no plan runs meanwhile
-constexpr Bytes kSizes[] = {1, Bytes{16} << 10, Bytes{64} << 10, Bytes{256} << 10, Bytes{1} << 20, Bytes{4} << 20};
+constexpr Bytes kKiB = 1024;
+constexpr Bytes kSizes[] = {1,         kKiB,       4 * kKiB,   16 * kKiB,   32 * kKiB,
+                            64 * kKiB, 128 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB};
+constexpr Ns kBudget = 2'000'000'000;               // for the pairs of a class, as far as the least rounds allow
+constexpr int kLeastRounds = 3, kMostRounds = 100;  // there and back, of each size
+constexpr double kMiss = 0.1;                       // a line may, of a time; else a table replaces it
+constexpr Bytes kFar = Bytes{1} << 30;              // where the table ends
 
-void pass(Ranks& ranks, int other, Mail& message, bool sends) {
-    const std::span<std::byte> bytes(message.data(), message.size());
+using Bytewise = std::span<std::byte>;
+
+template <class Value>
+Bytewise bytes_in(Value& value) {
+    return std::as_writable_bytes(std::span(&value, 1));
+}
+
+void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
     const Ranks::Ticket ticket = sends ? ranks.send(other, kTag, bytes, false) : ranks.receive(other, kTag, bytes);
     wait_for(ranks, std::span(&ticket, 1));
 }
 
-// Half of a round trip; the median of many.
-Ns one_way(Ranks& ranks, int other, Bytes bytes, bool asks) {
-    const int rounds = bytes < (Bytes{1} << 20) ? 100 : 20;
-    Mail message(static_cast<std::size_t>(bytes));
-    std::vector<Ns> times;
-    for (int round = 0; round < rounds; ++round) {
-        const Ns start = clock_now();
-        pass(ranks, other, message, asks);
-        pass(ranks, other, message, !asks);
-        times.push_back((clock_now() - start) / 2);
+// What the asking rank tells before the rounds of a size.
+struct Rounds {
+    int count = 0;
+    bool is_last = false;  // size
+};
+
+Ns round_trip(Ranks& ranks, int other, Mail& message) {
+    const Ns start = clock_now();
+    pass(ranks, other, message, true);
+    pass(ranks, other, message, false);
+    return clock_now() - start;
+}
+
+// Half of the median round trip, by size. Sizes of which a few rounds would take longer than the budget are left out.
+std::vector<SizedTime> ask(Ranks& ranks, int other, Ns budget) {
+    std::vector<SizedTime> times;
+    for (const Bytes bytes : kSizes) {
+        Mail message(static_cast<std::size_t>(bytes));
+        (void)round_trip(ranks, other, message);  // it may connect the two
+        const Ns trip = std::max<Ns>(1, round_trip(ranks, other, message));
+        const Ns most = budget / std::ssize(kSizes) / trip;
+        Rounds rounds{static_cast<int>(std::clamp<Ns>(most, kLeastRounds, kMostRounds)),
+                      bytes == *std::rbegin(kSizes) || kLeastRounds * trip > kBudget};
+        pass(ranks, other, bytes_in(rounds), true);
+        std::vector<Ns> ways;
+        for (int round = 0; round < rounds.count; ++round)
+            ways.push_back(round_trip(ranks, other, message) / 2);
+        times.push_back({bytes, upper_median(std::move(ways))});
+        if (rounds.is_last)
+            break;
     }
-    return upper_median(std::move(times));
+    return times;
+}
+
+void answer(Ranks& ranks, int other) {
+    Rounds rounds;
+    for (std::size_t size = 0; !rounds.is_last; ++size) {
+        Mail message(static_cast<std::size_t>(kSizes[size]));
+        const auto send_back = [&](bool later) {
+            if (later)
+                wait_idly(ranks, ranks.receive(other, kTag, message));
+            else
+                pass(ranks, other, message, false);
+            pass(ranks, other, message, true);
+        };
+        send_back(size == 0);
+        send_back(false);
+        pass(ranks, other, bytes_in(rounds), false);
+        for (int round = 0; round < rounds.count; ++round)
+            send_back(false);
+    }
+}
+
+struct Pair {
+    int asks, answers;
+};
+
+// What the pair finds, on rank 0; nothing on other ranks.
+std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) {
+    const int own = ranks.rank();
+    if (own == pair.answers)
+        answer(ranks, pair.asks);
+    if (pair.asks == 0)
+        return own == 0 ? ask(ranks, pair.answers, budget) : std::vector<SizedTime>{};
+    std::byte turn{};
+    std::size_t sizes = 0;
+    std::vector<SizedTime> times;
+    if (own == pair.asks) {
+        wait_idly(ranks, ranks.receive(0, kTag, bytes_in(turn)));
+        times = ask(ranks, pair.answers, budget);
+        sizes = times.size();
+        pass(ranks, 0, bytes_in(sizes), true);
+        pass(ranks, 0, std::as_writable_bytes(std::span(times)), true);
+    }
+    if (own != 0)
+        return {};
+    pass(ranks, pair.asks, bytes_in(turn), true);
+    wait_idly(ranks, ranks.receive(pair.asks, kTag, bytes_in(sizes)));
+    times.resize(sizes);
+    pass(ranks, pair.asks, std::as_writable_bytes(std::span(times)), false);
+    return times;
+}
+
+// How far a link misses a measured time, as a part of that.
+double miss_of(const Link& link, const SizedTime& measured) {
+    const Ns time = link.latency + occupation_of(measured.bytes, link);
+    return static_cast<double>(std::abs(time - measured.time)) / static_cast<double>(measured.time);
+}
+
+// Behind the last size messages take as much longer as between the last two. Small ones are no faster than that where
+// it is within what a line may miss: the largest bandwidth of the table is what the messages of a host share.
+Link table_of(std::vector<SizedTime> times) {
+    const Ns latency = times.front().time;
+    const auto occupied = [&](const SizedTime& one) { return static_cast<double>(one.time - latency); };
+    times.erase(times.begin());
+    const SizedTime last = times.back(), before = times[times.size() - std::min<std::size_t>(times.size(), 2)];
+    if (const double ns_per_byte = (occupied(last) - occupied(before)) / static_cast<double>(last.bytes - before.bytes);
+        ns_per_byte > 0) {
+        for (SizedTime& one : times)
+            if (const Ns least = latency + std::llround(ns_per_byte * static_cast<double>(one.bytes));
+                least > one.time && static_cast<double>(least - one.time) <= kMiss * static_cast<double>(one.time))
+                one.time = least;
+        times.push_back({kFar, last.time + std::llround(ns_per_byte * static_cast<double>(kFar - last.bytes))});
+    }
+    Link link{latency, 0};
+    Ns shortest = std::numeric_limits<Ns>::max();
+    for (auto one = times.rbegin(); one != times.rend(); ++one)
+        if (one->time > latency && one->time < shortest) {  // what disturbs a measurement makes it longer
+            shortest = one->time;
+            link.by_size.push_back({one->bytes, static_cast<double>(one->bytes) * 1e9 / occupied(*one)});
+            link.bandwidth = std::max(link.bandwidth, link.by_size.back().bandwidth);
+        }
+    std::reverse(link.by_size.begin(), link.by_size.end());
+    return link.by_size.empty() ? Link{latency} : link;
+}
+
+// By size, the median of all pairs.
+std::optional<Link> link_between(Ranks& ranks, const std::vector<Pair>& pairs) {
+    std::map<Bytes, std::vector<Ns>> by_size;
+    for (const Pair& pair : pairs)
+        for (const SizedTime& one : times_between(ranks, pair, kBudget / std::ssize(pairs)))
+            by_size[one.bytes].push_back(one.time);
+    if (by_size.empty())
+        return std::nullopt;
+    std::vector<SizedTime> times;
+    for (auto& [bytes, of_pairs] : by_size)
+        times.push_back({bytes, upper_median(std::move(of_pairs))});
+    return link_of(times);
 }
 
 }  // namespace
@@ -54,33 +186,35 @@ Link fitted_link(Ns smallest, const std::vector<SizedTime>& times) {
     return {smallest, 1e9 / slope, static_cast<Bytes>(std::llround(intercept / slope))};
 }
 
-Link measure_link(Ranks& ranks) {
-    const int last = ranks.size() - 1, rank = ranks.rank();
-    Mail told;
-    if (rank == 0 || rank == last) {
-        Ns smallest = 0;
-        std::vector<SizedTime> times;
-        for (const Bytes bytes : kSizes) {
-            const Ns time = one_way(ranks, rank == 0 ? last : 0, bytes, rank == 0);
-            if (bytes == 1)
-                smallest = time;
-            else
-                times.push_back({bytes, time});
-        }
-        if (rank == 0) {
-            const Link link = fitted_link(smallest, times);
-            put(told, link.latency);
-            put(told, link.bandwidth);
-            put(told, link.half_size);
-        }
+Link link_of(const std::vector<SizedTime>& times) {
+    const std::vector<SizedTime> rest(times.begin() + 1, times.end());
+    const Link line = fitted_link(times.front().time, rest);
+    if (std::ranges::all_of(rest, [&](const SizedTime& one) { return miss_of(line, one) <= kMiss; }))
+        return line;
+    return table_of(times);
+}
+
+LinksOfRanks measure_links(Ranks& ranks, const std::string& host) {
+    Mail name;
+    put_text(name, host);
+    const std::vector<Mail> hosts = all_gather(ranks, name);
+    std::map<Mail, std::vector<int>> by_host;
+    for (int rank = 0; rank < ranks.size(); ++rank)
+        by_host[hosts[static_cast<std::size_t>(rank)]].push_back(rank);
+    std::vector<Pair> inside, between;
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+        const std::vector<int>& together = by_host[hosts[static_cast<std::size_t>(rank)]];
+        if (together.front() != rank)
+            continue;
+        if (rank > 0)
+            between.push_back({0, rank});
+        if (inside.empty() && together.size() > 1)
+            inside.push_back({rank, together.back()});
     }
-    told = broadcast(ranks, told);
-    MailReader reader(told);
-    Link link;
-    link.latency = reader.get<Ns>();
-    link.bandwidth = reader.get<double>();
-    link.half_size = reader.get<Bytes>();
-    return link;
+    LinksOfRanks links;
+    links.inside = link_between(ranks, inside);
+    links.between = link_between(ranks, between);
+    return links;
 }
 
 }  // namespace pw

@@ -10,8 +10,8 @@ namespace pw {
 
 namespace {
 
-enum Tag { kSize = 0, kContent = 1, kClock = 2 };
-static_assert(kClock < kFirstTag);
+enum Tag { kSize = 0, kContent = 1, kClock = 2, kTurn = 3 };
+static_assert(kTurn < kFirstTag);
 
 std::span<const std::byte> bytes_of(const Mail& mail) { return {mail.data(), mail.size()}; }
 
@@ -54,6 +54,18 @@ void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const 
     wait_for(ranks, tickets);
 }
 
+template <class Rest>
+void wait_between_looks(Ranks& ranks, std::span<const Ranks::Ticket> tickets, Rest rest) {
+    try {
+        for (const Ranks::Ticket ticket : tickets)
+            while (!ranks.done(ticket))
+                rest();
+    } catch (...) {
+        ranks.give_up();  // what was to be received has no place any more
+        throw;
+    }
+}
+
 std::vector<int> all_but_first(const Ranks& ranks) {
     std::vector<int> others;
     for (int rank = 1; rank < ranks.size(); ++rank)
@@ -66,17 +78,26 @@ std::vector<int> all_but_first(const Ranks& ranks) {
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
     constexpr Ns kAwake = 2'000'000;
     const Ns start = clock_now();
-    try {
-        for (const Ranks::Ticket ticket : tickets)
-            while (!ranks.done(ticket))
-                if (clock_now() - start < kAwake)
-                    let_others_run();
-                else
-                    sleep_for(50'000);
-    } catch (...) {
-        ranks.give_up();  // what was to be received has no place any more
-        throw;
-    }
+    wait_between_looks(ranks, tickets, [start] {
+        if (clock_now() - start < kAwake)
+            let_others_run();
+        else
+            sleep_for(50'000);
+    });
+}
+
+void wait_idly(Ranks& ranks, Ranks::Ticket ticket) {
+    wait_between_looks(ranks, std::span(&ticket, 1), [] { sleep_for(1'000'000); });
+}
+
+void wait_for_first(Ranks& ranks) {
+    std::byte turn{};
+    if (ranks.rank() != 0)
+        return wait_idly(ranks, ranks.receive(0, kTurn, bytes_of(turn)));
+    std::vector<Ranks::Ticket> tickets;
+    for (const int other : all_but_first(ranks))
+        tickets.push_back(ranks.send(other, kTurn, bytes_of(turn), false));
+    wait_for(ranks, tickets);
 }
 
 std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag) {

@@ -60,12 +60,16 @@ inline constexpr int kFirstTag = 16;
 
 // Waits until all messages are through. Waiting threads look again and again, and sleep between.
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets);
+// Does the same where others measure meanwhile: it looks once per millisecond.
+void wait_idly(Ranks& ranks, Ranks::Ticket ticket);
 
 // All ranks call these together, on their main threads. Rank 0 gets what every rank gave, by rank; the others get
 // nothing.
 std::vector<Mail> gather(Ranks& ranks, const Mail& own);
 // Returns on every rank what rank 0 gave.
 Mail broadcast(Ranks& ranks, const Mail& of_first);
+// Returns on the others when rank 0 has called it, whatever that takes; they wait idly.
+void wait_for_first(Ranks& ranks);
 // Returns on every rank what every rank gave, by rank.
 std::vector<Mail> all_gather(Ranks& ranks, const Mail& own);
 // Sends one letter to each of `others` and returns one of each, in their order; all of them do the same with the same
@@ -125,6 +129,12 @@ public:
         return devices_ == 0 ? 0 : static_cast<int>(std::int64_t{device} * size_ / devices_);
     }
     bool is_here(int device) const { return rank_of(device) == own_; }
+    int devices_of(int rank) const {  // how many
+        int count = 0;
+        for (int device = 0; device < devices_; ++device)
+            count += rank_of(device) == rank ? 1 : 0;
+        return count;
+    }
 
 private:
     int own_ = 0, devices_ = 0, size_ = 1;

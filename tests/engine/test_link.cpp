@@ -27,6 +27,62 @@ TEST(FittedLink, WithoutABandwidthWhereLargeMessagesTakeNoLonger) {
     EXPECT_TRUE(std::isinf(fitted.bandwidth));
 }
 
+constexpr Bytes kMeasured[] = {1, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 22};
+
+// What messages take that ask first from 64 KiB on, over 1 Gbit/s with 10 ms each way.
+Ns asked(Bytes bytes) { return (bytes < (1 << 16) ? 10'000'000 : 30'000'000) + bytes * 8; }
+
+TEST(MeasuredLink, IsALineWhereOneFits) {
+    const Link link{50'000, 1e8, 20'000};
+    std::vector<SizedTime> times;
+    for (const Bytes bytes : kMeasured)
+        times.push_back({bytes, link.latency + (bytes == 1 ? 0 : occupation_of(bytes, link))});
+    const Link measured = link_of(times);
+    EXPECT_TRUE(measured.by_size.empty());
+    EXPECT_NEAR(measured.bandwidth, link.bandwidth, 1e-3 * link.bandwidth);
+}
+
+TEST(MeasuredLink, IsATableWhereLargeMessagesAskFirst) {
+    std::vector<SizedTime> times;
+    for (const Bytes bytes : kMeasured)
+        times.push_back({bytes, asked(bytes)});
+    const Link link = link_of(times);
+    ASSERT_FALSE(link.by_size.empty());
+    for (const auto& [bytes, time] : times)
+        EXPECT_NEAR(static_cast<double>(link.latency + (bytes == 1 ? 0 : occupation_of(bytes, link))),
+                    static_cast<double>(time), 10.0)
+            << bytes;
+    // Between two sizes on the line through both; behind the last one on and on.
+    for (const Bytes bytes : {Bytes{3} << 18, Bytes{1} << 28})
+        EXPECT_NEAR(static_cast<double>(link.latency + occupation_of(bytes, link)), static_cast<double>(asked(bytes)),
+                    10.0);
+    EXPECT_NEAR(link.bandwidth, 125e6, 1e6);  // not what a few bytes seem to have
+}
+
+TEST(MeasuredLink, LargerMessagesTakeLongerWhateverDisturbedTheirMeasurement) {
+    std::vector<SizedTime> times;
+    for (const Bytes bytes : kMeasured)
+        times.push_back({bytes, asked(bytes)});
+    times[3].time = 45'000'000;
+    times[6].time = 5'000'000;
+    Bytes size = 0;
+    double longest = 0;
+    for (const auto& [bytes, bandwidth] : link_of(times).by_size) {
+        EXPECT_GT(bytes, size);
+        EXPECT_GT(static_cast<double>(bytes) / bandwidth, longest);
+        size = bytes;
+        longest = static_cast<double>(bytes) / bandwidth;
+    }
+    EXPECT_GT(size, 1 << 22);
+}
+
+TEST(MeasuredLink, OfFewSizes) {
+    EXPECT_EQ(link_of({{1, 5'000'000}}), Link{5'000'000});
+    const Link link = link_of({{1, 5'000'000}, {1024, 15'000'000}});
+    EXPECT_EQ(link.latency, 5'000'000);
+    EXPECT_EQ(occupation_of(1024, link), 10'000'000);
+}
+
 }  // namespace
 
 }  // namespace pw

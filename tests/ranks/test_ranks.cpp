@@ -178,6 +178,110 @@ TEST_P(UnderMpi, TheFirstRankSpeaks) {
     EXPECT_EQ(on_ranks(2, "simulate four.yaml").out, run("simulate four.yaml --set run.transport=mpi").out);
 }
 
+// Hosts are what the system calls them: here ranks have names of their own.
+TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
+    const Said alone = on_ranks(2, "profile four.yaml -o alone.yaml");
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    EXPECT_EQ(alone.out.find("hand-over"), alone.out.rfind("hand-over")) << alone.out;
+    EXPECT_EQ(read("alone.yaml").find("between:"), std::string::npos);
+    EXPECT_EQ(run("simulate four.yaml --set cluster.profile=alone.yaml").code, 0);
+    if (std::system("unshare -u true 2>/dev/null") != 0)
+        GTEST_SKIP() << "this process may not give ranks another host name (unshare -u)";
+    write("host.sh", R"sh(each=$1; shift
+exec unshare -u sh -c 'hostname host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / '$each')) && exec "$@"' sh "$@"
+)sh");
+    for (const auto& [ranks, each] : {std::pair(2, 1), std::pair(4, 2), std::pair(3, 1)}) {
+        const Said said = launch(
+            fmt::format("-n {} sh ./host.sh {} '{}' profile four.yaml -o hosts.yaml", ranks, each, GetParam().binary));
+        ASSERT_EQ(said.code, 0) << said.err;
+        EXPECT_NE(said.out.find("between hosts"), std::string::npos) << said.out;
+        EXPECT_NE(read("hosts.yaml").find("between:"), std::string::npos);
+        const Said nowhere = run("simulate four.yaml --set cluster.profile=hosts.yaml");
+        EXPECT_EQ(nowhere.code, 2);
+        EXPECT_NE(nowhere.err.find("cluster.devices_per_host"), std::string::npos) << nowhere.err;
+        EXPECT_EQ(run("simulate four.yaml --set cluster.profile=hosts.yaml --set cluster.devices_per_host=2").code, 0);
+    }
+}
+
+TEST_P(UnderMpi, ProfilesEndOnAllRanksWhenOneFails) {
+    const Said said = on_ranks(3, "profile four.yaml -o no/such/folder.yaml");
+    EXPECT_NE(said.code, 0);
+    EXPECT_NE(said.err.find("no/such"), std::string::npos) << said.err;
+    EXPECT_EQ(said.err.find("error"), said.err.rfind("[rank 0/3] error") + 11) << said.err;
+}
+
+// Predicted, probed and run by all ranks; the first one says what came of it.
+TEST_P(UnderMpi, ComparesAPlanOnItsRanks) {
+    for (const std::string schedule : {"1f1b", "pipedream"}) {
+        const std::string arguments = fmt::format(
+            "four.yaml --set pipeline.schedule={} --set pipeline.split=even --set training.steps=8 --json", schedule);
+        const Json alone = run_well("run " + arguments).json();
+        for (const int ranks : {2, 4}) {
+            const Said said = on_ranks(ranks, fmt::format("compare {} --interleave 3", arguments));
+            ASSERT_EQ(said.code, 0) << schedule << said.err;
+            const Json json = said.json();
+            EXPECT_EQ(json["schedule"], schedule);
+            EXPECT_EQ(json["slices"], 3);
+            for (const char* key : {"weights_hash", "losses", "gradient_norms"})
+                EXPECT_EQ(json["measured"][key], alone[key]) << schedule << " on " << ranks << ": " << key;
+            EXPECT_EQ(json["predicted"]["devices"].size(), json["measured"]["devices"].size());
+            EXPECT_EQ(json["peak_memory_error"], 0);
+            const Json& parts = json["error_parts"];
+            EXPECT_EQ(parts["mechanics_ns"].get<std::int64_t>() + parts["jitter_ns"].get<std::int64_t>() +
+                          parts["costs_ns"].get<std::int64_t>(),
+                      json["predicted"]["step_time_ns"].get<std::int64_t>() -
+                          json["measured"]["step_time_ns"].get<std::int64_t>());
+            EXPECT_GT(json["reference"]["median_ns"].get<std::int64_t>(), 0);
+            EXPECT_NE(said.err.find(fmt::format("{} ranks on 1 host", ranks)), std::string::npos) << said.err;
+        }
+    }
+}
+
+// With a profile, with pictures, for several schedules.
+TEST_P(UnderMpi, ComparesByAProfileAndWritesOnce) {
+    ASSERT_EQ(on_ranks(2, "profile four.yaml -o profile.yaml").code, 0);
+    const std::string profiled = "compare four.yaml --set cluster.profile=profile.yaml --set training.steps=4";
+    const Said plain = on_ranks(2, profiled + " --plot both.html --why");
+    ASSERT_EQ(plain.code, 0) << plain.err;
+    EXPECT_EQ(plain.out.find("step time"), plain.out.rfind("\nstep time") + 1) << plain.out;
+    EXPECT_NE(plain.out.find("The prediction of"), std::string::npos);
+    EXPECT_EQ(plain.out.find("calibrated beside"), std::string::npos);
+    EXPECT_NE(read("both.html").find("</html>"), std::string::npos);
+    const Said probed = on_ranks(2, profiled + " --interleave 2 --json");
+    ASSERT_EQ(probed.code, 0) << probed.err;
+    EXPECT_TRUE(probed.json()["error_parts"]["drift_ns"].is_number_integer());
+    const Said study = on_ranks(2, "compare four.yaml --set training.steps=4 --schedules gpipe,zb-h1 -o study");
+    ASSERT_EQ(study.code, 0) << study.err;
+    const Json points = Json::parse(read("study/accuracy.json"))["points"];
+    ASSERT_EQ(points.size(), 2);
+    EXPECT_EQ(points[0]["measured"]["weights_hash"], points[1]["measured"]["weights_hash"]);
+    // Traces are the first rank's business.
+    ASSERT_EQ(run("simulate four.yaml --set run.transport=mpi --trace predicted.json").code, 0);
+    ASSERT_EQ(on_ranks(2, "run four.yaml --trace measured.json").code, 0);
+    const Said traces = on_ranks(2, "compare predicted.json measured.json --json");
+    ASSERT_EQ(traces.code, 0) << traces.err;
+    EXPECT_EQ(traces.json()["schedule"], "1f1b");
+}
+
+TEST_P(UnderMpi, AComparisonEndsOnAllRanksWhenOneFails) {
+    const Said many = on_ranks(5, "compare four.yaml");
+    EXPECT_NE(many.code, 0);
+    EXPECT_NE(many.err.find("5 ranks were started for 4 devices"), std::string::npos) << many.err;
+    const Said infinite = on_ranks(4, "compare four.yaml --set training.steps=4 --set training.learning_rate=1e6");
+    EXPECT_NE(infinite.code, 0);
+    EXPECT_NE(infinite.err.find("is not finite"), std::string::npos) << infinite.err;
+    EXPECT_EQ(infinite.err.find("stopped"), std::string::npos) << infinite.err;
+    const Said small = on_ranks(2, "compare four.yaml --max-error 0%");
+    EXPECT_NE(small.code, 0);
+    EXPECT_NE(small.err.find("exceeds --max-error"), std::string::npos) << small.err;
+    write("last.sh", R"(rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+exec "$1" compare four.yaml --set training.steps=4 --set training.seed=$rank
+)");
+    const Said differs = launch(fmt::format("-n 2 sh ./last.sh '{}'", GetParam().binary));
+    EXPECT_NE(differs.code, 0);
+    EXPECT_NE(differs.err.find("has another plan or config"), std::string::npos) << differs.err;
+}
+
 TEST_P(UnderMpi, RefusesWhatWouldBeWrong) {
     const Said many = on_ranks(5, "run four.yaml");
     EXPECT_NE(many.code, 0) << many.err;

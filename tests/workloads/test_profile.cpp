@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 using namespace pw;
 
@@ -109,9 +110,30 @@ TEST_F(ProfileFile, IsReadBackExactly) {
 }
 
 TEST_F(ProfileFile, TakesTheLinkForSumsThatItLacks) {
-    const std::string text = with("  sums: {latency: 345 ns", "  # {latency: 345 ns");
+    const std::string text = with("  sums: {", "  # {");
     std::ofstream(path_) << text;
     EXPECT_EQ(read_profile(path_).sums, sample().link);
+}
+
+TEST_F(ProfileFile, HoldsALinkBetweenHostsAndBandwidthsBySize) {
+    Profile profile = sample();
+    profile.between_hosts = Link{10'000'000, 1e9 / 7, 0, {{1 << 10, 1e7 / 3}, {1 << 16, 1e6 / 3}, {1 << 30, 1e9 / 7}}};
+    write_profile(profile, path_);
+    EXPECT_EQ(read_profile(path_), profile);
+    std::swap(profile.link, *profile.between_hosts);
+    write_profile(profile, path_);
+    EXPECT_EQ(read_profile(path_), profile);
+}
+
+TEST_F(ProfileFile, RefusesBrokenLinks) {
+    const std::string link = with("  link: {", "  between: {bandwidths: [], latency: 1 ns}\n  link: {");
+    expect_refused(link, {"'profile.between.bandwidths' is empty"});
+    expect_refused(with("  link: {", "  between: {bandwidth: 1 GB/s}\n  link: {"), {"'profile.between.latency'"});
+    expect_refused(with("  link: {bandwidth", "  link: {bandwidths: [{bytes: 1 B, bandwidth: 1 B/s}], bandwidth"),
+                   {"'profile.link' has bandwidths by size, and a bandwidth"});
+    const std::string sizes = "[{bytes: 2 B, bandwidth: 1 B/s}, {bytes: 1 B, bandwidth: 1 B/s}]";
+    expect_refused(with("  link: {", "  between: {latency: 1 ns, bandwidths: " + sizes + "}\n  link: {"),
+                   {"sizes ascend"});
 }
 
 TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {

@@ -56,7 +56,8 @@ struct Profile {
     std::map<int, Bytes> data_bytes;
     Measured reference;  // work that is always the same (exec/yardstick.h), while this was measured; 0: not known
     Measured dispatch;   // per task, whatever it does
-    Link link;
+    Link link;           // between two devices, or, where that is another one, of a host
+    std::optional<Link> between_hosts;
     Link sums;  // a ring over it takes as long as S, the sum of gradients, does: devices may sum otherwise than by
                 // messages
     bool sent_copies = false;                     // a transport that copies out of the sender
@@ -66,6 +67,9 @@ struct Profile {
 
 Profile read_profile(const std::string& path);                        // throws Error (BadInput) with line
 void write_profile(const Profile& profile, const std::string& path);  // YAML
+// The same without a file.
+Profile profile_in(const std::string& text);
+std::string text_of(const Profile& profile);
 
 // Returns the time in which `holders` devices sum `bytes` that each has in a ring (SumAlgorithm::Ring) over equal
 // links.

@@ -1,5 +1,6 @@
 // The file of a profile: YAML, so that people can read, compare and edit what was measured.
 #include "workloads/costs/costs.h"
+#include "workloads/costs/link_yaml.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 #include "workloads/text/yaml.h"
@@ -131,13 +132,12 @@ Dims read_dims(const Yaml& map) {
             read_count(required(map, "width"), kMostExtent)};
 }
 
-Link read_link(const Yaml& map) {
-    map.allow({"latency", "bandwidth", "half_size"});
-    Link link{read_time(required(map, "latency")), required(map, "bandwidth").bandwidth(1)};
-    link.half_size = map["half_size"].bytes(0);
-    if (link.half_size > kLargestHalfSize)
-        map["half_size"].complain(fmt::format("{} are too many", print_bytes(link.half_size)),
-                                  fmt::format("write up to {}", print_bytes(kLargestHalfSize)));
+Link read_measured_link(const Yaml& map) {
+    map.allow({"latency", "bandwidth", "half_size", "bandwidths"});
+    Link link{read_time(required(map, "latency"))};
+    if (!map["bandwidths"].present())
+        link.bandwidth = required(map, "bandwidth").bandwidth(1);
+    read_sizes(map, link);
     return link;
 }
 
@@ -154,7 +154,7 @@ void check_version(const Yaml& file) {
 
 Profile read_header(const Yaml& map) {
     map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
-               "precision", "cpu_share", "reference", "link", "sums", "sent_copies", "data", "data_bytes"});
+               "precision", "cpu_share", "reference", "link", "between", "sums", "sent_copies", "data", "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -168,8 +168,10 @@ Profile read_header(const Yaml& map) {
     if (map["reference"].present())
         profile.reference = read_measured(map["reference"]);
     profile.dispatch = read_measured(required(map, "dispatch"));
-    profile.link = read_link(required(map, "link"));
-    profile.sums = map["sums"].present() ? read_link(map["sums"]) : profile.link;
+    profile.link = read_measured_link(required(map, "link"));
+    if (map["between"].present())
+        profile.between_hosts = read_measured_link(map["between"]);
+    profile.sums = map["sums"].present() ? read_measured_link(map["sums"]) : profile.link;
     profile.sent_copies = required(map, "sent_copies").boolean(false);
     profile.data = by_size(required(map, "data"), read_data_time);
     profile.data_bytes = by_size(required(map, "data_bytes"), read_data_bytes);
@@ -238,10 +240,10 @@ std::string print_header(const Profile& profile) {
     if (profile.reference.median > 0)
         text += fmt::format("  reference: {{{}}}\n", print(profile.reference));
     text += fmt::format("  dispatch: {{{}}}\n", print(profile.dispatch));
-    for (const auto& [key, link] : {std::pair("link", profile.link), std::pair("sums", profile.sums)})
-        text += fmt::format("  {}: {{latency: {}, bandwidth: {}{}}}\n", key, exact_time(link.latency),
-                            exact_bandwidth(link.bandwidth),
-                            link.half_size > 0 ? fmt::format(", half_size: {}", exact_bytes(link.half_size)) : "");
+    text += fmt::format("  link: {{{}}}\n", print_link(profile.link));
+    if (profile.between_hosts)
+        text += fmt::format("  between: {{{}}}\n", print_link(*profile.between_hosts));
+    text += fmt::format("  sums: {{{}}}\n", print_link(profile.sums));
     text += fmt::format("  sent_copies: {}\n  data:\n", profile.sent_copies);
     for (const auto& [samples, time] : profile.data)
         text += fmt::format("    - {{samples: {}, {}}}\n", samples, print(time));
@@ -288,10 +290,7 @@ std::string print_layer(const LayerProfile& layer) {
     return text;
 }
 
-}  // namespace
-
-Profile read_profile(const std::string& path) {
-    const Yaml file = Yaml::load(path);
+Profile profile_from(const Yaml& file) {
     check_version(file);
     file.allow({"profile", "convolutions", "layers"});
     Profile profile = read_header(file["profile"]);
@@ -302,17 +301,26 @@ Profile read_profile(const std::string& path) {
     return profile;
 }
 
-void write_profile(const Profile& profile, const std::string& path) {
-    NewFile file(path);
-    file.write(print_header(profile));
-    if (!profile.convolutions.empty())
-        file.write("convolutions:\n");
-    for (const ConvolutionChoice& choice : profile.convolutions)
-        file.write(print_convolution(choice));
-    file.write("layers:\n");
-    for (const LayerProfile& layer : profile.layers)
-        file.write(print_layer(layer));
-    file.finish();
+}  // namespace
+
+Profile read_profile(const std::string& path) { return profile_from(Yaml::load(path)); }
+
+Profile profile_in(const std::string& text) {
+    return profile_from(Yaml::parse(std::make_shared<Source>("the profile", text)));
 }
+
+std::string text_of(const Profile& profile) {
+    std::string text = print_header(profile);
+    if (!profile.convolutions.empty())
+        text += "convolutions:\n";
+    for (const ConvolutionChoice& choice : profile.convolutions)
+        text += print_convolution(choice);
+    text += "layers:\n";
+    for (const LayerProfile& layer : profile.layers)
+        text += print_layer(layer);
+    return text;
+}
+
+void write_profile(const Profile& profile, const std::string& path) { write_file(path, text_of(profile)); }
 
 }  // namespace pw
