@@ -251,6 +251,14 @@ TEST_F(Cli, AFileWithGradientSumsRuns) {
     EXPECT_EQ(hash_of("with"), hash_of(""));
 }
 
+// The norm is that of the sums, so that U follows them.
+TEST_F(Cli, AFileWithReplicasIsClipped) {
+    write("plan.csv", "0F0,0B0\n0F1,0B1\n");
+    const std::string clipped = "run mlp.yaml --json --set training.clip_norm=0.1 --set pipeline.micro_batches=2 ";
+    EXPECT_EQ(run_well(clipped + "--set pipeline.schedule=plan.csv").json()["weights_hash"],
+              run_well(clipped + "--set pipeline.stages=1 --set pipeline.replicas=[2]").json()["weights_hash"]);
+}
+
 // A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.
 TEST_F(Cli, AnImportedOrderIsProvenGuiltyByItsCells) {
     write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
