@@ -57,18 +57,23 @@ void Training::leave(int send) {
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));
 }
 
-std::vector<NamedTensor> Training::of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const {
+std::vector<std::vector<NamedTensor>> Training::of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)()
+                                                               const) const {
     std::vector<std::vector<NamedTensor>> by_device;
     for (int device = 0; device < static_cast<int>(devices_.size()); ++device)
         by_device.push_back(plan.is_here(device) ? ((*devices_[device]).*tensors)() : std::vector<NamedTensor>{});
-    return without_copies(of_all_ranks(std::move(by_device)));
+    return of_all_ranks(std::move(by_device));
 }
 
-std::vector<NamedTensor> Training::parameters() const { return of_devices(&TrainingDevice::parameters); }
+std::vector<NamedTensor> Training::parameters() const {
+    return without_copies(of_devices(&TrainingDevice::parameters));
+}
 
 void Training::save(Checkpoint& checkpoint) const {
     checkpoint.parameters = parameters();
-    checkpoint.momenta = of_devices(&TrainingDevice::momenta);
+    std::vector<std::vector<NamedTensor>> momenta = of_devices(&TrainingDevice::momenta);
+    checkpoint.momenta =
+        job.config.training.shard_optimizer ? joined_parts(std::move(momenta)) : without_copies(std::move(momenta));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "exec/engine/device.h"
 #include "exec/training/batch_statistics.h"
+#include "exec/training/extent.h"
 #include "exec/training/fetch.h"
 #include "exec/training/layouts.h"
 #include "exec/training/record.h"
@@ -41,13 +42,15 @@ public:
     void end_step() override;
 
     const Kernels& kernels() const { return *kernels_; }
-    std::vector<NamedTensor> parameters() const;      // newest; with statistics where it speaks for the stage
-    std::vector<NamedTensor> momenta() const;         // of the newest, by the names of the parameters
+    std::vector<NamedTensor> parameters() const;  // newest; with statistics where it speaks for the stage
+    // Those of the newest, by the names of the parameters; zeros where another holder keeps them.
+    std::vector<NamedTensor> momenta() const;
     LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
     // Returns the statistics as F leaves them on this device; null where it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
     // The devices of an S read each other's gradients while they meet.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    std::byte* weights_of(int stage, int version) const;
     // What other ranks must know of a device: addresses on its rank, which fetches name, and which gradients have
     // begun.
     void tell_places(Mail& mail);
@@ -87,10 +90,16 @@ protected:
 
 private:
     struct StageState {
-        std::vector<int> holders;         // devices
+        std::vector<int> holders;  // devices
+        // The device's part of the stage: what it adds up in S, and, where the optimizer is sharded, what it updates.
+        // Then it wants the sums of some other bytes, too: `wanted`.
+        Extent part;
+        bool is_sharded = false;
+        std::vector<Extent> wanted;
         std::vector<std::byte*> slots;    // weight buffers
         std::vector<int> slot_of;         // version -> slot
-        std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights
+        std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights; of a part
+                                          // where the optimizer is sharded
         std::byte *statistics = nullptr, *predicted = nullptr;
         std::vector<std::byte*> left_statistics;     // [micro-batch], left by F
         std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null where they are read as F leaves them
@@ -115,12 +124,20 @@ private:
     const std::byte* weights_for(const Task& task, int version);
     void load_data(int microbatch, std::byte* to) const;
     void compute(const Task& task);
-    void update(const Task& task, int node);
-    std::byte* next_momentum(int stage) const;
     std::vector<NamedTensor> named(int stage, const std::byte* weights, bool trained_only) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
+    // The following are in exec/training/update.cpp.
+    void list_parts(int stage);
+    void resume_momenta(int stage);
+    void update(const Task& task, int node);
+    void begin_update(const Task& task);
+    void take_weights(int stage);
+    void end_update(const Task& task);
+    bool is_kept(const Task& update) const;
+    std::byte* next_momentum(int stage) const;
+    void measure(int stage, double* squares) const;
     // The following are in exec/training/gradient_sums.cpp.
     void make_room();
     void sum_gradients(int node);
@@ -169,6 +186,8 @@ private:
 
 // Returns one tensor of each name. It throws Error (RunFailed) naming a parameter whose copies differ.
 std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
+// Does the same for tensors of which every device has a part, and zeros elsewhere.
+std::vector<NamedTensor> joined_parts(std::vector<std::vector<NamedTensor>> by_device);
 
 // A training has all devices of a run, and what they share: the data, the layouts of their blocks and the record.
 class Training : public Devices {
@@ -202,6 +221,10 @@ public:
     const MeetingPoints::Across& meets_across() const { return meets_across_; }
     const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
+    bool shards(int stage) const;                         // whether its holders share out the optimizer's states
+    // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
+    // whose part the layer begins in.
+    int measurer_of(int layer) const { return measurers_[static_cast<std::size_t>(layer)]; }
     const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
     const Record& record() const { return record_; }
@@ -227,7 +250,8 @@ private:
     std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
-    std::vector<NamedTensor> of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const;
+    std::vector<std::vector<NamedTensor>> of_devices(std::vector<NamedTensor> (TrainingDevice::*tensors)() const) const;
+    std::vector<int> find_measurers() const;
     std::string place_of(int step, int microbatch) const;
     // The following are in exec/training/across_ranks.cpp.
     void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
@@ -245,6 +269,7 @@ private:
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;
+    std::vector<int> measurers_;     // by layer
     std::mutex not_finite_mutex_;    // protects what follows
     std::optional<int> not_finite_;  // the first micro-batch whose loss is not finite
     int step_not_finite_ = 0;
