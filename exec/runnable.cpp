@@ -86,10 +86,10 @@ void check_runnable(const Job& job) {
         job.config.fail_at("transfer.sums",
                            fmt::format("devices that compute sum part by part, not by {}", name_of(job.config.sums)),
                            "simulate it, set run.backend: emulated, or write sums: ring");
-    if (job.config.sum_bucket > 0)
+    if (job.config.sum_bucket > 0 && job.config.run.backend == RunConfig::Backend::Cuda)
         job.config.fail_at("transfer.sum_bucket",
-                           "devices that compute sum all gradients of a stage when they have the last",
-                           "simulate it, set run.backend: emulated, or remove the key");
+                           "devices of cuda sum all gradients of a stage when they have the last",
+                           "simulate it, choose another run.backend, or remove the key");
     if (job.config.training.shard_optimizer)
         check_shards(job);
     check_initial(job.config, *job.model);

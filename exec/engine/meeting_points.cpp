@@ -67,7 +67,8 @@ const Meeting* MeetingPoints::meeting(int node) const {
     return number_[node] < 0 ? nullptr : &meetings_[number_[node]];
 }
 
-void MeetingPoints::arrive(int node, const Across& across) {
+void MeetingPoints::arrive(int node, const Across& across, bool beside) {
+    Watch* const watch = beside ? nullptr : watch_;
     const int number = number_[node];
     Point& point = points_[number];
     const bool crosses = across && !point.others.empty();
@@ -78,7 +79,7 @@ void MeetingPoints::arrive(int node, const Across& across) {
     point.waiting.push_back(node);
     if (!aborted_ && point.waiting.size() == point.here) {
         if (crosses) {
-            const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
+            const WaitingAt waiting(watch, graph_.device_of(node), node, true);
             lock.unlock();
             across(meetings_[number], point.others, kFirstTag + 2 * number);
             lock.lock();
@@ -89,7 +90,7 @@ void MeetingPoints::arrive(int node, const Across& across) {
         return;
     }
     const auto passed = [&] { return aborted_ || point.round != round; };
-    const WaitingAt waiting(watch_, graph_.device_of(node), node, true);
+    const WaitingAt waiting(watch, graph_.device_of(node), node, true);
     const Ns start = clock_now();
     if (watch_ != nullptr)
         changed_.wait(lock, passed);

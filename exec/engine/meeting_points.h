@@ -37,8 +37,8 @@ public:
     // Waits until all devices of the node's meeting have called. They may meet there several times. Where they are on
     // several ranks the last one of each rank calls `across`, which returns when the other ranks have called theirs.
     // Throws Error (PeerSilent) naming who is missing after the timeout and Error (RunFailed) when another device has
-    // failed.
-    void arrive(int node, const Across& across = {});
+    // failed. Threads may meet `beside` their devices, which do something else: then the watch does not hear of it.
+    void arrive(int node, const Across& across = {}, bool beside = false);
     void abort();
     int first_free_tag() const { return kFirstTag + 2 * static_cast<int>(meetings_.size()); }
 

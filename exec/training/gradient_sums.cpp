@@ -25,6 +25,8 @@ void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node, ru
 void TrainingDevice::meet(const Task& task, int node) {
     if (!run_.plan.meetings->begins(node))
         return;
+    if (task.op == Op::SumGradients && stages_.at(task.stage).buckets > 1)
+        return wait_for_last_bucket(node);
     if (task.op == Op::Update)
         measure(task);
     arrive(node, 0);
@@ -36,9 +38,12 @@ void TrainingDevice::make_room() {
     if (!run_.plan.trains())
         return;
     for (const auto& [stage, state] : stages_) {
+        Bytes share = 0;
+        for (int bucket = 0; bucket < state.buckets; ++bucket)
+            share = std::max(share, share_in(state, bucket_of(stage, bucket), state.number).bytes);
         for (const int holder : state.holders)
             if (!reads(holder) && !reduces(stage))
-                stages += run_.plan.gradient_parts(stage) * state.part.bytes;
+                stages += run_.plan.gradient_parts(stage) * share;
     }
     for (const SharedTable& table : run_.layouts().tables)
         if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
@@ -68,17 +73,23 @@ void TrainingDevice::sum_gradients(int node) {
                 std::find(stages.begin(), stages.end(), run_.job.split.stage_of[table.layers.front()]) != stages.end())
                 act(table);
     };
+    const bool in_buckets = stages_.at(run_.plan.graph.task(node).stage).buckets > 1;
+    if (in_buckets)
+        wait_for_buckets(node);
     int round = 0;
     own_stages([&](int stage) {
-        list_share(stage);
+        if (!in_buckets)
+            list_share(stage, stages_.at(stage).all);
         take_statistics({Op::SumGradients, stage, mb});
     });
     fetch(node);
-    add_up();
-    reduce(node);
-    arrive(node, ++round);
-    own_stages([&](int stage) { copy_shares(stage); });
-    fetch(node);
+    if (!in_buckets) {
+        add_up();
+        reduce(node);
+        arrive(node, ++round);
+        own_stages([&](int stage) { copy_shares(stage, stages_.at(stage).all); });
+        fetch(node);
+    }
     own_stages([&](int stage) {
         if (stages_.at(stage).holders.size() > 1)
             gather_statistics({Op::SumGradients, stage, mb});
@@ -96,12 +107,18 @@ void TrainingDevice::sum_gradients(int node) {
     own_stages([&](int stage) { stages_.at(stage).summed = true; });
 }
 
-// A holder's part is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
+// Of a bucket each holder adds up an equal share, or what lies in its part of the stage.
+Extent TrainingDevice::share_in(const StageState& state, const Extent& bucket, std::size_t number) const {
+    const std::size_t holders = state.holders.size();
+    return state.is_sharded ? common(bucket, share_of(state.all, number, holders)) : share_of(bucket, number, holders);
+}
+
+// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
 // own.
-void TrainingDevice::list_share(int stage) {
+void TrainingDevice::list_share(int stage, const Extent& bucket) {
     const StageState& state = stages_.at(stage);
     std::byte* own = state.parts.front().block;
-    const Extent part = reduces(stage) ? Extent{0, run_.layouts().full[stage].weights} : state.part;
+    const Extent part = reduces(stage) ? bucket : share_in(state, bucket, state.number);
     if (own == nullptr || part.bytes == 0)
         return;
     Addition& sum = next_addition(own + part.first, part.bytes);
@@ -112,19 +129,18 @@ void TrainingDevice::list_share(int stage) {
                     sum.from.push_back(readable(holder, block.block + part.first, part.bytes));
 }
 
-void TrainingDevice::copy_shares(int stage) {
+void TrainingDevice::copy_shares(int stage, const Extent& bucket) {
     const StageState& state = stages_.at(stage);
     std::byte* own = state.parts.front().block;
     if (own == nullptr || reduces(stage))
         return;
-    const Extent all{0, run_.layouts().full[stage].weights};
     for (std::size_t k = 0; k < state.holders.size(); ++k) {
         const int holder = state.holders[k];
         if (holder == device_)
             continue;
         const std::byte* sums = run_.kernel_device(holder).gradients_of(stage).front().block;
         for (const Extent& wanted : state.wanted) {
-            const Extent piece = common(wanted, share_of(all, k, state.holders.size()));
+            const Extent piece = common(wanted, share_in(state, bucket, k));
             take(holder, sums + piece.first, own + piece.first, piece.bytes);
         }
     }

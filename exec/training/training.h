@@ -4,6 +4,7 @@
 
 #include "exec/engine/device.h"
 #include "exec/training/batch_statistics.h"
+#include "exec/training/bucket_thread.h"
 #include "exec/training/extent.h"
 #include "exec/training/fetch.h"
 #include "exec/training/layouts.h"
@@ -30,7 +31,7 @@ struct GradientPart {
 
 class TrainingDevice : public Device {
 public:
-    TrainingDevice(Training& run, int device) : device_(device), run_(run) {}
+    TrainingDevice(Training& run, int device);
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
@@ -93,8 +94,10 @@ private:
         std::vector<int> holders;  // devices
         // The device's part of the stage: what it adds up in S, and, where the optimizer is sharded, what it updates.
         // Then it wants the sums of some other bytes, too: `wanted`.
-        Extent part;
+        Extent all, part;
+        std::size_t number = 0;  // of the device among the holders
         bool is_sharded = false;
+        int buckets = 1;  // in which S sums; where these are several, a thread beside the device's does that
         std::vector<Extent> wanted;
         std::vector<std::byte*> slots;    // weight buffers
         std::vector<int> slot_of;         // version -> slot
@@ -123,7 +126,7 @@ private:
     GradientPart& part_of(const Task& task);
     const std::byte* weights_for(const Task& task, int version);
     void load_data(int microbatch, std::byte* to) const;
-    void compute(const Task& task);
+    void compute(const Task& task, int node);
     std::vector<NamedTensor> named(int stage, const std::byte* weights, bool trained_only) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
@@ -138,11 +141,19 @@ private:
     bool is_kept(const Task& update) const;
     std::byte* next_momentum(int stage) const;
     void measure(int stage, double* squares) const;
+    // The following are in exec/training/buckets.cpp.
+    void list_buckets(int stage);
+    Extent bucket_of(int stage, int number) const;
+    void open_beside() const;
+    void sum_in_buckets(int node);
+    void wait_for_last_bucket(int node);
+    void wait_for_buckets(int node);
     // The following are in exec/training/gradient_sums.cpp.
     void make_room();
     void sum_gradients(int node);
-    void list_share(int stage);
-    void copy_shares(int stage);
+    Extent share_in(const StageState& state, const Extent& bucket, std::size_t number) const;
+    void list_share(int stage, const Extent& bucket);
+    void copy_shares(int stage, const Extent& bucket);
     void list_share(const SharedTable& table);
     void copy_shares(const SharedTable& table);
     const std::byte* readable(int device, const std::byte* block, Bytes bytes);
@@ -182,6 +193,8 @@ private:
     const std::byte* memory_ = nullptr;  // all that was reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
+    std::map<int, int> sums_behind_;        // the pass that makes the last gradients of a bucketed S -> S
+    std::unique_ptr<BucketThread> beside_;  // where S may be bucketed; uses all of the above
 };
 
 // Returns one tensor of each name. It throws Error (RunFailed) naming a parameter whose copies differ.
@@ -222,6 +235,9 @@ public:
     const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
     bool shards(int stage) const;                         // whether its holders share out the optimizer's states
+    // Tells whether the sums of a device's stage may go on beside it in buckets: not of stages that share parameters
+    // with others, nor where a holder has other stages.
+    bool sums_beside(int device) const;
     // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
     // whose part the layer begins in.
     int measurer_of(int layer) const { return measurers_[static_cast<std::size_t>(layer)]; }

@@ -10,6 +10,14 @@
 
 namespace pw {
 
+// A thread that is made here may run on every core of the process, one that a device's thread makes on that device's.
+TrainingDevice::TrainingDevice(Training& run, int device) : device_(device), run_(run) {
+    if (run_.plan.is_here(device) && run_.sums_beside(device))
+        beside_ = std::make_unique<BucketThread>(
+            fmt::format("the sums of device {}", device), [this] { open_beside(); },
+            [this](int node) { sum_in_buckets(node); });
+}
+
 std::shared_ptr<const Kernels> TrainingDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
@@ -139,6 +147,7 @@ void TrainingDevice::begin() {
         program->set_layout(run_.layouts().full[stage]);
         StageState& state = state_of(stage);
         list_parts(stage);
+        list_buckets(stage);
         if (state.slots[0] == nullptr)  // a stage without parameters has none
             continue;
         if (run_.plan.resumed != nullptr && state.momenta[0] != nullptr)
@@ -253,7 +262,7 @@ void TrainingDevice::run(const Task& task, int node) {
     else if (task.op == Op::SumGradients)
         sum_gradients(node);
     else
-        compute(task);
+        compute(task, node);
 }
 
 GradientPart& TrainingDevice::part_of(const Task& task) {
@@ -315,7 +324,7 @@ void TrainingDevice::load_data(int microbatch, std::byte* to) const {
     kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
 }
 
-void TrainingDevice::compute(const Task& task) {
+void TrainingDevice::compute(const Task& task, int node) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
     const StageState& state = stages_.at(task.stage);
@@ -323,6 +332,15 @@ void TrainingDevice::compute(const Task& task) {
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
+    const Begun begun = part.begun;
+    // The thread beside reads it while it sums.
+    part.begun.input = begun.input || makes_input_gradient(task.op);
+    part.begun.weight = begun.weight || makes_weight_gradient(task.op);
+    std::optional<Filling> filling;
+    if (const auto sum = sums_behind_.find(node); sum != sums_behind_.end()) {
+        beside_->begin(sum->second);
+        filling.emplace(program_of(task), job.model->layers, *beside_);
+    }
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
@@ -336,17 +354,16 @@ void TrainingDevice::compute(const Task& task) {
             break;
         case Op::Backward:
         case Op::BackwardInput:
-            program.backward(places, scale, part.begun, task.op == Op::Backward);
-            part.begun.input = true;
-            part.begun.weight = part.begun.weight || task.op == Op::Backward;
+            program.backward(places, scale, begun, task.op == Op::Backward);
             break;
         case Op::BackwardWeight:
-            program.backward_weight(places, part.begun);
-            part.begun.weight = true;
+            program.backward_weight(places, begun);
             break;
         default:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
+    if (filling)
+        beside_->fill(0);
 }
 
 std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {

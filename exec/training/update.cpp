@@ -32,11 +32,12 @@ std::vector<int> Training::find_measurers() const {
 void TrainingDevice::list_parts(int stage) {
     StageState& state = state_of(stage);
     const StageLayout& layout = run_.layouts().full[stage];
-    const auto number = std::find(state.holders.begin(), state.holders.end(), device_) - state.holders.begin();
-    state.part = share_of({0, layout.weights}, static_cast<std::size_t>(number), state.holders.size());
+    state.all = {0, layout.weights};
+    state.number = static_cast<std::size_t>(std::ranges::find(state.holders, device_) - state.holders.begin());
+    state.part = share_of(state.all, state.number, state.holders.size());
     state.is_sharded = run_.shards(stage);
     if (!state.is_sharded || run_.record().keeps_tensors()) {
-        state.wanted = {{0, layout.weights}};
+        state.wanted = {state.all};
         return;
     }
     const auto is_shared = [&](int layer) {
@@ -56,8 +57,7 @@ void TrainingDevice::resume_momenta(int stage) {
     };
     if (!state.is_sharded)
         return resume(state.momenta[0]);
-    const std::unique_ptr<Memory> whole =
-        kernels_->reserve(run_.layouts().full[stage].weights, "momenta to go on from");
+    const std::unique_ptr<Memory> whole = kernels_->reserve(state.all.bytes, "momenta to go on from");
     resume(whole->data());
     kernels_->copy(whole->data() + state.part.first, state.momenta[0], state.part.bytes);
 }
@@ -111,7 +111,7 @@ void TrainingDevice::begin_update(const Task& task) {
     double* const squares = clips ? nullptr : squares_of(task).data();
     if (squares != nullptr && state.is_sharded)
         measure(task.stage, squares);
-    const Extent part = state.is_sharded ? state.part : Extent{0, run_.layouts().full[task.stage].weights};
+    const Extent part = state.is_sharded ? state.part : state.all;
     if (clips)
         kernels_->scale(clip_factor_, gradients + part.first, part.bytes);
     const TrainingConfig& training = run_.job.config.training;
@@ -130,7 +130,7 @@ void TrainingDevice::take_weights(int stage) {
     std::byte* own = weights_of(stage, state.newest + 1);
     for (std::size_t k = 0; own != nullptr && k < state.holders.size(); ++k) {
         const int holder = state.holders[k];
-        const Extent part = share_of({0, run_.layouts().full[stage].weights}, k, state.holders.size());
+        const Extent part = share_of(state.all, k, state.holders.size());
         if (holder != device_)
             take(holder, run_.kernel_device(holder).weights_of(stage, state.newest + 1) + part.first, own + part.first,
                  part.bytes);
@@ -156,7 +156,7 @@ std::byte* TrainingDevice::next_momentum(int stage) const {
         return state.momenta[0];
     const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
     if (new_slot != old_slot)
-        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts().full[stage].weights);
+        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], state.all.bytes);
     return state.momenta[new_slot];
 }
 
@@ -183,7 +183,7 @@ std::vector<NamedTensor> TrainingDevice::momenta() const {
             continue;
         std::unique_ptr<Memory> whole;
         if (state.is_sharded) {
-            whole = kernels_->reserve(run_.layouts().full[stage].weights, "momenta to keep");
+            whole = kernels_->reserve(state.all.bytes, "momenta to keep");
             kernels_->copy(momentum, whole->data() + state.part.first, state.part.bytes);
             momentum = whole->data();
         }
