@@ -232,6 +232,11 @@ TEST_F(Cli, ReplicasArePlannedSimulatedAndRun) {
         EXPECT_TRUE(contains(refused, part)) << refused;
     const std::string buckets = " --set transfer.sum_bucket='25 MiB'";
     EXPECT_GT(run_well("simulate mlp.yaml --json" + buckets).json()["step_time_ns"], 0);
+    for (const char* key : {"transfer.sum_bucket=1KiB", "training.shard_optimizer=true"}) {
+        const std::string on_cuda = error_of(fmt::format("run mlp.yaml --set run.backend=cuda --set {}", key), 2);
+        for (const std::string& part : {std::string("devices of cuda"), std::string(key)})
+            EXPECT_TRUE(contains(on_cuda, part)) << on_cuda;
+    }
     const char* larger = "note: transfer.sum_bucket: a stage has at most 4096 buckets; those of stage ";
     const std::string on_four = "simulate mlp.yaml --set cluster.devices=4 --set pipeline.replicas=[2,2]";
     EXPECT_FALSE(contains(run_well(on_four + buckets).err, larger));
