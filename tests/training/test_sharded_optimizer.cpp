@@ -53,7 +53,7 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
 
 TEST(ShardedOptimizer, ChangesNoBitOfWhatStandsBesideIt) {
     for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
-                             "pipeline.micro_batches=1", "training.momentum=0", "run.threads_per_device=2"})
+                             "pipeline.micro_batches=1", "training.momentum=0"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
             expect_same_when_sharded(kMlp, replicated(schedule, {2, 3}, {"run.backend=cpu", more}));
 }
