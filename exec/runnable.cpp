@@ -1,10 +1,12 @@
 // Refuses what executions do not do yet, before anything is set up.
 #include "exec/execute.h"
 #include "exec/training/parameter_files.h"
+#include "schedules/plan_graph.h"
 #include "schedules/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace pw {
@@ -20,6 +22,41 @@ void check_link(const Config& config, const Shape& shape) {
                                        group.stages.front(), group.devices.size()),
                            "write transport: threads, or take a plan without replicas and shared parameters");
 }
+
+namespace {
+
+// Holders hand the new weights of their parts round where they have met for S, the sum of gradients: what stood between
+// that and their U, the update, could wait for another one that waits here.
+void check_updates_follow_sums(const Job& job) {
+    const PlanGraph graph(job.plan);
+    const auto is_shared_out = [&](int stage) { return job.plan.shape.devices_of(stage).size() > 1; };
+    for (const Meeting& meeting : meetings_of(graph, job.plan.shape)) {
+        if (graph.task(meeting.first.front()).op != Op::SumGradients ||
+            std::ranges::none_of(meeting.stages, is_shared_out))
+            continue;
+        for (const int node : meeting.nodes) {
+            const bool ends = node + 1 == graph.size() || graph.device_of(node + 1) != graph.device_of(node);
+            const Task& next = graph.task(ends ? node : node + 1);
+            if (!ends && (next.op == Op::SumGradients || next.op == Op::Update) &&
+                std::ranges::find(meeting.stages, next.stage) != meeting.stages.end())
+                continue;
+            job.config.fail_at("training.shard_optimizer",
+                               fmt::format("on device {} the update of stage {} does not follow its sum {} at once",
+                                           graph.device_of(node), graph.task(node).stage, print(graph.task(node))),
+                               "simulate it, set run.backend: emulated, or remove the key");
+        }
+    }
+}
+
+void check_shards(const Job& job) {
+    if (job.config.run.backend == RunConfig::Backend::Cuda)
+        job.config.fail_at("training.shard_optimizer", "devices of cuda keep the optimizer's states of the whole stage",
+                           "simulate it, choose another run.backend, or remove the key");
+    if (!job.plan.shape.global_norm)
+        check_updates_follow_sums(job);
+}
+
+}  // namespace
 
 void check_whole_trace(const Job& job) {
     double tasks = 0;
@@ -53,14 +90,12 @@ void check_runnable(const Job& job) {
         job.config.fail_at("transfer.sums",
                            fmt::format("devices that compute sum part by part, not by {}", name_of(job.config.sums)),
                            "simulate it, set run.backend: emulated, or write sums: ring");
-    if (job.config.sum_bucket > 0)
+    if (job.config.sum_bucket > 0 && job.config.run.backend == RunConfig::Backend::Cuda)
         job.config.fail_at("transfer.sum_bucket",
-                           "devices that compute sum all gradients of a stage when they have the last",
-                           "simulate it, set run.backend: emulated, or remove the key");
+                           "devices of cuda sum all gradients of a stage when they have the last",
+                           "simulate it, choose another run.backend, or remove the key");
     if (job.config.training.shard_optimizer)
-        job.config.fail_at("training.shard_optimizer",
-                           "devices that compute keep the optimizer's states of the whole stage",
-                           "simulate it, set run.backend: emulated, or remove the key");
+        check_shards(job);
     check_initial(job.config, *job.model);
     check_link(job.config, job.plan.shape);
 }

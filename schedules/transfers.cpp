@@ -75,10 +75,10 @@ std::vector<StageEndings> endings_of(const Plan& plan, int device, std::span<con
     return endings;
 }
 
-// Returns the last position of a task that computes, and of what is sent then, or -1 for none.
-int end_of_compute(const std::vector<Task>& order) {
+// Returns the last position of a task that computes or sums, and of what is sent then, or -1 for none.
+int end_of_work(const std::vector<Task>& order) {
     for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
-        if (is_compute(order[position].op))
+        if (is_compute(order[position].op) || order[position].op == Op::SumGradients)
             return end_of_step(order, position);
     return -1;
 }
@@ -117,7 +117,7 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
                                          const std::vector<int>& turns, int device) {
     const Shape& shape = plan.shape;
     const std::vector<Task>& order = plan.order[device];
-    const int end = end_of_compute(order);
+    const int end = end_of_work(order);
     std::multimap<int, Task> sums, updates;
     const std::span<const int> stages = index.stages_of(device);
     const std::vector<StageEndings> endings = endings_of(plan, device, stages);

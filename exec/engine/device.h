@@ -63,7 +63,7 @@ struct RunPlan {
           map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
           watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
           meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get(),
-                                                   map)) {
+                                                   map, the_job.config.training.shard_optimizer)) {
         for (int stage = 0; stage < job.plan.shape.stages; ++stage)
             first_holders_.push_back(job.plan.shape.devices_of(stage).front());
     }

@@ -18,12 +18,17 @@ namespace pw {
 class MeetingPoints {
 public:
     // `watch`, where there is one, is told who waits and says when that is too long; then there is no timeout here.
-    MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch = nullptr, RankMap map = {});
+    // With `shards` the holders of a stage hand new weights round at its U.
+    MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch = nullptr, RankMap map = {},
+                  bool shards = false);
 
     // Returns the meeting that an S or U belongs to, or null where it has none. begins() tells whether the node is the
     // device's first task of its meeting.
     const Meeting* meeting(int node) const;
     bool begins(int node) const { return begins_[node]; }
+    // Tells whether a device hands new weights round at the node, for all of its stages in the meeting: at its first U,
+    // and where U has no meeting of its own, in that of the S before it.
+    bool hands_round(int node) const { return hands_round_[node]; }
 
     // What the ranks of a meeting do when all their devices are there: `others` are the other ranks, and the tags from
     // `tag` to tag + 1 are the meeting's own.
@@ -32,8 +37,8 @@ public:
     // Waits until all devices of the node's meeting have called. They may meet there several times. Where they are on
     // several ranks the last one of each rank calls `across`, which returns when the other ranks have called theirs.
     // Throws Error (PeerSilent) naming who is missing after the timeout and Error (RunFailed) when another device has
-    // failed.
-    void arrive(int node, const Across& across = {});
+    // failed. Threads may meet `beside` their devices, which do something else: then the watch does not hear of it.
+    void arrive(int node, const Across& across = {}, bool beside = false);
     void abort();
     int first_free_tag() const { return kFirstTag + 2 * static_cast<int>(meetings_.size()); }
 
@@ -44,6 +49,7 @@ private:
         std::size_t here = 0;     // so many devices of this rank
         std::vector<int> others;  // ranks, ascending
     };
+    void hand_weights_round(const Shape& shape);
     [[noreturn]] void fail_waiting(int node, Ns waited);
 
     const PlanGraph& graph_;
@@ -51,9 +57,9 @@ private:
     const RankMap map_;
     Watch* const watch_;
     const std::vector<Meeting> meetings_;
-    std::vector<int> number_;    // by node; -1 where it has no meeting
-    std::vector<char> begins_;   // by node
-    std::vector<Point> points_;  // by meeting
+    std::vector<int> number_;                 // by node; -1 where it has no meeting
+    std::vector<char> begins_, hands_round_;  // by node
+    std::vector<Point> points_;               // by meeting
     bool aborted_ = false;
     Mutex mutex_;
     Condition changed_;

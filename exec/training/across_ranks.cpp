@@ -55,6 +55,8 @@ void TrainingDevice::tell_places(Mail& mail) {
         const StageState& state = state_of(stage);
         for (const GradientPart& part : state.parts)
             put_address(mail, part.block);
+        for (const std::byte* weights : state.slots)
+            put_address(mail, weights);
         for (const std::byte* statistics : state.left_statistics)
             put_address(mail, statistics);
     }
@@ -65,6 +67,8 @@ void TrainingDevice::hear_places(MailReader& mail) {
         StageState& state = state_of(stage);
         for (GradientPart& part : state.parts)
             part.block = address_in(mail);
+        for (std::byte*& weights : state.slots)
+            weights = address_in(mail);
         for (std::byte*& statistics : state.left_statistics)
             statistics = address_in(mail);
     }
@@ -114,15 +118,15 @@ void Training::for_told(const Meeting& meeting, int rank, Act act) const {
 
 void Training::put_squares(Mail& mail, int device, int stage, int update) const {
     const std::span<double> squares = record_.squares_of(update);
-    for (std::size_t layer = 0; plan.speaks_for(device, stage) && layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage)
+    for (std::size_t layer = 0; layer < squares.size(); ++layer)
+        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
             put(mail, squares[layer]);
 }
 
 void Training::get_squares(MailReader& mail, int device, int stage, int update) {
     const std::span<double> squares = record_.squares_of(update);
-    for (std::size_t layer = 0; plan.speaks_for(device, stage) && layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage)
+    for (std::size_t layer = 0; layer < squares.size(); ++layer)
+        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
             squares[layer] = mail.get<double>();
 }
 

@@ -6,7 +6,6 @@
 #include "workloads/stages/ties.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -14,18 +13,6 @@
 namespace pw {
 
 namespace {
-
-struct Share {
-    Bytes first, bytes;
-};
-
-// Of blocks of `bytes` for the number-th of `count` devices, in whole lines of 64 bytes.
-Share share_of(Bytes bytes, std::size_t number, std::size_t count) {
-    const auto line = [&](std::size_t k) {
-        return bytes / 64 * static_cast<Bytes>(k) / static_cast<Bytes>(count) * 64;
-    };
-    return {line(number), line(number + 1) - line(number)};
-}
 
 std::size_t place_of(int device, const std::vector<int>& devices) {
     return static_cast<std::size_t>(std::find(devices.begin(), devices.end(), device) - devices.begin());
@@ -38,6 +25,8 @@ void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node, ru
 void TrainingDevice::meet(const Task& task, int node) {
     if (!run_.plan.meetings->begins(node))
         return;
+    if (task.op == Op::SumGradients && stages_.at(task.stage).buckets > 1)
+        return wait_for_last_bucket(node);
     if (task.op == Op::Update)
         measure(task);
     arrive(node, 0);
@@ -49,18 +38,19 @@ void TrainingDevice::make_room() {
     if (!run_.plan.trains())
         return;
     for (const auto& [stage, state] : stages_) {
-        const std::vector<int> holders = run_.job.plan.shape.devices_of(stage);
-        const Share share = share_of(run_.layouts().full[stage].weights, place_of(device_, holders), holders.size());
-        for (const int holder : holders)
+        Bytes share = 0;
+        for (int bucket = 0; bucket < state.buckets; ++bucket)
+            share = std::max(share, share_in(state, bucket_of(stage, bucket), state.number).bytes);
+        for (const int holder : state.holders)
             if (!reads(holder) && !reduces(stage))
-                stages += run_.plan.gradient_parts(stage) * share.bytes;
+                stages += run_.plan.gradient_parts(stage) * share;
     }
     for (const SharedTable& table : run_.layouts().tables)
         if (const std::size_t place = place_of(device_, table.devices); place < table.devices.size())
             for (const int layer : table.layers)
                 if (const int stage = run_.job.split.stage_of[layer];
                     !holds(stage) && !reads(run_.plan.first_holder(stage)))
-                    tables += share_of(table.bytes, place, table.devices.size()).bytes;
+                    tables += share_of({0, table.bytes}, place, table.devices.size()).bytes;
     if (const Bytes bytes = std::max(stages, tables); bytes > 0)
         room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other devices", device_));
 }
@@ -83,17 +73,23 @@ void TrainingDevice::sum_gradients(int node) {
                 std::find(stages.begin(), stages.end(), run_.job.split.stage_of[table.layers.front()]) != stages.end())
                 act(table);
     };
+    const bool in_buckets = stages_.at(run_.plan.graph.task(node).stage).buckets > 1;
+    if (in_buckets)
+        wait_for_buckets(node);
     int round = 0;
     own_stages([&](int stage) {
-        list_share(stage);
+        if (!in_buckets)
+            list_share(stage, stages_.at(stage).all);
         take_statistics({Op::SumGradients, stage, mb});
     });
     fetch(node);
-    add_up();
-    reduce(node);
-    arrive(node, ++round);
-    own_stages([&](int stage) { copy_shares(stage); });
-    fetch(node);
+    if (!in_buckets) {
+        add_up();
+        reduce(node);
+        arrive(node, ++round);
+        own_stages([&](int stage) { copy_shares(stage, stages_.at(stage).all); });
+        fetch(node);
+    }
     own_stages([&](int stage) {
         if (stages_.at(stage).holders.size() > 1)
             gather_statistics({Op::SumGradients, stage, mb});
@@ -111,38 +107,49 @@ void TrainingDevice::sum_gradients(int node) {
     own_stages([&](int stage) { stages_.at(stage).summed = true; });
 }
 
-// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
-// own.
-void TrainingDevice::list_share(int stage) {
-    const std::vector<int>& holders = stages_.at(stage).holders;
-    const Bytes all = run_.layouts().full[stage].weights;
-    std::byte* own = stages_.at(stage).parts.front().block;
-    const Share share = reduces(stage) ? Share{0, all} : share_of(all, place_of(device_, holders), holders.size());
-    if (own == nullptr || share.bytes == 0)
-        return;
-    Addition& sum = next_addition(own + share.first, share.bytes);
-    for (const int holder : holders)
-        if (holder == device_ || !reduces(stage))
-            for (const GradientPart& part : run_.kernel_device(holder).gradients_of(stage))
-                if (part.begun.weight)
-                    sum.from.push_back(readable(holder, part.block + share.first, share.bytes));
+// Of a bucket each holder adds up an equal share, or what lies in its part of the stage.
+Extent TrainingDevice::share_in(const StageState& state, const Extent& bucket, std::size_t number) const {
+    const std::size_t holders = state.holders.size();
+    return state.is_sharded ? common(bucket, share_of(state.all, number, holders)) : share_of(bucket, number, holders);
 }
 
-void TrainingDevice::copy_shares(int stage) {
-    const std::vector<int>& holders = stages_.at(stage).holders;
-    std::byte* own = stages_.at(stage).parts.front().block;
-    for (std::size_t k = 0; own != nullptr && !reduces(stage) && k < holders.size(); ++k) {
-        const Share share = share_of(run_.layouts().full[stage].weights, k, holders.size());
-        if (holders[k] != device_)
-            take(holders[k], run_.kernel_device(holders[k]).gradients_of(stage).front().block + share.first,
-                 own + share.first, share.bytes);
+// A holder's share is the sum of all blocks, in the order of the holders; with reduce() it is the whole block, of its
+// own.
+void TrainingDevice::list_share(int stage, const Extent& bucket) {
+    const StageState& state = stages_.at(stage);
+    std::byte* own = state.parts.front().block;
+    const Extent part = reduces(stage) ? bucket : share_in(state, bucket, state.number);
+    if (own == nullptr || part.bytes == 0)
+        return;
+    Addition& sum = next_addition(own + part.first, part.bytes);
+    for (const int holder : state.holders)
+        if (holder == device_ || !reduces(stage))
+            for (const GradientPart& block : run_.kernel_device(holder).gradients_of(stage))
+                if (block.begun.weight)
+                    sum.from.push_back(readable(holder, block.block + part.first, part.bytes));
+}
+
+void TrainingDevice::copy_shares(int stage, const Extent& bucket) {
+    const StageState& state = stages_.at(stage);
+    std::byte* own = state.parts.front().block;
+    if (own == nullptr || reduces(stage))
+        return;
+    for (std::size_t k = 0; k < state.holders.size(); ++k) {
+        const int holder = state.holders[k];
+        if (holder == device_)
+            continue;
+        const std::byte* sums = run_.kernel_device(holder).gradients_of(stage).front().block;
+        for (const Extent& wanted : state.wanted) {
+            const Extent piece = common(wanted, share_in(state, bucket, k));
+            take(holder, sums + piece.first, own + piece.first, piece.bytes);
+        }
     }
 }
 
 // The copies of a shared table: the embedding's gradient first. All holders of a stage have the same one by now.
 void TrainingDevice::list_share(const SharedTable& table) {
     const std::size_t place = place_of(device_, table.devices);
-    const Share share = share_of(table.bytes, place, table.devices.size());
+    const Extent share = share_of({0, table.bytes}, place, table.devices.size());
     if (share.bytes == 0)
         return;
     Addition& sum = next_addition(run_.gradient_of(device_, table.nearest[place]) + share.first, share.bytes);
@@ -159,7 +166,7 @@ void TrainingDevice::copy_shares(const SharedTable& table) {
             continue;
         std::byte* own = run_.gradient_of(device_, layer);
         for (std::size_t k = 0; k < table.devices.size(); ++k) {
-            const Share share = share_of(table.bytes, k, table.devices.size());
+            const Extent share = share_of({0, table.bytes}, k, table.devices.size());
             if (const std::byte* from = run_.gradient_of(table.devices[k], table.nearest[k]); from != own)
                 take(table.devices[k], from + share.first, own + share.first, share.bytes);
         }
@@ -218,10 +225,7 @@ void TrainingDevice::complete_gradients(int stage) {
 void TrainingDevice::measure(const Task& update) {
     for (const auto& [stage, program] : programs_) {
         complete_gradients(stage);
-        const StageState& state = stages_.at(stage);
-        if (const std::byte* gradients = state.parts.front().block;
-            gradients != nullptr && state.holders.front() == device_)
-            program->measure(gradients, squares_of(update).data());
+        measure(stage, squares_of(update).data());
     }
 }
 
@@ -256,23 +260,6 @@ std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBy
         }
         all.push_back(std::move(table));
     }
-    return all;
-}
-
-std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device) {
-    std::map<std::string, NamedTensor> by_name;
-    for (std::vector<NamedTensor>& tensors : by_device)
-        for (NamedTensor& tensor : tensors) {
-            const std::string name = tensor.name;
-            const auto [first, is_new] = by_name.try_emplace(name, std::move(tensor));
-            const std::vector<float>& values = first->second.values;
-            if (!is_new && (values.size() != tensor.values.size() ||
-                            std::memcmp(values.data(), tensor.values.data(), values.size() * sizeof(float)) != 0))
-                fail_with(ExitCode::RunFailed, "the copies of {} differ", name);
-        }
-    std::vector<NamedTensor> all;
-    for (auto& [name, tensor] : by_name)
-        all.push_back(std::move(tensor));
     return all;
 }
 

@@ -251,6 +251,15 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
     }
 }
 
+void StageProgram::update(const Sgd& sgd, const Extent& part, const std::byte* weights, const std::byte* gradients,
+                          std::byte* momentum, std::byte* new_weights) const {
+    const LayerArgs none;
+    observed(kAllLayers, Pass::Update, none, [&] {
+        family_.update(sgd, weights + part.first, gradients + part.first, momentum, new_weights + part.first,
+                       part.bytes);
+    });
+}
+
 void StageProgram::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const {
     if (all_) {
         all_->predict(weights, momentum, factor, out);

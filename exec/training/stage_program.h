@@ -3,6 +3,7 @@
 #pragma once
 
 #include "exec/kernels.h"
+#include "exec/training/extent.h"
 #include "workloads/stages/stage_layout.h"
 
 #include <functional>
@@ -70,9 +71,13 @@ public:
     // `squares` is null where measure() did that.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
+    // Does the step for a part of the stage only; `momentum` has that part alone.
+    void update(const Sgd& sgd, const Extent& part, const std::byte* weights, const std::byte* gradients,
+                std::byte* momentum, std::byte* new_weights) const;
     // Predicts the weights as Kernels::predict does.
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;
+    void measure(int layer, const std::byte* gradients, double* squares) const;
     // Lets the running averages take in what F wrote of a mini-batch.
     void gather_statistics(BatchStatistics of, std::byte* running) const;
     // For a layer, the values that LayerKernel::load takes, in plain layout.
@@ -99,7 +104,6 @@ private:
     void bind_saving_forward(int layer, const Places& places) const;
     void join_add(int add, const PassLayout& pass, const Places& places) const;
     void run_sums(int layer, std::span<const Sum> sums, const Places& places) const;
-    void measure(int layer, const std::byte* gradients, double* squares) const;
     template <class Act>
     void observed(int layer, Pass pass, const LayerArgs& args, Act act) const;
     bool is_measured(int layer) const;

@@ -71,6 +71,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     Costs costs;
     costs.edges = edge_bytes(job.model->layers, job.split, bytes);
     costs.sent_copies = false;
+    costs.shard_optimizer = job.config.training.shard_optimizer;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;
 }
@@ -90,6 +91,7 @@ Costs Training::prepare_memory() {
     else if (plan.ranks != nullptr)
         costs.sent_copies = true;
     layouts_.emplace(std::move(layouts));
+    measurers_ = find_measurers();
     return costs;
 }
 

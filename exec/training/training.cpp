@@ -76,7 +76,9 @@ void Training::take_state() {
 
 void Training::save(Checkpoint& checkpoint) {
     checkpoint.parameters = without_copies(of_all_ranks(std::move(taken_parameters_)));
-    checkpoint.momenta = without_copies(of_all_ranks(std::move(taken_momenta_)));
+    std::vector<std::vector<NamedTensor>> momenta = of_all_ranks(std::move(taken_momenta_));
+    checkpoint.momenta =
+        job.config.training.shard_optimizer ? joined_parts(std::move(momenta)) : without_copies(std::move(momenta));
 }
 
 namespace {

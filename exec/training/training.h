@@ -4,6 +4,8 @@
 
 #include "exec/engine/device.h"
 #include "exec/training/batch_statistics.h"
+#include "exec/training/bucket_thread.h"
+#include "exec/training/extent.h"
 #include "exec/training/fetch.h"
 #include "exec/training/layouts.h"
 #include "exec/training/record.h"
@@ -29,7 +31,7 @@ struct GradientPart {
 
 class TrainingDevice : public Device {
 public:
-    TrainingDevice(Training& run, int device) : device_(device), run_(run) {}
+    TrainingDevice(Training& run, int device);
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
@@ -43,7 +45,8 @@ public:
 
     const Kernels& kernels() const { return *kernels_; }
     std::vector<NamedTensor> parameters() const;  // newest; with statistics where it speaks for the stage
-    std::vector<NamedTensor> momenta() const;     // of the newest, by the names of the parameters
+    // Those of the newest, by the names of the parameters; zeros where another holder keeps them.
+    std::vector<NamedTensor> momenta() const;
     // What a checkpoint has of a device.
     struct State {
         std::vector<NamedTensor> parameters, momenta;
@@ -54,6 +57,7 @@ public:
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
     // The devices of an S read each other's gradients while they meet.
     std::span<const GradientPart> gradients_of(int stage) const { return stages_.at(stage).parts; }
+    std::byte* weights_of(int stage, int version) const;
     // What other ranks must know of a device: addresses on its rank, which fetches name, and which gradients have
     // begun.
     void tell_places(Mail& mail);
@@ -93,10 +97,18 @@ protected:
 
 private:
     struct StageState {
-        std::vector<int> holders;         // devices
+        std::vector<int> holders;  // devices
+        // The device's part of the stage: what it adds up in S, and, where the optimizer is sharded, what it updates.
+        // Then it wants the sums of some other bytes, too: `wanted`.
+        Extent all, part;
+        std::size_t number = 0;  // of the device among the holders
+        bool is_sharded = false;
+        int buckets = 1;  // in which S sums; where these are several, a thread beside the device's does that
+        std::vector<Extent> wanted;
         std::vector<std::byte*> slots;    // weight buffers
         std::vector<int> slot_of;         // version -> slot
-        std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights
+        std::vector<std::byte*> momenta;  // by slot; the first serves all unless the stage predicts weights; of a part
+                                          // where the optimizer is sharded
         std::byte *statistics = nullptr, *predicted = nullptr;
         std::vector<std::byte*> left_statistics;     // [micro-batch], left by F
         std::vector<std::byte*> fetched_statistics;  // [micro-batch]; null where they are read as F leaves them
@@ -120,18 +132,34 @@ private:
     GradientPart& part_of(const Task& task);
     const std::byte* weights_for(const Task& task, int version);
     void load_data(int microbatch, std::byte* to) const;
-    void compute(const Task& task);
-    void update(const Task& task, int node);
-    std::byte* next_momentum(int stage) const;
+    void compute(const Task& task, int node);
     std::vector<NamedTensor> named(int stage, const std::byte* weights, bool trained_only) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
+    // The following are in exec/training/update.cpp.
+    void list_parts(int stage);
+    void resume_momenta(int stage);
+    void update(const Task& task, int node);
+    void begin_update(const Task& task);
+    void take_weights(int stage);
+    void end_update(const Task& task);
+    bool is_kept(const Task& update) const;
+    std::byte* next_momentum(int stage) const;
+    void measure(int stage, double* squares) const;
+    // The following are in exec/training/buckets.cpp.
+    void list_buckets(int stage);
+    Extent bucket_of(int stage, int number) const;
+    void open_beside() const;
+    void sum_in_buckets(int node);
+    void wait_for_last_bucket(int node);
+    void wait_for_buckets(int node);
     // The following are in exec/training/gradient_sums.cpp.
     void make_room();
     void sum_gradients(int node);
-    void list_share(int stage);
-    void copy_shares(int stage);
+    Extent share_in(const StageState& state, const Extent& bucket, std::size_t number) const;
+    void list_share(int stage, const Extent& bucket);
+    void copy_shares(int stage, const Extent& bucket);
     void list_share(const SharedTable& table);
     void copy_shares(const SharedTable& table);
     const std::byte* readable(int device, const std::byte* block, Bytes bytes);
@@ -172,10 +200,14 @@ private:
     const std::byte* memory_ = nullptr;  // all that was reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
+    std::map<int, int> sums_behind_;        // the pass that makes the last gradients of a bucketed S -> S
+    std::unique_ptr<BucketThread> beside_;  // where S may be bucketed; uses all of the above
 };
 
 // Returns one tensor of each name. It throws Error (RunFailed) naming a parameter whose copies differ.
 std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by_device);
+// Does the same for tensors of which every device has a part, and zeros elsewhere.
+std::vector<NamedTensor> joined_parts(std::vector<std::vector<NamedTensor>> by_device);
 
 // A training has all devices of a run, and what they share: the data, the layouts of their blocks and the record.
 class Training : public Devices {
@@ -210,6 +242,13 @@ public:
     const MeetingPoints::Across& meets_across() const { return meets_across_; }
     const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
+    bool shards(int stage) const;                         // whether its holders share out the optimizer's states
+    // Tells whether the sums of a device's stage may go on beside it in buckets: not of stages that share parameters
+    // with others, nor where a holder has other stages.
+    bool sums_beside(int device) const;
+    // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
+    // whose part the layer begins in.
+    int measurer_of(int layer) const { return measurers_[static_cast<std::size_t>(layer)]; }
     const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
     const Record& record() const { return record_; }
@@ -235,6 +274,7 @@ private:
     std::vector<StageLayout> layouts_at(int samples, const std::vector<LayerBytes>& bytes) const;
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
+    std::vector<int> find_measurers() const;
     std::string place_of(int step, int microbatch) const;
     // The following are in exec/training/across_ranks.cpp.
     void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
@@ -253,6 +293,7 @@ private:
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;
+    std::vector<int> measurers_;     // by layer
     std::mutex not_finite_mutex_;    // protects what follows
     std::optional<int> not_finite_;  // the first micro-batch whose loss is not finite
     int step_not_finite_ = 0;

@@ -11,6 +11,14 @@
 
 namespace pw {
 
+// A thread that is made here may run on every core of the process, one that a device's thread makes on that device's.
+TrainingDevice::TrainingDevice(Training& run, int device) : device_(device), run_(run) {
+    if (run_.plan.is_here(device) && run_.sums_beside(device))
+        beside_ = std::make_unique<BucketThread>(
+            fmt::format("the sums of device {}", device), [this] { open_beside(); },
+            [this](int node) { sum_in_buckets(node); });
+}
+
 std::shared_ptr<const Kernels> TrainingDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
@@ -139,11 +147,12 @@ void TrainingDevice::begin() {
     for (const auto& [stage, program] : programs_) {
         program->set_layout(run_.layouts().full[stage]);
         StageState& state = state_of(stage);
+        list_parts(stage);
+        list_buckets(stage);
         if (state.slots[0] == nullptr)  // a stage without parameters has none
             continue;
-        if (run_.plan.resumed != nullptr && state.momenta[0] != nullptr)  // statistics come with the parameters
-            program->initialise([&](int layer) { return run_.resumed_momenta(layer); }, state.momenta[0],
-                                state.statistics);
+        if (run_.plan.resumed != nullptr && state.momenta[0] != nullptr)
+            resume_momenta(stage);  // statistics come with the parameters
         program->initialise(initial_values(), state.slots[0], state.statistics);
     }
     for (const auto& [stage, program] : last_programs_) {
@@ -254,7 +263,7 @@ void TrainingDevice::run(const Task& task, int node) {
     else if (task.op == Op::SumGradients)
         sum_gradients(node);
     else
-        compute(task);
+        compute(task, node);
 }
 
 GradientPart& TrainingDevice::part_of(const Task& task) {
@@ -316,7 +325,7 @@ void TrainingDevice::load_data(int microbatch, std::byte* to) const {
     kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
 }
 
-void TrainingDevice::compute(const Task& task) {
+void TrainingDevice::compute(const Task& task, int node) {
     const Job& job = run_.job;
     const StageProgram& program = program_of(task);
     const StageState& state = stages_.at(task.stage);
@@ -324,6 +333,15 @@ void TrainingDevice::compute(const Task& task) {
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
+    const Begun begun = part.begun;
+    // The thread beside reads it while it sums.
+    part.begun.input = begun.input || makes_input_gradient(task.op);
+    part.begun.weight = begun.weight || makes_weight_gradient(task.op);
+    std::optional<Filling> filling;
+    if (const auto sum = sums_behind_.find(node); sum != sums_behind_.end()) {
+        beside_->begin(sum->second);
+        filling.emplace(program_of(task), job.model->layers, *beside_);
+    }
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
@@ -337,74 +355,20 @@ void TrainingDevice::compute(const Task& task) {
             break;
         case Op::Backward:
         case Op::BackwardInput:
-            program.backward(places, scale, part.begun, task.op == Op::Backward);
-            part.begun.input = true;
-            part.begun.weight = part.begun.weight || task.op == Op::Backward;
+            program.backward(places, scale, begun, task.op == Op::Backward);
             break;
         case Op::BackwardWeight:
-            program.backward_weight(places, part.begun);
-            part.begun.weight = true;
+            program.backward_weight(places, begun);
             break;
         default:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
-}
-
-void TrainingDevice::update(const Task& task, int node) {
-    const Job& job = run_.job;
-    StageState& state = stages_.at(task.stage);
-    std::byte* gradients = state.parts.front().block;
-    const bool clips = job.plan.shape.global_norm, speaks = run_.plan.speaks_for(device_, task.stage);
-    const bool is_first = step_ == 0 && job.plan.shape.mini_batch_of(task.microbatch) == 0;
-    const bool is_kept = run_.record().keeps_tensors() && speaks && is_first;
-    if (clips && run_.plan.meetings->begins(node))
-        kernels_->clip_factor(squares_of(task), job.config.training.clip_norm, clip_factor_);
-    complete_gradients(task.stage);
-    state.summed = false;
-    for (GradientPart& part : state.parts)
-        part.begun = {};
-    if (gradients == nullptr)
-        return;
-    if (is_kept)
-        run_.record().keep(Record::Moment::Gradients, device_, named(task.stage, gradients, true));
-    if (clips)
-        kernels_->scale(clip_factor_, gradients, run_.layouts().full[task.stage].weights);
-    const TrainingConfig& training = job.config.training;
-    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
-    const std::byte* weights = state.slots[state.slot_of[state.newest]];
-    std::byte* new_weights = state.slots[state.slot_of[state.newest + 1]];
-    programs_[task.stage]->update(sgd, weights, gradients, next_momentum(task.stage), new_weights,
-                                  speaks && !clips ? squares_of(task).data() : nullptr);
-    if (job.plan.shape.devices_of(task.stage).size() == 1)
-        gather_statistics(task);
-    ++state.newest;
-    if (is_kept)
-        run_.record().keep(Record::Moment::Updated, device_, named(task.stage, new_weights, false));
-}
-
-// That U makes from the newest one. A stage that predicts weights has one beside every version.
-std::byte* TrainingDevice::next_momentum(int stage) const {
-    const StageState& state = stages_.at(stage);
-    if (!run_.job.versions.predicts(stage))
-        return state.momenta[0];
-    const int old_slot = state.slot_of[state.newest], new_slot = state.slot_of[state.newest + 1];
-    if (new_slot != old_slot)
-        kernels_->copy(state.momenta[old_slot], state.momenta[new_slot], run_.layouts().full[stage].weights);
-    return state.momenta[new_slot];
+    if (filling)
+        beside_->fill(0);
 }
 
 std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {
     return programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
-}
-
-std::vector<NamedTensor> TrainingDevice::momenta() const {
-    std::vector<NamedTensor> all;
-    for (const auto& [stage, state] : stages_) {
-        const int slot = run_.job.versions.predicts(stage) ? state.slot_of[state.newest] : 0;
-        if (const std::byte* momentum = state.momenta[slot]; momentum != nullptr)
-            std::ranges::move(named(stage, momentum, true), std::back_inserter(all));
-    }
-    return all;
 }
 
 void TrainingDevice::keep_state() { kept_ = {parameters(), momenta()}; }

@@ -232,10 +232,17 @@ TEST_F(Cli, ReplicasArePlannedSimulatedAndRun) {
         EXPECT_TRUE(contains(refused, part)) << refused;
     const std::string buckets = " --set transfer.sum_bucket='25 MiB'";
     EXPECT_GT(run_well("simulate mlp.yaml --json" + buckets).json()["step_time_ns"], 0);
-    EXPECT_TRUE(contains(error_of("run mlp.yaml" + buckets, 2), "transfer.sum_bucket"));
+    for (const char* key : {"transfer.sum_bucket=1KiB", "training.shard_optimizer=true"}) {
+        const std::string on_cuda = error_of(fmt::format("run mlp.yaml --set run.backend=cuda --set {}", key), 2);
+        for (const std::string& part : {std::string("devices of cuda"), std::string(key)})
+            EXPECT_TRUE(contains(on_cuda, part)) << on_cuda;
+    }
     const char* larger = "note: transfer.sum_bucket: a stage has at most 4096 buckets; those of stage ";
     const std::string on_four = "simulate mlp.yaml --set cluster.devices=4 --set pipeline.replicas=[2,2]";
     EXPECT_FALSE(contains(run_well(on_four + buckets).err, larger));
+    const std::string run_on_four = "run mlp.yaml --json --set cluster.devices=4 --set pipeline.replicas=[2,2]";
+    EXPECT_EQ(run_well(run_on_four + " --set transfer.sum_bucket='1 KiB'").json()["weights_hash"],
+              run_well(run_on_four).json()["weights_hash"]);
     const std::string said = run_well(on_four + " --set transfer.sum_bucket=2B").err;
     EXPECT_TRUE(contains(said, larger) && contains(said, "instead of 2 B")) << said;
 }
@@ -249,6 +256,14 @@ TEST_F(Cli, AFileWithGradientSumsRuns) {
             .json()["weights_hash"];
     };
     EXPECT_EQ(hash_of("with"), hash_of(""));
+}
+
+// The norm is that of the sums, so that U follows them.
+TEST_F(Cli, AFileWithReplicasIsClipped) {
+    write("plan.csv", "0F0,0B0\n0F1,0B1\n");
+    const std::string clipped = "run mlp.yaml --json --set training.clip_norm=0.1 --set pipeline.micro_batches=2 ";
+    EXPECT_EQ(run_well(clipped + "--set pipeline.schedule=plan.csv").json()["weights_hash"],
+              run_well(clipped + "--set pipeline.stages=1 --set pipeline.replicas=[2]").json()["weights_hash"]);
 }
 
 // A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.

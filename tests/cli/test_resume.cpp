@@ -64,6 +64,25 @@ TEST_F(Resume, OnOtherDevicesSplitsAndSchedules) {
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002 --set cluster.devices=1"), text);
 }
 
+// Each holder keeps a part of the momenta; a checkpoint has all, and goes on with any number of holders.
+TEST_F(Resume, WithAndWithoutAShardedOptimizer) {
+    const std::string sharded = " --set training.shard_optimizer=true", two = " --set pipeline.stages=2";
+    for (const char* config : {"four.yaml", "gpt.yaml"}) {
+        const std::string replicas = config + two + " --set pipeline.replicas=[2,2]";
+        const std::string folder = std::string(config) + ".kept";
+        const std::string whole = hash_of(replicas + " --checkpoint whole --checkpoint-every 2 --keep 9");
+        EXPECT_EQ(hash_of(replicas + sharded + " --checkpoint " + folder + " --checkpoint-every 2 --keep 9"), whole);
+        for (const std::string& from : {std::string("whole"), folder})
+            for (const std::string& on : {replicas, replicas + sharded})
+                EXPECT_EQ(hash_of(on + " --resume " + from + "/step-00000002"), whole) << on << " from " << from;
+        // other holders group the sums in another way, with and without shards alike
+        const std::string others = config + two + " --set pipeline.replicas=[1,3]";
+        EXPECT_EQ(hash_of(others + sharded + " --resume " + folder + "/step-00000002"),
+                  hash_of(others + " --resume whole/step-00000002"));
+        std::filesystem::remove_all(file("whole"));
+    }
+}
+
 // The pipeline of an asynchronous plan runs empty before each checkpoint: as if each piece were a run by hand.
 TEST_F(Resume, AsynchronousPlansInPieces) {
     for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {

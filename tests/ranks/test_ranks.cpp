@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -77,10 +79,12 @@ run: {timeout: 60 s}
         return said;
     }
 
-    void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4}) {
+    // On ranks it may have `more` that must not change a bit.
+    void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4},
+                     const std::string& more = "") {
         const Json alone = run_well("run " + arguments + " --json").json();
         for (const int ranks : numbers) {
-            const Said said = on_ranks(ranks, "run " + arguments + " --json");
+            const Said said = on_ranks(ranks, "run " + arguments + more + " --json");
             ASSERT_EQ(said.code, 0) << arguments << " on " << ranks << '\n' << said.err;
             const Json json = said.json();
             for (const char* key : {"weights_hash", "losses", "gradient_norms"})
@@ -132,6 +136,52 @@ TEST_P(UnderMpi, GradientsAreSummedAndClippedOverRanks) {
 TEST_P(UnderMpi, SharedTables) {
     expect_same("gpt.yaml", {2, 4});
     expect_same("gpt.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] --set training.clip_norm=0.5", {2, 4});
+}
+
+// Each replica keeps the optimizer's states of a part: the same as in one process that keeps all of them.
+TEST_P(UnderMpi, ShardedOptimizers) {
+    const std::string sharded = " --set training.shard_optimizer=true";
+    const std::string two = " --set pipeline.stages=2 --set pipeline.replicas=[2,2]";
+    expect_same("four.yaml" + two, {2, 4}, sharded);
+    expect_same("four.yaml --set training.clip_norm=0.1 --set pipeline.stages=2 --set pipeline.replicas=[1,3]", {3},
+                sharded);
+    expect_same("four.yaml --set pipeline.schedule=pipedream" + two, {4}, sharded);
+    expect_same("gpt.yaml --set training.clip_norm=0.5" + two, {2, 4}, sharded);
+    expect_same("resnet.yaml", {4}, sharded);
+}
+
+// Threads beside the devices meet over the ranks, bucket by bucket.
+TEST_P(UnderMpi, SumsInBuckets) {
+    const std::string small = " --set transfer.sum_bucket=2KiB", sharded = " --set training.shard_optimizer=true";
+    const std::string two = " --set pipeline.stages=2 --set pipeline.replicas=[2,2]";
+    expect_same("four.yaml" + two, {2, 4}, small);
+    expect_same("four.yaml --set pipeline.stages=2 --set pipeline.replicas=[1,3]", {2, 3}, small + sharded);
+    expect_same("four.yaml --set pipeline.schedule=zb-h1 --set training.clip_norm=0.1" + two, {4}, small + sharded);
+    expect_same("four.yaml --set pipeline.schedule=pipedream" + two, {4}, small);
+    expect_same("resnet.yaml", {4}, " --set transfer.sum_bucket=16MiB");
+}
+
+// The states that the ranks have kept in parts serve any other run, and those of any other run serve them.
+TEST_P(UnderMpi, ShardedOptimizersGoOnFromCheckpoints) {
+    const std::string two = "four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] ";
+    const std::string sharded = two + "--set training.shard_optimizer=true ";
+    const Json whole = run_well("run " + two + "--checkpoint whole --checkpoint-every 1 --keep 9 --json").json();
+    ASSERT_EQ(on_ranks(4, "run " + sharded + "--checkpoint parts --checkpoint-every 1 --keep 9").code, 0);
+    const auto values_in = [&](const std::string& path) {  // behind a header, of so many bytes
+        const std::string all = read(path);
+        std::uint64_t header = 0;
+        std::memcpy(&header, all.data(), sizeof header);
+        return all.substr(sizeof header + header);
+    };
+    for (const std::string name : {"optimizer.safetensors", "model.safetensors"}) {
+        EXPECT_GT(values_in("whole/step-00000002/" + name).size(), 1000u);
+        EXPECT_EQ(values_in("parts/step-00000002/" + name), values_in("whole/step-00000002/" + name)) << name;
+    }
+    EXPECT_EQ(run_well("run " + two + "--resume parts/step-00000001 --json").json()["weights_hash"],
+              whole["weights_hash"]);
+    const Said said = on_ranks(2, "run " + sharded + "--resume whole/step-00000002 --json");
+    ASSERT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);
 }
 
 TEST_P(UnderMpi, StatisticsOfBatchNorm) {

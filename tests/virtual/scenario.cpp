@@ -384,6 +384,10 @@ std::vector<Subject> make_subjects() {
     add("schedule: gpipe, micro_batches: 4, stages: 2, replicas: [1, 3]", "training: {clip_norm: 0.1}");
     add("schedule: 1f1b, micro_batches: 4, stages: 1, replicas: [4]", "training: {clip_norm: 0.1}", 4, 3);
     add("schedule: 1f1b, micro_batches: 3", "training: {clip_norm: 0.1, momentum: 0.9}", 3, 3);
+    add("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: [2, 2]", "training: {shard_optimizer: true}");
+    for (const char* replicas : {"[2, 2]", "[1, 3]"})
+        add(fmt::format("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: {}", replicas),
+            "transfer: {sum_bucket: 500 B}");
     return subjects;
 }
 

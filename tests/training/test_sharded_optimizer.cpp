@@ -1,0 +1,154 @@
+// ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage, and hand new weights round,
+// learn bit for bit what holders of all states do.
+#include "exec/training/training.h"
+#include "schedules/schedule.h"
+#include "tests/support/execution.h"
+#include "tests/support/predicted_memory.h"
+#include "tests/support/refusal.h"
+#include "workloads/error.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pw {
+namespace {
+
+std::vector<std::string> replicated(const std::string& schedule, const std::vector<int>& replicas,
+                                    const std::vector<std::string>& more = {}) {
+    return with({"pipeline.schedule=" + schedule, "pipeline.split=even", "training.weight_decay=0.01",
+                 fmt::format("pipeline.replicas=[{}]", fmt::join(replicas, ", "))},
+                more);
+}
+
+std::vector<std::string> sharded(const std::vector<std::string>& set) {
+    return with(set, {"training.shard_optimizer=true"});
+}
+
+// The run with all states on every holder is the one that the oracle and the single device are held against elsewhere.
+void expect_same_when_sharded(const char* yaml, const std::vector<std::string>& set) {
+    const Execution whole(yaml, set), parts(yaml, sharded(set));
+    const std::string what = fmt::format("{}", fmt::join(set, " "));
+    const RunResult run = parts.run(guarded());
+    expect_equal(run, whole.run(), what);
+    expect_equal(run, parts.oracle(), what);
+}
+
+TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
+    for (const Schedule& schedule : schedules())
+        if (schedule.takes_replicas() && schedule.trains)
+            for (const std::vector<int>& replicas : {std::vector{2}, {3, 1}, {2, 3}})
+                for (const char* backend : {"reference", "cpu"})
+                    expect_same_when_sharded(
+                        kMlp, replicated(std::string(schedule.name), replicas,
+                                         {std::string("run.backend=") + backend, "training.steps=2",
+                                          fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
+}
+
+TEST(ShardedOptimizer, ChangesNoBitOfWhatStandsBesideIt) {
+    for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
+                             "pipeline.micro_batches=1", "training.momentum=0"})
+        for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+            expect_same_when_sharded(kMlp, replicated(schedule, {2, 3}, {"run.backend=cpu", more}));
+}
+
+// Copies of a table are added up across stages, whatever parts of them a holder updates.
+TEST(ShardedOptimizer, ChangesNoBitOfSharedTables) {
+    for (const std::vector<int>& replicas : {std::vector{2}, {2, 2}, {1, 3}, {3, 1, 2}})
+        for (const char* more : {"training.steps=3", "training.clip_norm=0.2"})
+            expect_same_when_sharded(kSmallGpt, replicated("1f1b", replicas, {more}));
+}
+
+TEST(ShardedOptimizer, ChangesNoBitOfBatchNorm) {
+    for (const char* more : {"training.batch_norm=per_micro_batch", "training.batch_norm=deferred"}) {
+        const std::vector<std::string> set = replicated("1f1b", {2, 2}, {more, "pipeline.micro_batches=4"});
+        const RunResult run = of_small_resnet(sharded(set)).run(guarded());
+        expect_equal(run, of_small_resnet(set).run(), more);
+    }
+}
+
+// Every device holds every stage, and hands all of its parts round at once where it clips.
+TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
+    const TemporaryFolder folder;
+    const std::string plan =
+        "pipeline.schedule=" + folder.write("plan.csv", "0F0,1F0,1B0,0B0,0F2,1F2,1B2,0B2\n0F1,1F1,1B1,0B1\n");
+    for (const char* clip : {"training.clip_norm=0", "training.clip_norm=0.1"})
+        for (const char* yaml : {kMlp, kSmallGpt})
+            expect_same_when_sharded(yaml, {plan, "pipeline.micro_batches=3", clip, "pipeline.split=even"});
+}
+
+// Every micro-batch is a mini-batch: S and U stand many times in one plan, and versions in several slots.
+TEST(ShardedOptimizer, ChangesNoBitWithoutAFlush) {
+    for (const char* weights : {"stash", "latest", "vertical_sync"})
+        expect_same_when_sharded(
+            kMlp,
+            replicated("pipedream", {2, 3}, {"pipeline.micro_batches=6", fmt::format("pipeline.weights={}", weights)}));
+}
+
+TEST(ShardedOptimizer, TakesThePredictedMemory) {
+    const Profile profile = measured(kMlp, 3);
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+        for (const std::vector<int>& replicas : {std::vector{2, 1}, {1, 3}, {4}})
+            expect_predicted_memory(kMlp, sharded(replicated(schedule, replicas)), profile);
+}
+
+TEST(ShardedOptimizer, KeepsAShareOfTheStates) {
+    const std::vector<std::string> set = replicated("1f1b", {4});
+    const RunResult whole = Execution(kMlp, set).run(), parts = Execution(kMlp, sharded(set)).run();
+    const auto states = static_cast<std::size_t>(MemoryKind::Optimizer);
+    for (std::size_t device = 0; device < 4; ++device) {
+        EXPECT_GE(parts.peak[device][states], whole.peak[device][states] / 4);
+        EXPECT_LT(parts.peak[device][states], whole.peak[device][states] / 4 + 64);
+    }
+}
+
+TEST(ShardedOptimizer, DumpsWholeGradients) {
+    const TemporaryFolder folder;
+    const auto dump = [&](const std::vector<std::string>& set, const std::string& name) {
+        RunOptions options;
+        options.dump = folder.write(name, "") + ".d";
+        (void)run(Execution(kMlp, set).job(), options);
+        std::map<std::string, std::string> files;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(options.dump))
+            if (entry.is_regular_file()) {
+                std::ifstream file(entry.path(), std::ios::binary);
+                files[std::filesystem::relative(entry.path(), options.dump).string()] = {
+                    std::istreambuf_iterator<char>(file), {}};
+            }
+        return files;
+    };
+    const std::vector<std::string> set = replicated("1f1b", {2, 3});
+    const auto whole = dump(set, "whole");
+    EXPECT_GT(whole.size(), 10u);
+    EXPECT_EQ(dump(sharded(set), "parts"), whole);
+}
+
+// What stands between a sum and its update might wait for another holder.
+TEST(ShardedOptimizer, IsRefusedWhereUpdatesDoNotFollowTheirSums) {
+    Job job = Execution(kMlp, sharded(replicated("gpipe", {2}))).job();
+    std::vector<Task>& order = job.plan.order[1];
+    const Task sum = order[order.size() - 2], backward = order[order.size() - 3];
+    ASSERT_EQ(sum.op, Op::SumGradients);
+    order.insert(order.end() - 1, {Op::Recompute, 0, backward.microbatch});
+    const std::string said = refusal([&] { check_runnable(job); });
+    EXPECT_NE(said.find("on device 1 the update of stage 0 does not follow its sum " + print(sum)), std::string::npos)
+        << said;
+}
+
+TEST(JoinedParts, TakeEveryValueFromWhoHasIt) {
+    const auto joined = joined_parts({{{"w", {4}, {1, -0.0f, 0, 0}}}, {{"w", {4}, {0, 0, 3, 0}}, {"b", {1}, {2}}}});
+    ASSERT_EQ(joined.size(), 2u);
+    EXPECT_EQ(joined[1].values, (std::vector<float>{1, 0, 3, 0}));
+    EXPECT_TRUE(std::signbit(joined[1].values[1]));
+    EXPECT_THROW((void)joined_parts({{{"w", {1}, {1}}}, {{"w", {1}, {2}}}}), Error);
+    EXPECT_THROW((void)joined_parts({{{"w", {1}, {1}}}, {{"w", {2}, {1, 1}}}}), Error);
+}
+
+}  // namespace
+}  // namespace pw
