@@ -161,7 +161,7 @@ void compare(const CompareArguments& arguments) {
 }  // namespace
 
 Job calibrated_job(Config config) {
-    if (config.run.transport == RunConfig::Transport::Mpi)
+    if (runs_on_ranks(config.run))
         config.fail_at("run.transport", "compare runs in one process",
                        "write transport: threads; or mpirun -n N pipewright run CONFIG --trace measured.json, and then "
                        "pipewright compare predicted.json measured.json");

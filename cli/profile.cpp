@@ -101,6 +101,9 @@ void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, 
 
 void profile_config(const ProfileArguments& arguments) {
     const Config config = arguments.config.load();
+    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
+        config.fail_at("run.transport", "profile measures GPUs, and NCCL between them, in one process",
+                       "start it without a launcher, or with one rank");
     if (launched_ranks().rank > 0)
         return help_to_measure(config);
     check_target_file(arguments.output);

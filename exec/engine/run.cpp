@@ -394,12 +394,17 @@ private:
         Mailbox::Options options;
         options.mode = job_.mode;
         options.mode.sent_copies = copies;
+        // Then lanes are queues in which one end waits for the other: both ends keep the order that is proven.
+        if (work_->carries_across())
+            options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.watch = plan_.watch.get();
         options.spin = !cores_.shared;
         options.payload = copies ? work_.get() : nullptr;
         if (plan_.ranks != nullptr)
             options.across = {plan_.ranks, plan_.map,
-                              message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks),
+                              work_->carries_across()
+                                  ? std::vector<int>()
+                                  : message_tags(plan_.graph, plan_.map, *plan_.meetings, *plan_.ranks),
                               landing_positions(plan_)};
         options.link.occupation.assign(plan_.moved.size(), 0);
         options.link.latency = options.link.occupation;
@@ -526,7 +531,7 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    if (job.config.run.transport != RunConfig::Transport::Mpi)
+    if (!runs_on_ranks(job.config.run))
         return std::make_shared<Run>(job, options, nullptr)->run();
     const Ns timeout = job.config.run.timeout;
     const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));
