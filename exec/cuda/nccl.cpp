@@ -213,13 +213,12 @@ private:
 
     void connect(Ends& ends, const ncclUniqueId& id, const char* name) const {
         const auto ranks = static_cast<int>(ends.gpus.size());
-        const int most_blocks = ends.crosses() ? network_.most_blocks : 8;
         ends.at.assign(ends.gpus.size(), nullptr);
         in_group(ends, [&] {
             for (int rank = 0; rank < ranks; ++rank)
                 if (const Gpu gpu = ends.gpus[rank]; gpu.rank == network_.own_rank) {
                     const CurrentGpu current(gpu.number);
-                    ends.at[rank] = &ends.here.emplace_back(id, ranks, rank, name, most_blocks);
+                    ends.at[rank] = &ends.here.emplace_back(id, ranks, rank, name, network_.most_blocks);
                 }
         });
         if (ends.crosses())

@@ -49,7 +49,7 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
     if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
         take_ways(job.profile.convolutions, job.config.run.precision);
     if (plan.ranks != nullptr)
-        most_blocks_ = blocks_between_ranks();
+        most_blocks_ = blocks_of_messages();
     const std::string obstacle = what_forbids_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
     if (makes_graphs_ && !obstacle.empty())
@@ -110,26 +110,24 @@ void CudaTraining::make_lanes() {
                      : make_copies(network);
 }
 
-// A kernel that waits for another rank keeps its multiprocessors. So those of all lanes of a device, and the one of a
+// On ranks a kernel that waits for another one keeps its multiprocessors. So those of all lanes of a device, and of a
 // sum, take no more than half of it, and no stream waits for another one of its GPU.
-int CudaTraining::blocks_between_ranks() const {
-    constexpr int kMost = 8;
-    std::vector<std::set<int>> lanes(places.size());  // by device; those to and from other ranks
+int CudaTraining::blocks_of_messages() const {
+    int most = Network{}.most_blocks;
+    std::vector<std::set<int>> lanes(places.size());  // by device
     for (int node = 0; node < plan.graph.size(); ++node)
-        if (const int lane = lanes_.table().lane_of[node]; lane >= 0 && crosses(node))
+        if (const int lane = lanes_.table().lane_of[node]; lane >= 0)
             lanes[plan.graph.device_of(node)].insert(lane);
     std::map<Gpu, int> streams;
-    int most = kMost;
     for (std::size_t device = 0; device < places.size(); ++device) {
         const int kernels = static_cast<int>(lanes[device].size()) + 1;
-        const int blocks = places[device].multiprocessors / 2 / kernels;
-        if (blocks == 0)
+        most = std::min(most, places[device].multiprocessors / 2 / kernels);
+        if (most == 0)
             job.config.fail_at("run.sms",
-                               fmt::format("device {} has {} multiprocessors, too few for {} lanes to and from other "
-                                           "ranks, whose kernels may all wait at once",
+                               fmt::format("device {} has {} multiprocessors, too few for {} lanes whose kernels may "
+                                           "all wait for other ranks at once",
                                            device, places[device].multiprocessors, kernels - 1),
                                "give it more, or write transfer: {communicator: direction}");
-        most = std::min(most, blocks);
         streams[places[device].gpu] += kernels;
     }
     for (const auto& [gpu, count] : streams)

@@ -125,7 +125,7 @@ private:
     Parcel parcel_of(int send) const;
     const Event& landing(int recv) const;
     void make_lanes();
-    int blocks_between_ranks() const;
+    int blocks_of_messages() const;
     std::vector<std::string> notes() const;
     void make_graph();
     void read_clocks(void (EventClock::*read)(cudaStream_t));

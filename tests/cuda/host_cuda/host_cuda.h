@@ -70,7 +70,7 @@ void break_device(int device, bool launches = true);
 void set_clock_rate(double rate);  // 1: how fast the devices' clocks go beside the host's
 
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
-// other orders happen. 0: not any more.
+// other orders happen. 0: not any more. The variable HOST_CUDA_SLOW is the first seed.
 void slow_streams(std::uint64_t seed);
 void slow_events(int microseconds);  // that a stream takes to record one
 
