@@ -22,7 +22,8 @@
 // it).
 //
 // Communicators join processes of one machine, over sockets in memory. There the first transfer of a pair stays in
-// progress until the other end has issued it, and a process that ends is a remote error for all others.
+// progress until the other end has issued it, and a process that ends is a remote error for all others. What a kernel
+// receives into is full of NaNs until the message is there.
 // HOST_CUDA_DEVICES says how many GPUs the machine has, which all its processes see, or some of them with
 // CUDA_VISIBLE_DEVICES.
 #pragma once

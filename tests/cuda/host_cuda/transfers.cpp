@@ -22,6 +22,8 @@ bool advance(ncclComm& comm, Transfer& transfer) {
             if (const auto& way = world.way[to])
                 way->tell_sent(from, to, transfer.number, transfer.memory, transfer.bytes);
             world.ring();
+        } else if (transfer.peer != comm.rank) {
+            std::memset(transfer.memory, 0xff, transfer.bytes);  // from here on it is NCCL's
         }
     }
     Message& message = *transfer.message;
