@@ -49,6 +49,10 @@ std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Mail>& gpus_o
             for (const int device : plan.devices_of_rank(rank))
                 together.push_back(device);
     }
+    int gpus = 0;
+    check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    for (const int device : together)
+        check_gpu(config, device, gpus);
     const std::vector<Seat> seats = seats_of(of_devices(config, together), static_cast<int>(together.size()));
     const auto first = seats.begin() + static_cast<std::ptrdiff_t>(before);
     return {first, first + static_cast<std::ptrdiff_t>(plan.devices_of_rank(own).size())};

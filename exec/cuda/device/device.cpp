@@ -80,15 +80,6 @@ const Groups& split_of(int gpu) {
     return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
 }
 
-void check_gpus(const Config& config, int gpus) {
-    const std::vector<int>& own = config.run.gpus;
-    for (std::size_t i = 0; i < own.size(); ++i)
-        if (own[i] < 0 || own[i] >= gpus)
-            config.fail_at(fmt::format("run.gpus[{}]", i),
-                           fmt::format("there is no GPU {}: this machine has {}", own[i], gpus),
-                           fmt::format("use numbers from 0 to {}", gpus - 1));
-}
-
 // Of every device. Neighbours in the pipeline share a GPU; given shares fill one GPU after the other.
 std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
     if (!config.run.gpus.empty())
@@ -154,6 +145,14 @@ void check_seats(const Config& config, int devices) {
                        "give the GPU of each device, or none: then they are spread over all");
 }
 
+void check_gpu(const Config& config, int device, int gpus) {
+    if (const std::vector<int>& own = config.run.gpus; !own.empty())
+        if (const int gpu = own[static_cast<std::size_t>(device)]; gpu < 0 || gpu >= gpus)
+            config.fail_at(fmt::format("run.gpus[{}]", device),
+                           fmt::format("there is no GPU {}: this machine has {}", gpu, gpus),
+                           fmt::format("use numbers from 0 to {}", gpus - 1));
+}
+
 void set_up_process() {
     [[maybe_unused]] static const int once =
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) +
@@ -192,7 +191,8 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     std::vector<Seat> seats(static_cast<std::size_t>(devices));
-    check_gpus(config, gpus);
+    for (std::size_t device = 0; device < config.run.gpus.size(); ++device)
+        check_gpu(config, static_cast<int>(device), gpus);
     const RunConfig& run = config.run;
     if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // the oracle of a plan with shares
         seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();

@@ -30,6 +30,8 @@ std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
 // Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for so many devices.
 void check_seats(const Config& config, int devices);
+// The same unless the device's GPU is one of so many, or is left out.
+void check_gpu(const Config& config, int device, int gpus);
 // Gives every device its seat. The GPUs are those of `run.gpus`; else there is one per device where there are enough
 // and `run.sms` is silent; else neighbours share one: evenly many, or as many as the shares in `run.sms` fill it. A
 // device has its GPU whole, or a share of it: as `run.sms` says, or equal. It throws Error (BadInput) when the shares
