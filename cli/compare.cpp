@@ -180,6 +180,10 @@ void compare(const CompareArguments& arguments) {
 }  // namespace
 
 Job calibrated_job(Config config) {
+    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
+        config.fail_at("run.transport", "compare runs GPUs in one process",
+                       "start it without a launcher; or mpirun -n N pipewright run CONFIG --trace measured.json, and "
+                       "then pipewright compare predicted.json measured.json");
     take_hosts_of_ranks(config);
     if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
         print_note(

@@ -63,9 +63,9 @@ Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>
         config.fail_at("run.backend", "emulated devices learn nothing: there is no loss to draw",
                        "run without --losses, or with run.backend: cpu");
     const int ranks = launched_ranks().size;
-    if (ranks > 1 && config.run.transport != RunConfig::Transport::Mpi && !arguments.reference)
+    if (ranks > 1 && !runs_on_ranks(config.run) && !arguments.reference)
         config.fail_at("run.transport", fmt::format("{} ranks were started, and each would run all devices", ranks),
-                       "write transport: auto or mpi, or start one process");
+                       "write transport: auto, or start one process");
     check_checkpoints(arguments, config);
     if (found)
         config.training.steps = steps_left(config, *found);

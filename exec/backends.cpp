@@ -144,8 +144,10 @@ std::vector<BackendRow> transports() {
     return {
         {name_of(Transport::Threads), "devices of one process: by pointer, between CUDA devices by copy", "ready"},
         {name_of(Transport::Link), "devices that compute on the host, by copies over cluster.link, emulated", "ready"},
-        {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels", nccl},
-        {name_of(Transport::Mpi), "devices of several processes (mpirun), on one host or many", ranks_status()}};
+        {name_of(Transport::Nccl), "CUDA devices, by send and receive kernels, of one process or several (mpirun)",
+         nccl},
+        {name_of(Transport::Mpi), "devices of several processes (mpirun) that compute on the host, on one host or many",
+         ranks_status()}};
 }
 
 }  // namespace pw

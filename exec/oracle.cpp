@@ -120,7 +120,7 @@ Job oracle_of(const Job& job) {
     Job oracle = job;
     for (DeviceConfig& device : oracle.config.cluster.devices)  // of the cluster, which it does not run on
         device.memory = kUnlimited;
-    if (oracle.config.run.transport == RunConfig::Transport::Mpi)
+    if (runs_on_ranks(oracle.config.run))
         oracle.config.run.transport = RunConfig::Transport::Threads;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();

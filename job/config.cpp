@@ -205,7 +205,8 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
     const bool on_host = run.backend == Backend::Cpu || run.backend == Backend::Reference;
     if (run.transport == Transport::Mpi && !on_host)
         at.complain(fmt::format("the transport mpi is for run.backend cpu or reference, not {}", name_of(run.backend)),
-                    "write transport: threads, or set run.backend: cpu");
+                    run.backend == Backend::Cuda ? "write transport: nccl, which also goes between ranks"
+                                                 : "write transport: threads, or set run.backend: cpu");
     if (run.transport == Transport::Nccl && run.backend != Backend::Cuda)
         at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", name_of(run.backend)),
                     "write transport: threads, or set run.backend: cuda");
@@ -224,7 +225,9 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     run.backend = at["backend"].choice(run.backend);
     run.transport = at["transport"].choice(RunConfig::Transport::Auto);
     if (run.transport == RunConfig::Transport::Auto)
-        run.transport = launched_ranks().size > 1 ? RunConfig::Transport::Mpi : RunConfig::Transport::Threads;
+        run.transport = launched_ranks().size <= 1                ? RunConfig::Transport::Threads
+                        : run.backend == RunConfig::Backend::Cuda ? RunConfig::Transport::Nccl
+                                                                  : RunConfig::Transport::Mpi;
     run.threads_per_device = static_cast<int>(at["threads_per_device"].integer(run.threads_per_device, 1, 4096));
     run.timeout = read_time(at["timeout"], run.timeout, 1'000'000);
     run.gradient_order = at["gradient_order"].choice(run.gradient_order);
@@ -237,6 +240,11 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
 }
 
 }  // namespace
+
+bool runs_on_ranks(const RunConfig& run) {
+    return run.transport == RunConfig::Transport::Mpi ||
+           (run.transport == RunConfig::Transport::Nccl && launched_ranks().size > 1);
+}
 
 TransferMode read_transfer(const Yaml& at) {
     at.allow(

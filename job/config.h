@@ -151,8 +151,8 @@ inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::Batc
 
 struct RunConfig {
     enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
-    // Link and Mpi are for the backends cpu and reference, Nccl for cuda. Auto is what a file may say: it is Mpi where
-    // a launcher has started several ranks, else Threads, and never in a loaded config.
+    // Link and Mpi are for the backends cpu and reference, Nccl for cuda. Auto is what a file may say: where a launcher
+    // has started several ranks it is Mpi, or Nccl on cuda, else Threads, and never in a loaded config.
     enum class Transport { Threads, Link, Mpi, Nccl, Auto } transport = Transport::Threads;
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
@@ -182,6 +182,9 @@ inline constexpr Choice<RunConfig::Transport> kChoices<RunConfig::Transport>[] =
 template <>
 inline constexpr Choice<RunConfig::GradientOrder> kChoices<RunConfig::GradientOrder>[] = {
     {"plan", RunConfig::GradientOrder::Plan}, {"micro_batch", RunConfig::GradientOrder::MicroBatch}};
+
+// Tells whether the devices are shared out among the processes that a launcher has started.
+bool runs_on_ranks(const RunConfig& run);
 
 // This word in search.schedules and in `compare --schedules` means all schedules.
 inline constexpr std::string_view kAllSchedules = "all";

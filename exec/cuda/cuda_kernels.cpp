@@ -304,11 +304,8 @@ void CudaKernels::finish() const {
 
 std::vector<std::string> cuda_addresses(const Config& config, int devices) {
     std::vector<std::string> addresses;
-    for (const cuda::Seat& seat : cuda::seats_of(config, devices)) {
-        char address[16] = "";
-        cuda::check(cudaDeviceGetPCIBusId(address, sizeof address, seat.gpu), "cudaDeviceGetPCIBusId");
-        addresses.emplace_back(address);
-    }
+    for (const cuda::Seat& seat : cuda::seats_of(config, devices))
+        addresses.push_back(cuda::address_of(seat.gpu));
     return addresses;
 }
 

@@ -13,14 +13,19 @@ std::vector<int> CudaTraining::devices_of(const Meeting& meeting) const {
     return devices;
 }
 
-std::set<int> CudaTraining::gpus_of(const std::vector<int>& devices) const {
-    std::set<int> gpus;
+std::set<Gpu> CudaTraining::gpus_of(const std::vector<int>& devices) const {
+    std::set<Gpu> gpus;
     for (const int device : devices)
-        gpus.insert(seats[device].gpu);
+        gpus.insert(places[device].gpu);
     return gpus;
 }
 
 bool CudaTraining::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+
+bool CudaTraining::is_here(const Meeting& meeting) const {
+    const std::vector<int> devices = devices_of(meeting);
+    return std::all_of(devices.begin(), devices.end(), [&](int device) { return plan.is_here(device); });
+}
 
 bool CudaTraining::reduces(int stage) const {
     const std::vector<int> holders = job.plan.shape.devices_of(stage);
@@ -39,13 +44,9 @@ std::vector<std::vector<int>> CudaTraining::sums_between_gpus() const {
     return sums;
 }
 
-void CudaTraining::fetch(const Meeting& meeting) {
-    const std::vector<int> devices = devices_of(meeting);
-    std::vector<Fetch> all;
-    for (const int device : devices)
-        all.insert(all.end(), cuda_device(device).fetches().begin(), cuda_device(device).fetches().end());
-    if (!all.empty())
-        transport_->fetch(devices, all);
+void CudaTraining::fetch(const Meeting& meeting, const std::vector<int>& others, int tag) {
+    if (const std::vector<Fetch> all = fetches_with(meeting, others, tag); !all.empty())
+        transport_->fetch(devices_of(meeting), all);
 }
 
 void CudaTraining::reduce(const Meeting& meeting) {
@@ -53,11 +54,13 @@ void CudaTraining::reduce(const Meeting& meeting) {
         if (!reduces(stage))
             continue;
         const std::vector<int> holders = job.plan.shape.devices_of(stage);
+        const auto is_own = [&](int holder) { return plan.is_here(holder); };
+        if (layouts().full[stage].weights == 0 || std::none_of(holders.begin(), holders.end(), is_own))
+            continue;
         std::vector<std::byte*> blocks;
         for (const int holder : holders)
-            blocks.push_back(cuda_device(holder).gradients_of(stage).front().block);
-        if (blocks.front() != nullptr && layouts().full[stage].weights > 0)
-            transport_->reduce(holders, blocks, layouts().full[stage].weights);
+            blocks.push_back(is_own(holder) ? cuda_device(holder).gradients_of(stage).front().block : nullptr);
+        transport_->reduce(holders, blocks, layouts().full[stage].weights);
     }
 }
 

@@ -68,7 +68,7 @@ HandOver measure_cuda_hand_over(const Config& config) {
     using namespace cuda;
     GpuShare sender = open(config, 0), receiver = open(config, 1);
     const Block from(sender.gpu()), to(receiver.gpu());
-    const Network network{{&sender, &receiver}, {{0, 1, true}}};
+    const Network network{{&sender, &receiver}, {{0, sender.gpu()}, {0, receiver.gpu()}}, {{0, 1, true}}};
     const std::unique_ptr<Transport> transport = config.run.transport == RunConfig::Transport::Nccl
                                                      ? make_nccl(network, true, config.run.timeout)
                                                      : make_copies(network);

@@ -2,30 +2,40 @@
 // Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
 // multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have met before.
 // NCCL permits one thread at a time on a GPU, and on a communicator.
+//
+// Between ranks each process puts its own end on its stream, and a kernel may wait for the other one. Why this ends:
+// the ranks make communicators and their connections in one order, before the first step, so that no call in a step
+// waits for another rank; every lane has a stream of its own, in which both ends have the order that the plan's proof
+// of a rendezvous is about; and the kernels of all lanes of a device fit beside those that compute (most_blocks).
 #include "exec/cuda/nccl.h"
 
+#include "exec/cuda/events.h"
 #include "exec/engine/mailbox.h"
 #include "workloads/error.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 namespace pw::cuda {
 
 void check(ncclResult_t status, const char* call) {
+    if (status == ncclRemoteError)
+        throw Unreachable(fmt::format("{}: {}", call, ncclGetErrorString(status)));
     if (status != ncclSuccess && status != ncclInProgress)
         fail_with(ExitCode::RunFailed, "{}: {}: {}", call, ncclGetErrorString(status), ncclGetLastError(nullptr));
 }
 
-Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, const char* name) {
+Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, const char* name, int most_blocks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    config.maxCTAs = 8;
+    config.maxCTAs = most_blocks;
     config.commName = name;
     check(ncclCommInitRankConfig(&comm_, ranks, id, rank, &config), "ncclCommInitRankConfig");
 }
@@ -35,12 +45,14 @@ Communicator::~Communicator() {
         (void)ncclCommAbort(comm_);
 }
 
-void Communicator::wait(Ns timeout) const {
+void Communicator::wait(Ns timeout, const std::function<bool()>& has_stopped) const {
     const Ns start = clock_now();
     ncclResult_t state = ncclInProgress;
     while (state == ncclInProgress) {
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
         check(state, "NCCL");
+        if (state == ncclInProgress && has_stopped())
+            fail_because_of_others();
         if (state == ncclInProgress && clock_now() - start > timeout)
             fail_with(ExitCode::PeerSilent, "NCCL: no connection to the peer since {}", print_time(timeout));
         std::this_thread::yield();
@@ -73,38 +85,65 @@ std::mutex& turn() {
     return mutex;
 }
 
+// The ends of a communicator.
+struct Ends {
+    std::vector<Gpu> gpus;            // by rank of the communicator
+    std::deque<Communicator> here{};  // those in this process
+    std::vector<Communicator*> at{};  // by rank of the communicator; null in another process
+
+    int rank_of(Gpu gpu) const { return static_cast<int>(std::find(gpus.begin(), gpus.end(), gpu) - gpus.begin()); }
+    bool is_on(int rank) const {
+        return std::any_of(gpus.begin(), gpus.end(), [=](Gpu gpu) { return gpu.rank == rank; });
+    }
+    bool crosses() const {
+        return std::any_of(gpus.begin(), gpus.end(), [&](Gpu gpu) { return gpu.rank != gpus.front().rank; });
+    }
+};
+
 class Nccl : public Transport {
 public:
-    Nccl(const Network& network, bool in_order, Ns timeout)
-        : devices_(network.devices), in_order_(in_order), timeout_(timeout) {
-        for (const Route& route : network.routes)
-            connect(routes_[route], gpus_of({route.from_device, route.to_device}),
-                    route.forward ? "forward" : "backward");
-        for (const std::vector<int>& sum : network.sums)
-            if (Ends& ends = sums_[gpus_of(sum)]; ends.empty())
-                connect(ends, gpus_of(sum), "sum");
+    Nccl(Network network, bool in_order, Ns timeout)
+        : network_(std::move(network)), in_order_(in_order), timeout_(timeout) {
+        for (const Route& route : network_.routes)
+            routes_[route].gpus = gpus_of({route.from_device, route.to_device});
+        for (const std::vector<int>& sum : network_.sums)
+            sums_[gpus_of(sum)].gpus = gpus_of(sum);
+        connect_all();
     }
 
     void move(const Parcel& parcel) override {
         if (parcel.bytes == 0)
             return;
-        const Ends& ends = routes_.at({parcel.from_device, parcel.to_device, parcel.forward});
-        const bool alone = ends.size() == 1;  // one GPU: the message to oneself is a copy by a kernel
+        const Ends& ends = ends_of(parcel);
+        const bool alone = ends.gpus.size() == 1;  // one GPU: the message to oneself is a copy by a kernel
         in_group(ends, [&] {
-            send(parcel.from, parcel.bytes, alone ? 0 : 1, ends.front(), parcel.out);
-            receive(parcel.to, parcel.bytes, 0, ends.back(), alone ? parcel.out : parcel.in);
+            put(parcel.from, parcel.bytes, alone ? 0 : 1, ends.here.front(), parcel.out);
+            get(parcel.to, parcel.bytes, 0, ends.here.back(), alone ? parcel.out : parcel.in);
         });
     }
 
+    void send(const Parcel& parcel) override {
+        const Ends& ends = ends_of(parcel);
+        if (parcel.bytes > 0)
+            in_group(ends, [&] { put(parcel.from, parcel.bytes, 1, ends.here.front(), parcel.out); });
+    }
+
+    void receive(const Parcel& parcel) override {
+        const Ends& ends = ends_of(parcel);
+        if (parcel.bytes > 0)
+            in_group(ends, [&] { get(parcel.to, parcel.bytes, 0, ends.here.front(), parcel.in); });
+    }
+
     void fetch(const std::vector<int>& devices, std::span<const Fetch> all) override {
-        const std::vector<int> gpus = gpus_of(devices);
-        const Ends& ends = sums_.at(gpus);
-        const auto rank_of = [&](int device) { return rank_in(gpus, devices_[device]->gpu()); };
+        const Ends& ends = sums_.at(gpus_of(devices));
         in_group(ends, [&] {
             for (const Fetch& each : all) {
-                const int from = rank_of(each.from_device), to = rank_of(each.to_device);
-                send(each.from, each.bytes, to, ends[from], devices_[each.from_device]->stream());
-                receive(each.to, each.bytes, from, ends[to], devices_[each.to_device]->stream());
+                const int from = ends.rank_of(network_.gpus[each.from_device]);
+                const int to = ends.rank_of(network_.gpus[each.to_device]);
+                if (const Communicator* end = ends.at[from]; end != nullptr)
+                    put(each.from, each.bytes, to, *end, network_.devices[each.from_device]->stream());
+                if (const Communicator* end = ends.at[to]; end != nullptr)
+                    get(each.to, each.bytes, from, *end, network_.devices[each.to_device]->stream());
             }
         });
     }
@@ -112,15 +151,11 @@ public:
     bool reduces() const override { return !in_order_; }
 
     void reduce(const std::vector<int>& devices, std::span<std::byte* const> blocks, Bytes bytes) override {
-        const std::vector<int> gpus = gpus_of(devices);
-        const Ends& ends = sums_.at(gpus);
+        const Ends& ends = sums_.at(gpus_of(devices));
         in_group(ends, [&] {
-            for (std::size_t k = 0; k < devices.size(); ++k) {
-                const GpuShare& device = *devices_[devices[k]];
-                check(ncclAllReduce(blocks[k], blocks[k], static_cast<std::size_t>(bytes) / sizeof(float), ncclFloat32,
-                                    ncclSum, ends[rank_in(gpus, device.gpu())].get(), device.stream()),
-                      "ncclAllReduce");
-            }
+            for (std::size_t k = 0; k < devices.size(); ++k)
+                if (const Communicator* end = ends.at[ends.rank_of(network_.gpus[devices[k]])]; end != nullptr)
+                    add_up(blocks[k], bytes, *end, network_.devices[devices[k]]->stream());
         });
     }
 
@@ -135,38 +170,124 @@ public:
     }
 
 private:
-    using Ends = std::deque<Communicator>;  // by rank
-
-    std::vector<int> gpus_of(const std::vector<int>& devices) const {
-        std::vector<int> gpus;
+    std::vector<Gpu> gpus_of(const std::vector<int>& devices) const {
+        std::vector<Gpu> gpus;
         for (const int device : devices)
-            if (const int gpu = devices_[device]->gpu(); std::find(gpus.begin(), gpus.end(), gpu) == gpus.end())
+            if (const Gpu gpu = network_.gpus[device]; std::find(gpus.begin(), gpus.end(), gpu) == gpus.end())
                 gpus.push_back(gpu);
         return gpus;
     }
-    static int rank_in(const std::vector<int>& gpus, int gpu) {
-        return static_cast<int>(std::find(gpus.begin(), gpus.end(), gpu) - gpus.begin());
+    const Ends& ends_of(const Parcel& parcel) const {
+        return routes_.at({parcel.from_device, parcel.to_device, parcel.forward});
     }
 
-    void connect(Ends& ends, const std::vector<int>& gpus, const char* name) const {
-        const ncclUniqueId id = new_id();
-        const auto ranks = static_cast<int>(gpus.size());
+    // In an order that all ranks share: whoever waits for the first one that is not complete finds the others there.
+    void connect_all() {
+        std::vector<std::pair<Ends*, const char*>> all;
+        for (auto& [route, ends] : routes_)
+            all.emplace_back(&ends, route.forward ? "forward" : "backward");
+        for (auto& [gpus, ends] : sums_)
+            all.emplace_back(&ends, "sum");
+        const std::vector<Mail> letters = ids_of_ranks(all);
+        std::vector<MailReader> ids(letters.begin(), letters.end());
+        for (const auto& [ends, name] : all) {
+            const int maker = ends->gpus.front().rank;
+            std::optional<ncclUniqueId> id;
+            if (ends->crosses())
+                id = ids[static_cast<std::size_t>(maker)].get<ncclUniqueId>();
+            if (ends->is_on(network_.own_rank))
+                connect(*ends, id ? *id : new_id(), name);
+        }
+    }
+
+    // The rank of its first GPU makes the id of a communicator that crosses ranks.
+    std::vector<Mail> ids_of_ranks(const std::vector<std::pair<Ends*, const char*>>& all) const {
+        if (network_.ranks == nullptr)
+            return {};
+        Mail own;
+        for (const auto& [ends, name] : all)
+            if (ends->crosses() && ends->gpus.front().rank == network_.own_rank)
+                pw::put(own, new_id());
+        return all_gather(*network_.ranks, own);
+    }
+
+    void connect(Ends& ends, const ncclUniqueId& id, const char* name) const {
+        const auto ranks = static_cast<int>(ends.gpus.size());
+        ends.at.assign(ends.gpus.size(), nullptr);
         in_group(ends, [&] {
-            for (int rank = 0; rank < ranks; ++rank) {
-                const CurrentGpu current(gpus[rank]);
-                ends.emplace_back(id, ranks, rank, name);
+            for (int rank = 0; rank < ranks; ++rank)
+                if (const Gpu gpu = ends.gpus[rank]; gpu.rank == network_.own_rank) {
+                    const CurrentGpu current(gpu.number);
+                    ends.at[rank] = &ends.here.emplace_back(id, ranks, rank, name, network_.most_blocks);
+                }
+        });
+        if (ends.crosses())
+            meet_peers(ends);
+    }
+
+    // NCCL connects two ends when the first message between them is queued, and waits for both. So there is one between
+    // all now.
+    void meet_peers(const Ends& ends) const {
+        constexpr Bytes kWord = 256;
+        const auto ranks = static_cast<int>(ends.gpus.size());
+        std::vector<cudaStream_t> streams(ends.gpus.size(), nullptr);
+        std::vector<DeviceMemory> words(ends.gpus.size());
+        for (std::size_t device = 0; device < network_.devices.size(); ++device)
+            if (const int rank = ends.rank_of(network_.gpus[device]); rank < ranks && ends.at[rank] != nullptr) {
+                const CurrentGpu current(ends.gpus[rank].number);
+                streams[rank] = network_.devices[device]->stream();
+                words[rank] = allocate((ranks + 1) * kWord);
             }
+        const auto for_own = [&](auto act) {
+            for (int rank = 0; rank < ranks; ++rank)
+                if (ends.at[rank] != nullptr)
+                    act(rank);
+        };
+        in_group(ends, [&] {
+            for_own([&](int rank) {
+                for (int peer = 0; peer < ranks; ++peer) {
+                    if (peer == rank)
+                        continue;
+                    put(words[rank].get(), kWord, peer, *ends.at[rank], streams[rank]);
+                    get(words[rank].get() + (peer + 1) * kWord, kWord, peer, *ends.at[rank], streams[rank]);
+                }
+            });
+        });
+        if (reduces())
+            in_group(ends, [&] {
+                for_own([&](int rank) { add_up(words[rank].get(), kWord, *ends.at[rank], streams[rank]); });
+            });
+        for_own([&](int rank) {
+            const CurrentGpu current(ends.gpus[rank].number);
+            wait_until_idle(streams[rank], *ends.at[rank]);
         });
     }
 
-    static void send(const std::byte* from, Bytes bytes, int to, const Communicator& end, cudaStream_t stream) {
-        check(ncclSend(from, static_cast<std::size_t>(bytes), ncclInt8, to, end.get(), stream), "ncclSend");
-    }
-    static void receive(std::byte* to, Bytes bytes, int from, const Communicator& end, cudaStream_t stream) {
-        check(ncclRecv(to, static_cast<std::size_t>(bytes), ncclInt8, from, end.get(), stream), "ncclRecv");
+    void wait_until_idle(cudaStream_t stream, const Communicator& end) const {
+        const Event idle(Event::Kind::Untimed);
+        idle.record(stream);
+        for (const Ns start = clock_now(); !idle.passed(); std::this_thread::yield()) {
+            end.check_state();
+            if (network_.has_stopped())
+                fail_because_of_others();
+            if (clock_now() - start > timeout_)
+                fail_with(ExitCode::PeerSilent, "NCCL: no message from a peer since {}", print_time(timeout_));
+        }
     }
 
-    // All calls of a communicator's ends, so that their order is the same for all of them.
+    static void put(const std::byte* from, Bytes bytes, int to, const Communicator& end, cudaStream_t stream) {
+        check(ncclSend(from, static_cast<std::size_t>(bytes), ncclInt8, to, end.get(), stream), "ncclSend");
+    }
+    static void get(std::byte* to, Bytes bytes, int from, const Communicator& end, cudaStream_t stream) {
+        check(ncclRecv(to, static_cast<std::size_t>(bytes), ncclInt8, from, end.get(), stream), "ncclRecv");
+    }
+    static void add_up(std::byte* block, Bytes bytes, const Communicator& end, cudaStream_t stream) {
+        check(ncclAllReduce(block, block, static_cast<std::size_t>(bytes) / sizeof(float), ncclFloat32, ncclSum,
+                            end.get(), stream),
+              "ncclAllReduce");
+    }
+
+    // All calls of a communicator's ends that are here, so that their order is the same for all of them.
     template <class Calls>
     void in_group(const Ends& ends, Calls calls) const {
         const std::lock_guard lock(turn());
@@ -181,29 +302,29 @@ private:
         if (failed)
             std::rethrow_exception(failed);
         check(ended, "ncclGroupEnd");
-        for (const Communicator& end : ends)  // what follows on the streams must come after the kernels
-            end.wait(timeout_);
+        for (const Communicator& end : ends.here)  // what follows on the streams must come after the kernels
+            end.wait(timeout_, network_.has_stopped);
     }
 
     template <class Act>
     void for_each(Act act) {
         for (auto& [route, ends] : routes_)
-            std::for_each(ends.begin(), ends.end(), act);
+            std::for_each(ends.here.begin(), ends.here.end(), act);
         for (auto& [gpus, ends] : sums_)
-            std::for_each(ends.begin(), ends.end(), act);
+            std::for_each(ends.here.begin(), ends.here.end(), act);
     }
 
-    const std::vector<GpuShare*> devices_;
+    const Network network_;
     const bool in_order_;
     const Ns timeout_;
     std::map<Route, Ends> routes_;           // sender, receiver; one when they share a GPU
-    std::map<std::vector<int>, Ends> sums_;  // by GPUs
+    std::map<std::vector<Gpu>, Ends> sums_;  // by GPUs
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_nccl(const Network& network, bool in_order, Ns timeout) {
-    return std::make_unique<Nccl>(network, in_order, timeout);
+std::unique_ptr<Transport> make_nccl(Network network, bool in_order, Ns timeout) {
+    return std::make_unique<Nccl>(std::move(network), in_order, timeout);
 }
 
 }  // namespace pw::cuda

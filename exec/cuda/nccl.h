@@ -5,9 +5,12 @@
 
 #include <nccl.h>
 
+#include <functional>
+
 namespace pw::cuda {
 
-void check(ncclResult_t status, const char* call);  // ncclInProgress is no error
+// ncclInProgress is no error. Where another process is lost it throws Unreachable: others may know why.
+void check(ncclResult_t status, const char* call);
 
 ncclUniqueId new_id();
 
@@ -15,14 +18,16 @@ class Communicator {
 public:
     // Makes a communicator on the current GPU. Ranks of one process are made inside one group. Call wait() before its
     // use.
-    Communicator(const ncclUniqueId& id, int ranks, int rank, const char* name);
+    Communicator(const ncclUniqueId& id, int ranks, int rank, const char* name, int most_blocks = 8);
     ~Communicator();
     Communicator(const Communicator&) = delete;  // NCCL writes to its address until wait() has returned
     Communicator& operator=(const Communicator&) = delete;
 
     ncclComm_t get() const { return comm_; }
-    // Waits until the last call is on its stream. It throws Error (PeerSilent) after `timeout`.
-    void wait(Ns timeout) const;
+    // Waits until the last call is on its stream. It throws Error (PeerSilent) after `timeout`, and Error
+    // (RunFailed) once `has_stopped` says so.
+    void wait(
+        Ns timeout, const std::function<bool()>& has_stopped = [] { return false; }) const;
     void check_state() const;  // throws Error (RunFailed) when the peer is lost
     void abort();              // lets go what waits for the peer
 

@@ -2,12 +2,15 @@
 
 #include "exec/cuda/backend.h"
 #include "exec/cuda/layers/algorithms.h"
+#include "exec/engine/ranks_of_run.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace pw::cuda {
 
@@ -35,15 +38,18 @@ void CudaTraining::record_end(int node, cudaStream_t stream) const {
 
 CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
     : Training(the_plan, options),
-      seats(seats_of(the_plan.job.config, the_plan.job.plan.shape.devices)),
+      places(places_of(the_plan)),
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
       early_(the_plan.job.config.transfer.early_receive()),
+      own_(the_plan.devices_of_rank(the_plan.map.own())),
       lanes_(the_plan.graph, the_plan.job.mode) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
         take_ways(job.profile.convolutions, job.config.run.precision);
+    if (plan.ranks != nullptr)
+        most_blocks_ = blocks_of_messages();
     const std::string obstacle = what_forbids_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
     if (makes_graphs_ && !obstacle.empty())
@@ -55,7 +61,7 @@ std::string CudaTraining::what_forbids_graphs() const {
         return fmt::format("{} has no steps that repeat", job.plan.schedule);
     if (job.config.run.transport != RunConfig::Transport::Threads)
         return fmt::format("transport {}", name_of(job.config.run.transport));
-    if (std::any_of(seats.begin(), seats.end(), [&](const Seat& seat) { return seat.gpu != seats.front().gpu; }))
+    if (std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.gpu != places.front().gpu; }))
         return "the devices are on several GPUs";
     return "";
 }
@@ -80,15 +86,23 @@ void CudaTraining::make_lanes() {
         if (lane < 0)
             continue;
         const int device = plan.graph.device_of(node);
-        if (streams_[lane] == nullptr)
+        if (streams_[lane] == nullptr && plan.is_here(device))
             streams_[lane] = cuda_device(device).device().add_stream();
         const Op op = plan.graph.task(node).op;
         if (is_send(op))
             routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
     }
-    Network network{{}, {routes.begin(), routes.end()}, {}};
-    for (int device = 0; device < job.plan.shape.devices; ++device)
-        network.devices.push_back(&cuda_device(device).device());
+    Network network{{}, {}, {routes.begin(), routes.end()}};
+    for (int device = 0; device < job.plan.shape.devices; ++device) {
+        network.devices.push_back(plan.is_here(device) ? &cuda_device(device).device() : nullptr);
+        network.gpus.push_back(places[device].gpu);
+    }
+    if (plan.ranks != nullptr) {
+        network.ranks = plan.ranks;
+        network.own_rank = plan.map.own();
+        network.has_stopped = [this] { return stopped_.load(); };
+        network.most_blocks = most_blocks_;
+    }
     if (plan.trains())
         network.sums = sums_between_gpus();
     transport_ = job.config.run.transport == RunConfig::Transport::Nccl
@@ -96,21 +110,52 @@ void CudaTraining::make_lanes() {
                      : make_copies(network);
 }
 
+// On ranks a kernel that waits for another one keeps its multiprocessors. So those of all lanes of a device, and of a
+// sum, take no more than half of it, and no stream waits for another one of its GPU.
+int CudaTraining::blocks_of_messages() const {
+    int most = Network{}.most_blocks;
+    std::vector<std::set<int>> lanes(places.size());  // by device
+    for (int node = 0; node < plan.graph.size(); ++node)
+        if (const int lane = lanes_.table().lane_of[node]; lane >= 0)
+            lanes[plan.graph.device_of(node)].insert(lane);
+    std::map<Gpu, int> streams;
+    for (std::size_t device = 0; device < places.size(); ++device) {
+        const int kernels = static_cast<int>(lanes[device].size()) + 1;
+        most = std::min(most, places[device].multiprocessors / 2 / kernels);
+        if (most == 0)
+            job.config.fail_at("run.sms",
+                               fmt::format("device {} has {} multiprocessors, too few for {} lanes whose kernels may "
+                                           "all wait for other ranks at once",
+                                           device, places[device].multiprocessors, kernels - 1),
+                               "give it more, or write transfer: {communicator: direction}");
+        streams[places[device].gpu] += kernels;
+    }
+    for (const auto& [gpu, count] : streams)
+        if (count > streams_side_by_side())
+            job.config.fail_at("transfer.communicator",
+                               fmt::format("GPU {} of rank {} has {} streams that may wait for other ranks or for each "
+                                           "other, and {} run side by side",
+                                           gpu.number, gpu.rank, count, streams_side_by_side()),
+                               "write communicator: direction, put fewer devices on a GPU, or leave "
+                               "CUDA_DEVICE_MAX_CONNECTIONS alone");
+    return most;
+}
+
 // The first step is queued as ever: libraries load their code, and plans are made.
 void CudaTraining::make_graph() {
     std::vector<cudaStream_t> all;
-    for (int device = 0; device < job.plan.shape.devices; ++device)
+    for (const int device : own_)
         all.push_back(cuda_device(device).device().stream());
     all.insert(all.end(), streams_.begin(), streams_.end());
-    const CurrentGpu current(seats.front().gpu);
+    const CurrentGpu current(places.front().gpu.number);
     graph_ = std::make_unique<StepGraph>(std::move(all));
     graph_->begin();
 }
 
 void CudaTraining::device_has_queued() {
-    if (!graph_ || ++queued_ < job.plan.shape.devices)
+    if (!graph_ || ++queued_ < static_cast<int>(own_.size()))
         return;
-    const CurrentGpu current(seats.front().gpu);
+    const CurrentGpu current(places.front().gpu.number);
     if (!graph_->is_made())
         graph_->end();
     graph_->launch();
@@ -120,7 +165,7 @@ void CudaTraining::device_has_queued() {
 // Of every GPU, by a stream of one of its devices; all are idle.
 void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
-    for (int device = 0; device < job.plan.shape.devices; ++device) {
+    for (const int device : own_) {
         const GpuShare& on = cuda_device(device).device();
         if (!done.insert(on.gpu()).second)
             continue;
@@ -129,8 +174,16 @@ void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     }
 }
 
+// Where several ranks are, a kernel that waits for another one may be on the GPU from here on, and memory that is asked
+// for may have to wait for that.
+void CudaTraining::device_has_room(int device) {
+    ++have_room_;
+    if (plan.ranks != nullptr && !job.plan.order[device].empty())
+        wait_until(plan.graph.node(device, 0), [this] { return have_room_ == static_cast<int>(own_.size()); });
+}
+
 void CudaTraining::device_is_done(int device) {
-    if (++done_ == job.plan.shape.devices) {
+    if (++done_ == static_cast<int>(own_.size())) {
         read_clocks(&EventClock::read_after);
         clocks_read_ = true;
     } else if (const auto length = static_cast<int>(job.plan.order[device].size()); length > 0) {
@@ -142,6 +195,8 @@ void CudaTraining::begin_step(int step) {
     read_clocks(&EventClock::read_before);
     if (makes_graphs_ && step == 1)
         make_graph();
+    if (plan.ranks != nullptr && step == 0)
+        lands_from_ = landing_positions(plan);
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
         *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
     queued_ = done_ = 0;
@@ -156,21 +211,9 @@ void CudaTraining::leave(int send) {
         return;
     const int recv = lanes_.partner(send);
     const NodeEvents &sent = events[send], &received = events[recv];
-    const Task& task = plan.graph.task(send);
-    const int edge = plan.edge_of(task);
-    Parcel parcel;
-    parcel.from_device = plan.graph.device_of(send);
-    parcel.to_device = plan.graph.device_of(recv);
-    parcel.forward = task.op == Op::SendForward;
-    parcel.bytes = plan.moved[send];
-    if (parcel.bytes > 0) {
-        parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
-        parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);
-    }
-    parcel.out = streams_[lanes_.table().lane_of[send]];
-    parcel.in = streams_[lanes_.table().lane_of[recv]];
+    const Parcel parcel = parcel_of(send);
     const std::unique_lock turn = turn_to_capture();
-    const CurrentGpu current(seats[parcel.from_device].gpu);
+    const CurrentGpu current(places[parcel.from_device].gpu.number);
     call_for(send, "queues", [&] {
         sent.posted->block(parcel.out);
         sent.posted->block(parcel.in);
@@ -186,9 +229,58 @@ void CudaTraining::leave(int send) {
     });
 }
 
+// What of it is on another rank is null.
+Parcel CudaTraining::parcel_of(int send) const {
+    const int recv = lanes_.partner(send);
+    const Task& task = plan.graph.task(send);
+    const int edge = plan.edge_of(task);
+    Parcel parcel;
+    parcel.from_device = plan.graph.device_of(send);
+    parcel.to_device = plan.graph.device_of(recv);
+    parcel.forward = task.op == Op::SendForward;
+    parcel.bytes = plan.moved[send];
+    if (parcel.bytes > 0) {
+        parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
+        parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);
+    }
+    parcel.out = streams_[lanes_.table().lane_of[send]];
+    parcel.in = streams_[lanes_.table().lane_of[recv]];
+    return parcel;
+}
+
+bool CudaTraining::crosses(int transfer) const {
+    const int one = plan.graph.device_of(transfer), other = plan.graph.device_of(lanes_.partner(transfer));
+    return plan.map.rank_of(one) != plan.map.rank_of(other);
+}
+
+// From here on the message may be written to its landing buffer.
+const Event& CudaTraining::landing(int recv) const {
+    const int before = early_ ? plan.graph.node(plan.graph.device_of(recv), lands_from_[recv] - 1) : recv;
+    return is_transfer(plan.graph.task(before).op) ? *events[before].posted : events[before].awaited();
+}
+
+// One end of a message; the other one is put on its stream by another rank, sooner or later.
+void CudaTraining::cross(int transfer) {
+    const bool is_sent = is_send(plan.graph.task(transfer).op);
+    const Parcel parcel = parcel_of(is_sent ? transfer : lanes_.partner(transfer));
+    const cudaStream_t lane = is_sent ? parcel.out : parcel.in;
+    const CurrentGpu current(places[plan.graph.device_of(transfer)].gpu.number);
+    call_for(transfer, "queues", [&] {
+        if (is_sent)
+            events[transfer].posted->block(lane);
+        else if (!early_ || lands_from_[transfer] > 0)
+            landing(transfer).block(lane);
+        record_start(transfer, lane);
+        is_sent ? transport_->send(parcel) : transport_->receive(parcel);
+        record_end(transfer, lane);
+    });
+}
+
 void CudaTraining::call_for(int node, const char* what, const std::function<void()>& call) const {
     try {
         call();
+    } catch (const Unreachable&) {
+        throw;
     } catch (const Error& error) {
         fail_with(error.code(), "device {} {} {}: {}", plan.graph.device_of(node), what, names[node], error.what());
     }
@@ -200,9 +292,20 @@ void CudaTraining::wait(int node) const {
 }
 
 void CudaTraining::wait_until(int node, const std::function<bool()>& passed) const {
+    const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
+    poll_until(node, passed);
+}
+
+// The kernels that measure write to memory of the host.
+void CudaTraining::wait_for_squares(const Meeting& meeting) {
+    for (const int node : meeting.first)
+        if (plan.is_here(plan.graph.device_of(node)))
+            poll_until(node, [&] { return events[node].met.front().passed(); });
+}
+
+void CudaTraining::poll_until(int node, const std::function<bool()>& passed) const {
     using namespace std::chrono_literals;
     constexpr Ns kAwake = 2'000'000;
-    const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
     const Ns start = clock_now();
     const auto is_over = [&] {
         bool over = false;
@@ -222,36 +325,53 @@ void CudaTraining::wait_until(int node, const std::function<bool()>& passed) con
 }
 
 Interval CudaTraining::interval(int node) const {
-    const bool is_received = is_recv(plan.graph.task(node).op);
-    const NodeEvents& begun = events[is_received ? lanes_.partner(node) : node];
-    const int from = plan.graph.device_of(is_received ? lanes_.partner(node) : node);
-    const int to = plan.graph.device_of(node);
-    return {clocks_.at(seats[from].gpu).time_of(*begun.start), clocks_.at(seats[to].gpu).time_of(*events[node].end)};
+    const int begun = is_recv(plan.graph.task(node).op) && !crosses(node) ? lanes_.partner(node) : node;
+    const auto clock_of = [&](int of) -> const EventClock& {
+        return clocks_.at(places[plan.graph.device_of(of)].gpu.number);
+    };
+    return {clock_of(begun).time_of(*events[begun].start), clock_of(node).time_of(*events[node].end)};
 }
 
-void CudaTraining::finish(RunResult& result) {
-    Training::finish(result);
+// Of this rank.
+std::vector<std::string> CudaTraining::notes() const {
+    std::vector<std::string> notes;
+    const std::string whose = plan.ranks == nullptr ? "" : fmt::format("rank {}: ", plan.map.own());
     if (const int ways = count_impossible_ways(); ways > 0)
-        result.notes.push_back(
-            fmt::format("cuDNN cannot run {} of the profile's convolutions as it says: they were "
+        notes.push_back(
+            fmt::format("{}cuDNN cannot run {} of the profile's convolutions as it says: they were "
                         "timed anew, and may take longer than predicted",
-                        ways));
+                        whose, ways));
     std::set<int> gpus;
-    for (int device = 0; device < job.plan.shape.devices; ++device) {
+    for (const int device : own_) {
         const GpuShare& on = cuda_device(device).device();
         const Bytes room = cuda_device(device).room();
-        result.notes.push_back(
-            fmt::format("device {}: {}{}", device, on.name(),
-                        room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
+        notes.push_back(fmt::format("{}device {}: {}{}", whose, device, on.name(),
+                                    room == 0 ? "" : fmt::format(", {} for sums between GPUs", print_bytes(room))));
         gpus.insert(on.gpu());
     }
     for (const int gpu : gpus) {
         const GpuMemory memory = memory_of(gpu);
-        result.notes.push_back(fmt::format("GPU {}: {} of {} in use, with the libraries' own", gpu,
-                                           print_bytes(memory.total - memory.free), print_bytes(memory.total)));
+        notes.push_back(fmt::format("{}GPU {}: {} of {} in use, with the libraries' own", whose, gpu,
+                                    print_bytes(memory.total - memory.free), print_bytes(memory.total)));
     }
     if (graph_)
-        result.notes.push_back("steps from the second on are one CUDA graph");
+        notes.push_back("steps from the second on are one CUDA graph");
+    return notes;
+}
+
+void CudaTraining::finish(RunResult& result) {
+    Training::finish(result);
+    std::vector<std::string> all = notes();
+    if (plan.ranks != nullptr) {
+        Mail own;
+        for (const std::string& note : all)
+            put_text(own, note);
+        all.clear();
+        for (const Mail& letter : gather(*plan.ranks, own))
+            for (MailReader reader(letter); !reader.at_end();)
+                all.push_back(reader.get_text());
+    }
+    std::ranges::move(all, std::back_inserter(result.notes));
 }
 
 }  // namespace pw::cuda

@@ -6,6 +6,7 @@
 
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/events.h"
+#include "exec/cuda/places.h"
 #include "exec/cuda/step_graph.h"
 #include "exec/cuda/transport.h"
 #include "exec/training/training.h"
@@ -29,6 +30,7 @@ public:
     CudaDevice(CudaTraining& work, int device) : TrainingDevice(work_of(work), device), work_(work) {}
 
     void begin() override;
+    void begin_step(int step) override;
     void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
     void wait_for_transfer(int node) override;
@@ -71,6 +73,8 @@ public:
     Costs prepare_memory() override;
     void begin_step(int step) override;
     void leave(int send) override;
+    bool carries_across() const override { return plan.ranks != nullptr; }
+    void cross(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }
     void abort() override;
@@ -84,10 +88,13 @@ public:
     // The lock is held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
     bool is_on_one_gpu(const Meeting& meeting) const;
+    bool is_here(const Meeting& meeting) const;  // all of it
+    bool crosses(int transfer) const;            // to or from another rank
     bool reduces(int stage) const;
-    // Both do their work at a meeting, for all of its devices.
-    void fetch(const Meeting& meeting);
+    // Both do their work at a meeting, for all of its devices that are here. `others` are the other ranks of it.
+    void fetch(const Meeting& meeting, const std::vector<int>& others, int tag);
     void reduce(const Meeting& meeting);
+    void device_has_room(int device);  // waits for the others of this rank
     void device_has_queued();
     void device_is_done(int device);  // waits for the others
     // Makes a call for a node, so that an error names the node. A fault in a kernel shows only in a later call.
@@ -96,9 +103,9 @@ public:
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
 
-    const std::vector<Seat> seats;
-    // The events of a node. A RECV starts with its SEND; `posted` is when a transfer came up in its device's list. What
-    // may follow waits for `done`, which graphs need beside the timed end.
+    const std::vector<Place> places;
+    // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when a transfer
+    // came up in its device's list. What may follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
         std::vector<Event> met;  // by round, for nodes that begin a meeting
@@ -111,14 +118,23 @@ private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
     std::string what_forbids_graphs() const;  // empty where nothing does
     std::vector<int> devices_of(const Meeting& meeting) const;
-    std::set<int> gpus_of(const std::vector<int>& devices) const;
+    std::set<Gpu> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
+    void wait_for_squares(const Meeting& meeting) override;
+    void poll_until(int node, const std::function<bool()>& passed) const;
+    Parcel parcel_of(int send) const;
+    const Event& landing(int recv) const;
     void make_lanes();
+    int blocks_of_messages() const;
+    std::vector<std::string> notes() const;
     void make_graph();
     void read_clocks(void (EventClock::*read)(cudaStream_t));
 
     const bool early_;
+    const std::vector<int> own_;         // devices of this rank
     Lanes lanes_;                        // is asked for lanes and partners only
+    std::vector<int> lands_from_;        // by node, of RECVs, where there are several ranks
+    int most_blocks_ = 0;                // as Network's
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;  // by GPU
@@ -126,6 +142,7 @@ private:
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};
+    std::atomic<int> have_room_{0};         // devices that allocate nothing any more
     std::atomic<int> queued_{0};            // devices that have queued this step
     std::atomic<bool> all_launched_{true};  // false while a graph waits for them
     std::atomic<int> done_{0};              // devices that are done with this step

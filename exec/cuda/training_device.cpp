@@ -36,7 +36,8 @@ Training& CudaDevice::work_of(CudaTraining& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
     const Config& config = work_.job.config;
-    kernels_ = std::make_shared<CudaKernels>(work_.seats[device_], config.run.precision, config.run.deterministic);
+    kernels_ =
+        std::make_shared<CudaKernels>(work_.places[device_].seat, config.run.precision, config.run.deterministic);
     return kernels_;
 }
 
@@ -47,8 +48,8 @@ void CudaDevice::begin() {
     for (int position = 0; position < length; ++position) {
         const int node = graph.node(device_, position);
         CudaTraining::NodeEvents& own = work_.events[node];
-        const bool is_received = is_recv(graph.task(node).op);
-        own.start.emplace(is_received ? Event::Kind::Untimed : Event::Kind::Timed);
+        const bool starts_elsewhere = is_recv(graph.task(node).op) && !work_.crosses(node);  // with its SEND
+        own.start.emplace(starts_elsewhere ? Event::Kind::Untimed : Event::Kind::Timed);
         own.end.emplace(Event::Kind::Timed);
         if (is_transfer(graph.task(node).op))
             own.posted.emplace(Event::Kind::Untimed);
@@ -58,6 +59,12 @@ void CudaDevice::begin() {
             own.met.emplace_back(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
+}
+
+void CudaDevice::begin_step(int step) {
+    TrainingDevice::begin_step(step);
+    if (step == 0)
+        work_.device_has_room(device_);
 }
 
 void CudaDevice::meet(const Task& task, int node) {
@@ -72,7 +79,7 @@ void CudaDevice::arrive(int node, int round) {
     work_.events[node].met[round].record(stream);
     wait_for_others(node);
     for (const int other : work_.plan.meetings->meeting(node)->first)
-        if (other != node)
+        if (other != node && work_.plan.is_here(work_.plan.graph.device_of(other)))
             work_.events[other].met[round].block(stream);
 }
 
@@ -80,21 +87,25 @@ void CudaDevice::wait_for_others(int node) {
     const bool captures = turn_.owns_lock();
     if (captures)
         turn_.unlock();  // they come only when they get theirs
-    work_.plan.meetings->arrive(node);
+    work_.plan.meetings->arrive(node, work_.meets_across());
     if (captures)
         turn_.lock();
 }
 
-bool CudaDevice::reads(int device) const { return work_.seats[device].gpu == work_.seats[device_].gpu; }
+bool CudaDevice::reads(int device) const { return work_.places[device].gpu == work_.places[device_].gpu; }
 
 bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
 
-// One thread queues it for all devices of the meeting, while they wait.
+// One thread queues it for all devices of the meeting that are here, while they wait.
 template <class Act>
 void CudaDevice::as_one(int node, Act act) {
+    const Meeting& meeting = *work_.plan.meetings->meeting(node);
+    if (!work_.is_here(meeting))
+        return work_.plan.meetings->arrive(
+            node, [&](const Meeting&, const std::vector<int>& others, int tag) { act(others, tag); });
     wait_for_others(node);
-    if (work_.plan.meetings->meeting(node)->first.front() == node)
-        act();
+    if (meeting.first.front() == node)
+        act(std::vector<int>(), 0);
     wait_for_others(node);
 }
 
@@ -102,14 +113,13 @@ void CudaDevice::fetch(int node) {
     const Meeting& meeting = *work_.plan.meetings->meeting(node);
     if (work_.is_on_one_gpu(meeting))
         return;
-    as_one(node, [&] { work_.fetch(meeting); });
-    fetches_.clear();
+    as_one(node, [&](const std::vector<int>& others, int tag) { work_.fetch(meeting, others, tag); });
 }
 
 void CudaDevice::reduce(int node) {
     const Meeting& meeting = *work_.plan.meetings->meeting(node);
     if (std::any_of(meeting.stages.begin(), meeting.stages.end(), [&](int stage) { return reduces(stage); }))
-        as_one(node, [&] { work_.reduce(meeting); });
+        as_one(node, [&](const std::vector<int>&, int) { work_.reduce(meeting); });
 }
 
 void CudaDevice::run(const Task& task, int node) {

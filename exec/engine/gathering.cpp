@@ -151,13 +151,16 @@ void Gathering::result(RunResult& result) const {
     std::vector<std::string> hosts;
     result.disturbance.cpu_share.clear();
     result.places.clear();
-    result.resident_growth = 0;
+    const bool tell_growth = result.resident_growth.has_value();
+    if (tell_growth)
+        result.resident_growth = 0;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MailReader reader(letters[rank]);
         for (const int device : plan_.devices_of_rank(rank))
             result.peak[device] = reader.get<MemoryUse>();
         std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
-        *result.resident_growth += reader.get<Bytes>();
+        if (const auto growth = reader.get<Bytes>(); tell_growth)
+            *result.resident_growth += growth;
         hosts.push_back(reader.get_text());
         while (!reader.at_end()) {
             std::vector<int> cores = reader.get_all<int>();

@@ -50,7 +50,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
     };
     if (has_time(options_.link.occupation) || has_time(options_.link.latency))
         wire_ = start_thread("the link", [this] { run_wire(); });
-    else if (options_.across.ranks != nullptr)
+    else if (polls())
         wire_ = start_thread("messages between ranks", [this] { run_ranks(); });
 }
 
@@ -79,14 +79,16 @@ void Mailbox::begin_step() {
 void Mailbox::reach(int device, int position) {
     if (options_.across.ranks == nullptr)
         return;
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     reached_[device] = position;
     std::erase_if(too_early_, [&](int recv) {
-        if (!has_memory(recv))
-            return false;
-        cross(recv);
-        return true;
+        if (has_memory(recv))
+            landing_.push_back(recv);
+        return has_memory(recv);
     });
+    while (!landing_.empty())
+        cross(take_first(landing_), lock);
+    move(lock);
 }
 
 bool Mailbox::has_memory(int recv) const {
@@ -114,7 +116,7 @@ bool Mailbox::spin_until_done(int node, Ns start) {
     while (!is_done(node)) {
         if (!options_.spin || aborted_ || clock_now() - start >= std::min(kSpin, options_.timeout))
             return false;
-        if (options_.across.ranks != nullptr)
+        if (polls())
             if (Lock lock(mutex_, std::try_to_lock); lock.owns_lock())
                 poll(lock);
         let_others_run();
@@ -134,7 +136,7 @@ void Mailbox::wait(int node) {
     Bed& bed = beds_[graph_.device_of(node)];
     bed.taken = true;
     const auto woken = [&] { return aborted_ || is_done(node); };
-    if (options_.across.ranks != nullptr)
+    if (polls())
         while (!woken() && !lost_) {
             if (!poll(lock))
                 bed.wakes.wait_for(lock, kWaits, woken);
@@ -166,7 +168,7 @@ void Mailbox::fail_waiting(int node, Ns start) const {
 void Mailbox::move(Lock& lock) {
     for (;;)
         if (!lanes_.awaited.empty())
-            await(take_first(lanes_.awaited));
+            await(take_first(lanes_.awaited), lock);
         else if (!lanes_.received.empty())
             hand_on(take_first(lanes_.received), lock);
         else if (!lanes_.starting.empty())
@@ -175,9 +177,9 @@ void Mailbox::move(Lock& lock) {
             return;
 }
 
-void Mailbox::await(int recv) {
+void Mailbox::await(int recv, Lock& lock) {
     if (has_memory(recv))
-        cross(recv);
+        cross(recv, lock);
     else
         too_early_.push_back(recv);
 }
@@ -193,7 +195,7 @@ void Mailbox::hand_on(int recv, Lock& lock) {
 
 void Mailbox::start(int send, Lock& lock) {
     if (lanes_.crosses(send))
-        return cross(send);
+        return cross(send, lock);
     const int recv = lanes_.partner(send);
     const Ns now = clock_now();
     interval_[send].start = interval_[recv].start = now;
@@ -266,8 +268,15 @@ void Mailbox::run_wire() {
     }
 }
 
-// Gives the message of a transfer to the ranks, or waits for it to come.
-void Mailbox::cross(int node) {
+// Gives the message of a transfer to the ranks, or waits for it to come. What the payload carries is queued at once.
+void Mailbox::cross(int node, Lock& lock) {
+    if (!polls()) {
+        interval_[node].start = clock_now();
+        lock.unlock();
+        options_.payload->cross(node);
+        lock.lock();
+        return happen(node, lock);
+    }
     Ranks& ranks = *options_.across.ranks;
     const int peer = options_.across.map.rank_of(graph_.device_of(lanes_.partner(node)));
     const std::span<std::byte> message = options_.payload->message(node);

@@ -35,6 +35,10 @@ public:
     virtual void arrive(int recv) = 0;  // afterwards the landing buffer may be read
     // Returns where a message to or from another rank lies: what a SEND's maker wrote, or where a RECV lands.
     virtual std::span<std::byte> message(int transfer) = 0;
+    // Where the payload carries messages between ranks itself, they are not given to the ranks: cross() puts one end on
+    // its way, for devices with a queue of their own, and returns.
+    virtual bool carries_across() const { return false; }
+    virtual void cross(int /*transfer*/) {}
 };
 
 // An emulated link: a message leaves `occupation` after it started, or later where it shares, and arrives `latency`
@@ -48,7 +52,7 @@ struct LinkTimes {
 struct RankMessages {
     Ranks* ranks = nullptr;
     RankMap map;
-    std::vector<int> tag;         // by node, of transfers; equal at both ends
+    std::vector<int> tag;         // by node, of transfers; equal at both ends; empty where the payload carries them
     std::vector<int> lands_from;  // by node, of RECVs: the position from which their device has the memory for them
 };
 
@@ -99,7 +103,7 @@ private:
     bool spin_until_done(int node, Ns start);
     [[noreturn]] void fail_waiting(int node, Ns start) const;
     void move(Lock& lock);
-    void await(int recv);
+    void await(int recv, Lock& lock);
     void hand_on(int recv, Lock& lock);
     void start(int send, Lock& lock);
     void leave_shared(const SharedLinks::Leaving& leaving, Lock& lock);
@@ -108,7 +112,8 @@ private:
     void complete(int node);
     void run_wire();
     bool has_memory(int recv) const;
-    void cross(int node);
+    bool polls() const { return options_.across.ranks != nullptr && !options_.payload->carries_across(); }
+    void cross(int node, Lock& lock);
     bool poll(Lock& lock);
     void run_ranks();
 
@@ -130,6 +135,7 @@ private:
     };
     std::vector<Crossing> crossings_;  // under way
     std::vector<int> too_early_;       // RECVs that have no memory yet
+    std::vector<int> landing_;         // of these, those that have it now
     std::vector<int> reached_;         // by device: the position
     std::exception_ptr lost_;          // what went wrong between ranks while nobody waited
     Condition wire_wakes_;

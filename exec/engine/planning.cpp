@@ -76,15 +76,21 @@ void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
     plan.tensors = EdgeBuffers(plan.edges.size(), shape.microbatches);
 }
 
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies) {
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried) {
     Mailbox::Options options;
     options.mode = plan.job.mode;
     options.mode.sent_copies = copies;
+    if (carried) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
+        options.mode.protocol = TransferMode::Protocol::Rendezvous;
+        options.mode.eager_limit = 0;
+    }
     options.asks = asking_sends(options.mode, plan.moved);
     options.watch = plan.watch.get();
     if (plan.ranks != nullptr)
-        options.across = {plan.ranks, plan.map, message_tags(plan.graph, plan.map, *plan.meetings, *plan.ranks),
-                          landing_positions(plan)};
+        options.across = {
+            plan.ranks, plan.map,
+            carried ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.meetings, *plan.ranks),
+            landing_positions(plan)};
     options.link = link_times(plan, costs, options.mode);
     return options;
 }

@@ -14,8 +14,8 @@ namespace pw {
 void plan_memory(RunPlan& plan, const Costs& costs, bool guarded);
 
 // After plan_memory(): returns how messages travel, and how long over an emulated link; the caller adds who spins and
-// who moves payloads.
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies);
+// who moves payloads. `carried` tells that the devices themselves carry those between ranks (Payload::carries_across).
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried);
 
 // Returns ten times what a profile, or what emulated devices sleep, tells; at least run.timeout.
 Watch::Limits plan_limits(const RunPlan& plan, const LinkTimes& link);

@@ -366,7 +366,7 @@ private:
         const Costs costs = work_->prepare_memory();
         plan_memory(plan_, costs, options_.guarded);
         const bool copies = keeps_copies(costs, job_.config.transfer.early_receive());
-        Mailbox::Options messages = plan_messages(plan_, costs, copies);
+        Mailbox::Options messages = plan_messages(plan_, costs, copies, work_->carries_across());
         messages.spin = !cores_.shared;
         messages.payload = copies ? work_.get() : nullptr;
         limits_ = plan_limits(plan_, messages.link);
@@ -472,7 +472,7 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    if (job.config.run.transport != RunConfig::Transport::Mpi)
+    if (!runs_on_ranks(job.config.run))
         return std::make_shared<Run>(job, options, nullptr)->run();
     const Ns timeout = job.config.run.timeout;
     const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));

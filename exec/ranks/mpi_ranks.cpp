@@ -188,9 +188,10 @@ std::string ranks_status() { return "ready"; }
 namespace pw {
 
 Ranks& join_ranks() {
-    fail_with(ExitCode::RunFailed,
-              "run.transport mpi is not in this build\n  help: use transport: threads, or install libopenmpi-dev and "
-              "build again");
+    fail_with(
+        ExitCode::RunFailed,
+        "several ranks need MPI, which is not in this build\n  help: start one process, or install libopenmpi-dev "
+        "and build again");
 }
 
 std::string ranks_status() { return "not in this build"; }

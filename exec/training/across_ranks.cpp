@@ -10,9 +10,9 @@ namespace pw {
 
 namespace {
 
-// What a rank asks of another one: bytes that a device there has.
+// What a rank asks of another one: bytes that a device there has, for one of its own.
 struct Wanted {
-    int device = 0;
+    int device = 0, for_device = 0;
     std::uint64_t address = 0;
     Bytes bytes = 0;
 };
@@ -133,6 +133,8 @@ void Training::get_squares(MailReader& mail, int device, int stage, int update) 
 void Training::meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag) {
     const Task& task = plan.graph.task(meeting.first.front());
     const int update = task.op == Op::Update ? job.plan.shape.mini_batch_of(task.microbatch) : -1;
+    if (update >= 0)
+        wait_for_squares(meeting);
     Mail letter;
     for_told(meeting, plan.map.own(), [&](int device, int stage) {
         if (update >= 0)
@@ -152,30 +154,32 @@ void Training::meet_ranks(const Meeting& meeting, const std::vector<int>& others
     }
 }
 
-// Each rank tells the others what its devices want of them, and sends what they want of its own.
-void Training::fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag) {
+// Between two ranks both have their fetches in one order: that of the letter of the rank that wants them.
+std::vector<Fetch> Training::fetches_with(const Meeting& meeting, const std::vector<int>& others, int tag) {
     std::vector<std::vector<Wanted>> wanted(others.size());
-    std::vector<std::vector<std::span<std::byte>>> places(others.size());
+    std::vector<Fetch> all;
     for (const int node : meeting.first) {
         const int device = plan.graph.device_of(node);
         if (!plan.is_here(device))
             continue;
         for (const Fetch& fetch : devices_[device]->fetches()) {
-            const auto at =
-                std::find(others.begin(), others.end(), plan.map.rank_of(fetch.from_device)) - others.begin();
-            wanted[at].push_back({fetch.from_device, reinterpret_cast<std::uint64_t>(fetch.from), fetch.bytes});
-            places[at].emplace_back(fetch.to, static_cast<std::size_t>(fetch.bytes));
+            all.push_back(fetch);
+            if (!plan.is_here(fetch.from_device)) {
+                const auto at =
+                    std::find(others.begin(), others.end(), plan.map.rank_of(fetch.from_device)) - others.begin();
+                wanted[at].push_back(
+                    {fetch.from_device, fetch.to_device, reinterpret_cast<std::uint64_t>(fetch.from), fetch.bytes});
+            }
         }
         devices_[device]->fetches().clear();
     }
+    if (others.empty())
+        return all;
     std::vector<Mail> letters(others.size());
     for (std::size_t k = 0; k < others.size(); ++k)
         put_all(letters[k], wanted[k]);
     const std::vector<Mail> asked = exchange(*plan.ranks, others, letters, tag);
-    std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < others.size(); ++k) {
-        for (const std::span<std::byte> place : places[k])
-            tickets.push_back(plan.ranks->receive(others[k], tag + 1, place));
         MailReader reader(asked[k]);
         for (const Wanted& each : reader.get_all<Wanted>()) {
             const auto* const from = reinterpret_cast<const std::byte*>(each.address);
@@ -183,9 +187,20 @@ void Training::fetch_from_ranks(const Meeting& meeting, const std::vector<int>& 
                 !devices_[each.device]->owns(from, each.bytes))
                 fail_with(ExitCode::RunFailed, "rank {} asks rank {} for bytes that no device there has", others[k],
                           plan.map.own());
-            tickets.push_back(
-                plan.ranks->send(others[k], tag + 1, {from, static_cast<std::size_t>(each.bytes)}, false));
+            all.push_back({each.device, each.for_device, from, nullptr, each.bytes});
         }
+    }
+    return all;
+}
+
+void Training::fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag) {
+    std::vector<Ranks::Ticket> tickets;
+    for (const Fetch& fetch : fetches_with(meeting, others, tag)) {
+        const auto bytes = static_cast<std::size_t>(fetch.bytes);
+        if (fetch.to != nullptr)
+            tickets.push_back(plan.ranks->receive(plan.map.rank_of(fetch.from_device), tag + 1, {fetch.to, bytes}));
+        else
+            tickets.push_back(plan.ranks->send(plan.map.rank_of(fetch.to_device), tag + 1, {fetch.from, bytes}, false));
     }
     wait_for(*plan.ranks, tickets);
 }

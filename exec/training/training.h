@@ -267,6 +267,9 @@ public:
     const Dataset data;
 
 protected:
+    // Takes up what the devices of this rank want, tells other ranks what of it is theirs, and hears what they want.
+    // Returns all that has an end here; where the other rank wants it, there is no `to`.
+    std::vector<Fetch> fetches_with(const Meeting& meeting, const std::vector<int>& others, int tag);
     std::vector<std::unique_ptr<TrainingDevice>> devices_;
 
 private:
@@ -276,6 +279,8 @@ private:
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
     std::vector<int> find_measurers() const;
     std::string place_of(int step, int microbatch) const;
+    // Waits until the squares that devices of this rank have measured before they meet are in the record.
+    virtual void wait_for_squares(const Meeting&) {}
     // The following are in exec/training/across_ranks.cpp.
     void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
     void fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);

@@ -203,6 +203,7 @@ TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
     for (int number = 0; number < kDevices; ++number) {
         own.push_back(std::make_unique<GpuShare>(Seat{0, number, 1}, Precision::Fp32, true));
         network.devices.push_back(own.back().get());
+        network.gpus.push_back({0, own.back()->gpu()});
         lanes.push_back(own.back()->add_stream());
         network.routes.push_back({number, (number + 1) % kDevices, true});
     }

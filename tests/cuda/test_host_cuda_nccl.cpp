@@ -7,8 +7,15 @@
 #include <nccl.h>
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -264,6 +271,132 @@ TEST_F(HostNccl, RefusesTwoRanksOnOneDevice) {
     EXPECT_STRNE(ncclGetLastError(nullptr), "");
     EXPECT_EQ(ncclSend(buffers[1][0], 1, ncclInt8, 0, comms[1], streams[0][0]), ncclInvalidUsage);     // stream of 0
     EXPECT_EQ(ncclSend(buffers[0][0], 1, ncclInt8, 0, comms[1], streams[1][0]), ncclInvalidArgument);  // memory of 0
+}
+
+// Rank 0 of two is here, on device 0; rank 1 is another process.
+class HostNcclProcesses : public testing::Test {
+protected:
+    void SetUp() override {
+        host_cuda::set_devices(2);
+        ASSERT_OK(cudaSetDevice(0));
+        ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        for (char*& buffer : buffers)
+            ASSERT_OK(cudaMalloc(&buffer, kBytes));
+        ASSERT_OK(ncclGetUniqueId(&id));
+    }
+    void TearDown() override {
+        if (comm != nullptr) {
+            EXPECT_OK(ncclCommAbort(comm));
+        }
+        int status = 0;
+        if (other > 0) {
+            EXPECT_EQ(waitpid(other, &status, 0), other);
+        }
+        EXPECT_EQ(status, 0);
+        EXPECT_OK(cudaStreamDestroy(stream));
+        for (char* buffer : buffers)
+            EXPECT_OK(cudaFree(buffer));
+        host_cuda::set_devices(1);
+    }
+    // Starts the other process, which runs the test that is disabled here.
+    void start(const char* device) {
+        setenv("HOST_CUDA_PEER", id.internal, 1);
+        setenv("HOST_CUDA_PEER_DEVICE", device, 1);
+        const char* arguments[] = {"peer", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+                                   "--gtest_filter=HostNcclPeer.DISABLED_Runs", nullptr};
+        ASSERT_EQ(posix_spawn(&other, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(arguments), environ), 0);
+        unsetenv("HOST_CUDA_PEER");
+    }
+    ncclResult_t join() {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+        return state_after(ncclInProgress);
+    }
+    ncclResult_t state_after(ncclResult_t before) {
+        ncclResult_t state = before;
+        while (state == before) {
+            EXPECT_OK(ncclCommGetAsyncError(comm, &state));
+            std::this_thread::yield();
+        }
+        return state;
+    }
+
+    cudaStream_t stream = nullptr;
+    char* buffers[2]{};
+    ncclUniqueId id{};
+    ncclComm_t comm = nullptr;
+    pid_t other = 0;
+};
+
+// Gives back the first message, with one more in each byte, and is gone without a word when the second one has come.
+TEST(HostNcclPeer, DISABLED_Runs) {
+    const char* name = std::getenv("HOST_CUDA_PEER");
+    ASSERT_NE(name, nullptr);
+    ncclUniqueId id{};
+    std::strncpy(id.internal, name, sizeof id.internal - 1);
+    host_cuda::set_devices(2);
+    const int device = std::atoi(std::getenv("HOST_CUDA_PEER_DEVICE"));
+    ASSERT_OK(cudaSetDevice(device));
+    ncclComm_t comm = nullptr;
+    const ncclResult_t joined = ncclCommInitRankConfig(&comm, 2, id, 1, nullptr);
+    if (device == 0) {  // the other rank's
+        EXPECT_EQ(joined, ncclInvalidUsage);
+        return;
+    }
+    ASSERT_OK(joined);
+    cudaStream_t stream = nullptr;
+    char* buffer = nullptr;
+    ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ASSERT_OK(cudaMalloc(&buffer, kBytes));
+    ASSERT_OK(ncclRecv(buffer, kBytes, ncclInt8, 0, comm, stream));
+    ASSERT_OK(cudaStreamSynchronize(stream));
+    for (int i = 0; i < kBytes; ++i)
+        ++buffer[i];
+    ASSERT_OK(ncclSend(buffer, kBytes, ncclInt8, 0, comm, stream));
+    ASSERT_OK(ncclRecv(buffer, 1, ncclInt8, 0, comm, stream));
+    ASSERT_OK(cudaStreamSynchronize(stream));
+    _exit(0);
+}
+
+TEST_F(HostNcclProcesses, SendToEachOtherUntilOneIsGone) {
+    start("1");
+    ASSERT_EQ(join(), ncclSuccess);
+    const auto exchange = [&](std::size_t sent) {
+        ASSERT_OK(ncclGroupStart());
+        ASSERT_OK(ncclSend(buffers[0], sent, ncclInt8, 1, comm, stream));
+        ASSERT_OK(ncclRecv(buffers[1], kBytes, ncclInt8, 1, comm, stream));
+        ASSERT_EQ(ncclGroupEnd(), ncclInProgress);
+    };
+    ASSERT_OK(cudaMemsetAsync(buffers[0], 5, kBytes, stream));
+    exchange(kBytes);
+    ASSERT_EQ(state_after(ncclInProgress), ncclSuccess);
+    ASSERT_OK(cudaStreamSynchronize(stream));
+    for (int i = 0; i < kBytes; ++i)
+        ASSERT_EQ(buffers[1][i], 6);
+    exchange(1);  // nobody answers this
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess || state == ncclInProgress)
+        ASSERT_OK(ncclCommGetAsyncError(comm, &state));
+    EXPECT_EQ(state, ncclRemoteError);
+    EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+    EXPECT_EQ(ncclSend(buffers[0], 1, ncclInt8, 1, comm, stream), ncclRemoteError);
+    ASSERT_OK(ncclCommAbort(std::exchange(comm, nullptr)));
+    ASSERT_OK(cudaStreamSynchronize(stream));
+}
+
+TEST_F(HostNcclProcesses, DoNotShareAGpu) {
+    start("0");
+    EXPECT_EQ(join(), ncclInvalidUsage);
+}
+
+TEST_F(HostNcclProcesses, ThatDoNotListenAreMissed) {
+    static int worlds = 0;
+    std::strcpy(id.internal, ("host_cuda 1 " + std::to_string(++worlds)).c_str());  // of a process that has made none
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 1, &config), ncclInProgress);
+    EXPECT_EQ(state_after(ncclInProgress), ncclRemoteError);
 }
 
 }  // namespace

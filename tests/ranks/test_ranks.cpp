@@ -1,5 +1,5 @@
 // A plan on several ranks learns what it learns in one process, under every MPI that is here: bit for bit.
-#include "tests/support/cli_rig.h"
+#include "tests/support/mpi_rig.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -21,29 +21,10 @@ namespace pw {
 
 namespace {
 
-struct Mpi {
-    const char* name;
-    const char* launcher;
-    const char* binary;
-    const char* under_fire;
-    const char* no_clean_up;  // the launcher leaves the other ranks alone when one ends
-};
-const Mpi kMpis[] = {
-    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, "--enable-recovery"},
-#ifdef PIPEWRIGHT_BINARY_MPICH
-    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, "-disable-auto-cleanup"},
-#endif
-};
-
-class UnderMpi : public Cli, public testing::WithParamInterface<Mpi> {
+class UnderMpi : public MpiRig {
 protected:
     void SetUp() override {
-        Cli::SetUp();
-        // Open MPI asks root whether it means it, and counts the cores; MPICH knows neither question.
-        for (const char* variable :
-             {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
-            setenv(variable, "1", 1);
-        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
+        MpiRig::SetUp();
         write("four.yaml", R"(
 workload: {model: mlp, hidden: [32, 32, 32, 32, 32, 32, 32]}
 cluster: {devices: 4}
@@ -65,31 +46,6 @@ pipeline: {schedule: 1f1b, stages: 2, replicas: [2, 2], micro_batches: 4, micro_
 training: {steps: 2}
 run: {timeout: 60 s}
 )");
-    }
-
-    // Runs the program of this MPI on so many ranks.
-    Said on_ranks(int ranks, const std::string& arguments) {
-        return launch(fmt::format("-n {} '{}' {}", ranks, GetParam().binary, arguments));
-    }
-    static bool is_mpich() { return GetParam().name == std::string("Mpich"); }
-    Said launch(const std::string& arguments) {
-        const std::string program = std::exchange(binary_, GetParam().launcher);
-        Said said = run(arguments);
-        binary_ = program;
-        return said;
-    }
-
-    // On ranks it may have `more` that must not change a bit.
-    void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4},
-                     const std::string& more = "") {
-        const Json alone = run_well("run " + arguments + " --json").json();
-        for (const int ranks : numbers) {
-            const Said said = on_ranks(ranks, "run " + arguments + more + " --json");
-            ASSERT_EQ(said.code, 0) << arguments << " on " << ranks << '\n' << said.err;
-            const Json json = said.json();
-            for (const char* key : {"weights_hash", "losses", "gradient_norms"})
-                EXPECT_EQ(json[key], alone[key]) << arguments << " on " << ranks << ": " << key;
-        }
     }
 };
 

@@ -1,6 +1,7 @@
 #include "exec/cuda/device/device.h"
 
 #include "job/config.h"
+#include "job/launched_ranks.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -79,29 +80,6 @@ const Groups& split_of(int gpu) {
     return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
 }
 
-void check_lists(const Config& config, int devices) {
-    const std::vector<int>&shares = config.run.sms, &own = config.run.gpus;
-    if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
-        config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
-                       "give one share per device, or none: then they are equal");
-    for (std::size_t i = 0; i < shares.size(); ++i)
-        if (shares[i] <= 0 || shares[i] % kGroup != 0)
-            config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
-                           fmt::format("shares are multiples of {}", kGroup));
-    if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
-        config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
-                       "give the GPU of each device, or none: then they are spread over all");
-}
-
-void check_gpus(const Config& config, int gpus) {
-    const std::vector<int>& own = config.run.gpus;
-    for (std::size_t i = 0; i < own.size(); ++i)
-        if (own[i] < 0 || own[i] >= gpus)
-            config.fail_at(fmt::format("run.gpus[{}]", i),
-                           fmt::format("there is no GPU {}: this machine has {}", own[i], gpus),
-                           fmt::format("use numbers from 0 to {}", gpus - 1));
-}
-
 // Of every device. Neighbours in the pipeline share a GPU; given shares fill one GPU after the other.
 std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
     if (!config.run.gpus.empty())
@@ -153,7 +131,44 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
 
 }  // namespace
 
-void set_up_process() { [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+void check_seats(const Config& config, int devices) {
+    const std::vector<int>&shares = config.run.sms, &own = config.run.gpus;
+    if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
+                       "give one share per device, or none: then they are equal");
+    for (std::size_t i = 0; i < shares.size(); ++i)
+        if (shares[i] <= 0 || shares[i] % kGroup != 0)
+            config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
+                           fmt::format("shares are multiples of {}", kGroup));
+    if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
+        config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
+                       "give the GPU of each device, or none: then they are spread over all");
+}
+
+void check_gpu(const Config& config, int device, int gpus) {
+    if (const std::vector<int>& own = config.run.gpus; !own.empty())
+        if (const int gpu = own[static_cast<std::size_t>(device)]; gpu < 0 || gpu >= gpus)
+            config.fail_at(fmt::format("run.gpus[{}]", device),
+                           fmt::format("there is no GPU {}: this machine has {}", gpu, gpus),
+                           fmt::format("use numbers from 0 to {}", gpus - 1));
+}
+
+void set_up_process() {
+    [[maybe_unused]] static const int once =
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) +
+        (launched_ranks().size > 1 ? setenv("CUDA_MODULE_LOADING", "EAGER", 0) : 0);
+}
+
+int streams_side_by_side() {
+    const char* set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    return set == nullptr ? 8 : std::clamp(std::atoi(set), 1, 32);  // 8 is the driver's own
+}
+
+std::string address_of(int gpu) {
+    char address[16] = "";
+    check(cudaDeviceGetPCIBusId(address, sizeof address, gpu), "cudaDeviceGetPCIBusId");
+    return address;
+}
 
 DeviceMemory allocate(Bytes bytes) {
     void* memory = nullptr;
@@ -176,13 +191,14 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     std::vector<Seat> seats(static_cast<std::size_t>(devices));
-    check_gpus(config, gpus);
+    for (std::size_t device = 0; device < config.run.gpus.size(); ++device)
+        check_gpu(config, static_cast<int>(device), gpus);
     const RunConfig& run = config.run;
     if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // the oracle of a plan with shares
         seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();
         return seats;
     }
-    check_lists(config, devices);
+    check_seats(config, devices);
     const std::vector<int> own = gpus_of(config, devices, gpus);
     std::map<int, std::vector<std::size_t>> devices_of;
     for (std::size_t device = 0; device < seats.size(); ++device) {

@@ -25,16 +25,23 @@ struct Seat {
 };
 inline constexpr int kGroup = 8;  // multiprocessors: the least share, and its step, on Hopper
 
-int groups_on(int gpu);  // number of groups that can be shared out
+int groups_on(int gpu);           // number of groups that can be shared out
+std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
+// Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for so many devices.
+void check_seats(const Config& config, int devices);
+// The same unless the device's GPU is one of so many, or is left out.
+void check_gpu(const Config& config, int device, int gpus);
 // Gives every device its seat. The GPUs are those of `run.gpus`; else there is one per device where there are enough
 // and `run.sms` is silent; else neighbours share one: evenly many, or as many as the shares in `run.sms` fill it. A
 // device has its GPU whole, or a share of it: as `run.sms` says, or equal. It throws Error (BadInput) when the shares
 // do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 
-// Tells the driver how many streams are to run side by side; call it before the process's first CUDA call.
+// Tells the driver how many streams are to run side by side, and on ranks to load all code at once: loading may wait
+// for kernels, which there may wait for another rank. Call it before the process's first CUDA call.
 void set_up_process();
+int streams_side_by_side();
 
 using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
 DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed

@@ -1,14 +1,16 @@
-// Communicators within the process, and what they move. What one thread issues in a group for one communicator is one
+// Communicators, and what they move. What one thread issues in a group for one communicator is one
 // launch: it waits for all streams that it names, and holds them until each of its sends and receives has met its other
 // end.
 #pragma once
 
+#include "tests/cuda/host_cuda/processes.h"
 #include "tests/cuda/host_cuda/streams.h"
 
 #include <nccl.h>
 
 #include <condition_variable>
 #include <deque>
+#include <string>
 
 struct ncclComm;
 
@@ -20,12 +22,15 @@ struct Message {
     std::atomic<State> state{kNone};
     const void* from = nullptr;
     std::size_t bytes = 0;
+    std::vector<char> came{};  // from another process
 };
 
 // From one rank to another. Only the threads of streams at its two ends meet at its lock.
 struct Pair {
+    static constexpr int kSender = 1, kReceiver = 2;
     std::mutex mutex;
     std::deque<Message> messages;
+    std::atomic<int> ends{0};  // of two processes: those that have issued the first message; then they are connected
 
     Message& message(std::size_t number) {
         std::lock_guard lock(mutex);
@@ -37,7 +42,7 @@ struct Pair {
 
 // What the ranks with one id share.
 struct World {
-    explicit World(int count) : ranks(count), pairs(count * count), device_of(count, -1) {}
+    explicit World(int count) : ranks(count), pairs(count * count), way(count), gpu_of(count) {}
     Pair& pair(int from, int to) { return pairs[from * ranks + to]; }
     void ring() {  // something may have changed for someone; orders nothing
         bell.fetch_add(1, std::memory_order_relaxed);
@@ -47,11 +52,14 @@ struct World {
     const int ranks;
     std::vector<Pair> pairs;
     std::atomic<int> bell{0};
+    std::vector<std::shared_ptr<Connection>> way;  // by rank; null in this process. Written before all have joined
+
+    bool made_here = false;  // by a process that has others to tell
 
     std::mutex mutex;
     std::condition_variable all_joined;
-    std::vector<int> device_of;  // -1: not yet
-    std::atomic<int> joined{0};  // written under the lock
+    std::vector<std::string> gpu_of;  // by rank: address; empty: not yet
+    std::atomic<int> joined{0};       // written under the lock
 };
 
 struct Transfer {
@@ -84,6 +92,13 @@ struct Job {
 
 // Puts a launch on its streams; false where one of them is closed.
 bool start(ncclComm& comm, std::vector<Transfer> transfers);
+// Joins the current device to the world of the id; null when the rank, or so many ranks, cannot.
+ncclComm* join_world(const std::string& id, int ranks, int rank, bool blocking);
+// What comes from other processes: a rank joins a world that has been made here, all have joined, one is gone.
+std::shared_ptr<World> join_from_afar(const std::string& name, int ranks, int rank, const std::string& gpu,
+                                      const std::shared_ptr<Connection>& way);
+void complete(World& world, bool is_refused);
+void lose(World& world);
 void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to);
 
 }  // namespace host_cuda

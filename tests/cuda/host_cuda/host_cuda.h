@@ -18,8 +18,14 @@
 // other, up or down), pointers behind pointers that kernels take, the attributes of launches, shared memory whose size
 // a launch says, blocking streams and what the default stream waits for (streams must be non-blocking), graphs that are
 // built or changed by hand, priorities, the SMs of a green context (they are counted only), TF32 and other lower
-// precision, NCCL between processes or its connections (the first transfer of a pair does not wait for the other end to
-// issue it).
+// precision, NCCL's connections within a process (the first transfer of a pair does not wait for the other end to issue
+// it).
+//
+// Communicators join processes of one machine, over sockets in memory. There the first transfer of a pair stays in
+// progress until the other end has issued it, and a process that ends is a remote error for all others. What a kernel
+// receives into is full of NaNs until the message is there.
+// HOST_CUDA_DEVICES says how many GPUs the machine has, which all its processes see, or some of them with
+// CUDA_VISIBLE_DEVICES.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +71,7 @@ void break_device(int device, bool launches = true);
 void set_clock_rate(double rate);  // 1: how fast the devices' clocks go beside the host's
 
 // Delays work by some microseconds now and then, and lets some kernels run from the last thread to the first, so that
-// other orders happen. 0: not any more.
+// other orders happen. 0: not any more. The variable HOST_CUDA_SLOW is the first seed.
 void slow_streams(std::uint64_t seed);
 void slow_events(int microseconds);  // that a stream takes to record one
 

@@ -3,8 +3,8 @@
 #include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
-#include <map>
 #include <string>
 
 using namespace host_cuda;
@@ -21,18 +21,6 @@ void end(const Job& job) {
 void end_one(Job* job) {
     if (job != nullptr && job->open.fetch_sub(1, std::memory_order_relaxed) == 1)
         end(*job);
-}
-
-// Everything here lives as long as the process: work of an aborted communicator may still be queued.
-struct CommRegistry {
-    std::mutex mutex;
-    std::map<std::string, std::shared_ptr<World>> open;  // by id, until all have joined
-    std::deque<ncclComm> communicators;
-};
-
-CommRegistry& comm_registry() {
-    static auto* all = new CommRegistry;
-    return *all;
 }
 
 // Of the thread.
@@ -71,8 +59,21 @@ private:
     const bool alone_;
 };
 
+// Until both ends of a pair, where they are in two processes, have issued its first message.
+bool is_connecting(const ncclComm& comm) {
+    for (int peer = 0; peer < comm.world->ranks; ++peer)
+        for (const bool sends : {true, false})
+            if (comm.world->way[peer] && comm.issued[sends][peer] > 0 &&
+                (sends ? comm.world->pair(comm.rank, peer) : comm.world->pair(peer, comm.rank)).ends !=
+                    (Pair::kSender | Pair::kReceiver))
+                return true;
+    return false;
+}
+
 ncclResult_t state_of(const ncclComm& comm) {
-    return comm.world->joined < comm.world->ranks ? ncclInProgress : comm.error.load();
+    if (const ncclResult_t error = comm.error; error != ncclSuccess)
+        return error;
+    return comm.world->joined < comm.world->ranks || is_connecting(comm) ? ncclInProgress : ncclSuccess;
 }
 
 // Whether the communicator takes a call for memory and a stream.
@@ -83,7 +84,9 @@ ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, c
     if (!use.is_alone())
         return fail(ncclInvalidUsage, "two threads use one communicator");
     CUstream_st* found = find_stream(stream);
-    if (state_of(*comm) != ncclSuccess || comm->job != nullptr)
+    if (const ncclResult_t state = state_of(*comm); state != ncclSuccess && state != ncclInProgress)
+        return fail(state, "the communicator has failed");
+    if (state_of(*comm) == ncclInProgress || comm->job != nullptr)
         return fail(ncclInvalidArgument, "the communicator is not ready");
     if (found == nullptr || found->device != comm->device)
         return fail(ncclInvalidUsage, "the stream is of another device than the communicator");
@@ -107,41 +110,18 @@ ncclResult_t issue(bool sends, void* memory, std::size_t count, ncclDataType_t t
 }
 
 ncclResult_t join(ncclComm_t* comm, int ranks, const ncclUniqueId& unique_id, int rank, bool blocking) {
-    const std::string id(unique_id.internal, sizeof unique_id.internal);
-    std::lock_guard lock(comm_registry().mutex);
-    std::shared_ptr<World>& open = comm_registry().open[id];
-    if (!open)
-        open = std::make_shared<World>(ranks);
-    const std::shared_ptr<World> world = open;
-    std::lock_guard world_lock(world->mutex);
-    if (world->ranks != ranks || world->device_of[rank] >= 0)
+    const std::string id(unique_id.internal, strnlen(unique_id.internal, sizeof unique_id.internal));
+    *comm = join_world(id, ranks, rank, blocking);
+    if (*comm == nullptr)
         return fail(ncclInvalidArgument, "another number of ranks, or the rank has joined already");
-    ncclComm& made = comm_registry().communicators.emplace_back();
-    made.world = world;
-    made.rank = rank;
-    made.device = world->device_of[rank] = current_device();
-    made.blocking = blocking;
-    for (auto& numbers : made.issued)
-        numbers.resize(ranks);
-    *comm = &made;
-    group.joining.push_back(&made);
-    if (world->joined + 1 == ranks) {
-        std::vector<int> devices = world->device_of;
-        std::sort(devices.begin(), devices.end());
-        if (std::adjacent_find(devices.begin(), devices.end()) != devices.end())
-            for (ncclComm& each : comm_registry().communicators)
-                if (each.world == world)
-                    each.error = ncclInvalidUsage;
-        comm_registry().open.erase(id);
-        world->all_joined.notify_all();
-    }
-    ++world->joined;
+    group.joining.push_back(*comm);
     return ncclSuccess;
 }
 
 ncclResult_t wait_for_all(ncclComm& comm) {
     std::unique_lock lock(comm.world->mutex);
-    comm.world->all_joined.wait(lock, [&] { return comm.world->joined == comm.world->ranks; });
+    comm.world->all_joined.wait(lock,
+                                [&] { return comm.world->joined == comm.world->ranks || comm.error != ncclSuccess; });
     return comm.error == ncclSuccess ? ncclSuccess : fail(comm.error, "two ranks have the same device");
 }
 
@@ -196,6 +176,8 @@ ncclResult_t launch(const Launches& launches) {
             result = fail(ncclUnhandledCudaError, "a stream is closed");
         else if (!comm->blocking)
             result = ncclInProgress;
+        while (comm->blocking && state_of(*comm) == ncclInProgress)
+            std::this_thread::yield();
     }
     if (job.open.load(std::memory_order_relaxed) == 0)
         end(job);
@@ -244,9 +226,8 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
-    static std::atomic<int> ids{0};
     *uniqueId = {};
-    const std::string name = "host_cuda " + std::to_string(++ids);
+    const std::string name = new_world_name();
     std::copy(name.begin(), name.end(), uniqueId->internal);
     return ncclSuccess;
 }

@@ -34,7 +34,25 @@ Allocation allocations[kMaxAllocations];
 std::atomic<int> allocations_made{0};
 
 GpuShare devices[kMaxDevices];
-std::atomic<int> device_count{1};
+// HOST_CUDA_DEVICES says how many GPUs this machine has, CUDA_VISIBLE_DEVICES which of them the process sees: "2,0".
+std::vector<int> visible_devices() {
+    const char *all = std::getenv("HOST_CUDA_DEVICES"), *seen = std::getenv("CUDA_VISIBLE_DEVICES");
+    const int count = all == nullptr ? 1 : std::clamp(std::atoi(all), 0, kMaxDevices);
+    std::vector<int> visible;
+    for (int device = 0; device < count; ++device)
+        visible.push_back(device);
+    if (all == nullptr || seen == nullptr)
+        return visible;
+    visible.clear();
+    for (const char* at = seen; *at != 0 && std::atoi(at) < count; at = std::strchr(at, ',') + 1) {
+        visible.push_back(std::atoi(at));
+        if (std::strchr(at, ',') == nullptr)
+            break;
+    }
+    return visible;
+}
+const std::vector<int> visible = visible_devices();
+std::atomic<int> device_count{static_cast<int>(visible.size())};
 std::atomic<std::size_t> memory_per_device{std::size_t{1} << 30};
 std::atomic<bool> peers_possible{true};
 
@@ -247,7 +265,8 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
     if (pciBusId == nullptr || len < 13)
         return result(cudaErrorInvalidValue);
-    std::snprintf(pciBusId, static_cast<std::size_t>(len), "FFFE:%02X:00.0", device + 10);
+    const int hardware = device < static_cast<int>(visible.size()) ? visible[device] : device;
+    std::snprintf(pciBusId, static_cast<std::size_t>(len), "FFFE:%02X:00.0", hardware + 10);
     return result(is_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
 }
 

@@ -17,7 +17,11 @@
 namespace host_cuda {
 namespace {
 
-std::atomic<std::uint64_t> slow_seed{0};
+std::uint64_t seed_of_environment() {
+    const char* seed = std::getenv("HOST_CUDA_SLOW");
+    return seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
+}
+std::atomic<std::uint64_t> slow_seed{seed_of_environment()};
 std::atomic<int> event_delay{0};  // microseconds
 std::atomic<std::size_t> pinned_launches{0};
 std::atomic<double> clock_rate{1};

@@ -19,7 +19,11 @@ bool advance(ncclComm& comm, Transfer& transfer) {
             transfer.message->from = transfer.memory;
             transfer.message->bytes = transfer.bytes;
             transfer.message->state.store(Message::kSent, std::memory_order_release);
+            if (const auto& way = world.way[to])
+                way->tell_sent(from, to, transfer.number, transfer.memory, transfer.bytes);
             world.ring();
+        } else if (transfer.peer != comm.rank) {
+            std::memset(transfer.memory, 0xff, transfer.bytes);  // from here on it is NCCL's
         }
     }
     Message& message = *transfer.message;
@@ -34,8 +38,20 @@ bool advance(ncclComm& comm, Transfer& transfer) {
     else if (transfer.memory != message.from)
         std::memcpy(transfer.memory, message.from, transfer.bytes);
     message.state.store(Message::kCopied, std::memory_order_release);
+    if (const auto& way = world.way[transfer.peer])
+        way->tell_copied(transfer.peer, comm.rank, transfer.number);
     world.ring();
     return true;
+}
+
+void issue_first(ncclComm& comm, int peer, bool sends) {
+    const auto& way = comm.world->way[peer];
+    if (!way)
+        return;
+    const int from = sends ? comm.rank : peer, to = sends ? peer : comm.rank;
+    const int end = sends ? Pair::kSender : Pair::kReceiver;
+    comm.world->pair(from, to).ends |= end;
+    way->tell_issued(from, to, end);
 }
 
 void progress(ncclComm& comm, std::vector<Transfer>& transfers) {
@@ -53,6 +69,8 @@ bool start(ncclComm& comm, std::vector<Transfer> transfers) {
     Launch& launch = comm.launches.emplace_back();
     for (Transfer& transfer : transfers) {
         transfer.number = comm.issued[transfer.sends][transfer.peer]++;
+        if (transfer.number == 0)
+            issue_first(comm, transfer.peer, transfer.sends);
         if (std::find(launch.streams.begin(), launch.streams.end(), transfer.stream) == launch.streams.end())
             launch.streams.push_back(transfer.stream);
         if (transfer.then)

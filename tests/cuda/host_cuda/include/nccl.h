@@ -1,4 +1,4 @@
-// Host stand-in: sends, receives and sums of NCCL inside one process. See tests/cuda/host_cuda/host_cuda.h.
+// Host stand-in: sends, receives and sums of NCCL. See tests/cuda/host_cuda/host_cuda.h.
 #pragma once
 
 #include <cuda_runtime.h>

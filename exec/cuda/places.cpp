@@ -1,0 +1,133 @@
+#include "exec/cuda/places.h"
+
+#include "exec/engine/ranks_of_run.h"
+#include "workloads/error.h"
+
+#include <array>
+#include <exception>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace pw::cuda {
+
+namespace {
+
+Mail visible_gpus() {
+    int gpus = 0;
+    check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    Mail letter;
+    put_text(letter, host_name());
+    for (int gpu = 0; gpu < gpus; ++gpu)
+        put_text(letter, address_of(gpu));
+    return letter;
+}
+
+// The config as it is for some of its devices.
+Config of_devices(const Config& config, const std::vector<int>& devices) {
+    Config part = config;
+    for (auto list : {&RunConfig::gpus, &RunConfig::sms})
+        if (const std::vector<int>& all = config.run.*list; !all.empty()) {
+            (part.run.*list).clear();
+            for (const int device : devices)
+                (part.run.*list).push_back(all[static_cast<std::size_t>(device)]);
+        }
+    return part;
+}
+
+// The seats of this rank's devices.
+std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Mail>& gpus_of_rank) {
+    const Config& config = plan.job.config;
+    const int own = plan.map.own();
+    check_seats(config, plan.job.plan.shape.devices);
+    std::vector<int> together;  // devices of ranks that see the same GPUs
+    std::size_t before = 0;
+    for (int rank = 0; rank < plan.map.size(); ++rank) {
+        if (rank == own)
+            before = together.size();
+        if (gpus_of_rank[static_cast<std::size_t>(rank)] == gpus_of_rank[static_cast<std::size_t>(own)])
+            for (const int device : plan.devices_of_rank(rank))
+                together.push_back(device);
+    }
+    int gpus = 0;
+    check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+    for (const int device : together)
+        check_gpu(config, device, gpus);
+    const std::vector<Seat> seats = seats_of(of_devices(config, together), static_cast<int>(together.size()));
+    const auto first = seats.begin() + static_cast<std::ptrdiff_t>(before);
+    return {first, first + static_cast<std::ptrdiff_t>(plan.devices_of_rank(own).size())};
+}
+
+int multiprocessors_of(const Seat& seat) {
+    if (seat.groups > 0)
+        return seat.groups * kGroup;
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, seat.gpu), "cudaGetDeviceProperties");
+    return properties.multiProcessorCount;
+}
+
+// What a rank tells of its devices: what is wrong with them, or where they are.
+struct Told {
+    Mail letter;
+    std::exception_ptr failure;
+};
+
+Told tell_seats(const RunPlan& plan, const std::vector<Mail>& gpus_of_rank) {
+    Told told;
+    try {
+        Mail seats;
+        put_text(seats, "");
+        put_text(seats, host_name());
+        for (const Seat& seat : own_seats(plan, gpus_of_rank)) {
+            pw::put(seats, seat);
+            pw::put(seats, multiprocessors_of(seat));
+            put_text(seats, address_of(seat.gpu));
+        }
+        told.letter = std::move(seats);
+    } catch (const std::exception& error) {
+        put_text(told.letter, error.what());
+        told.failure = std::current_exception();
+    }
+    return told;
+}
+
+}  // namespace
+
+std::vector<Place> places_of(const RunPlan& plan) {
+    const Config& config = plan.job.config;
+    std::vector<Place> places(static_cast<std::size_t>(plan.job.plan.shape.devices));
+    if (plan.ranks == nullptr) {
+        const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()));
+        for (std::size_t device = 0; device < places.size(); ++device)
+            places[device] = {seats[device], {0, seats[device].gpu}, 0};
+        return places;
+    }
+    const Told own = tell_seats(plan, all_gather(*plan.ranks, visible_gpus()));
+    const std::vector<Mail> letters = all_gather(*plan.ranks, own.letter);
+    if (own.failure)
+        std::rethrow_exception(own.failure);
+    std::map<std::pair<std::string, std::string>, int> rank_on;  // by host and address
+    for (int rank = 0; rank < plan.map.size(); ++rank) {
+        MailReader reader(letters[static_cast<std::size_t>(rank)]);
+        if (const std::string failure = reader.get_text(); !failure.empty())
+            fail_with(ExitCode::BadInput, "rank {}: {}", rank, failure);
+        const std::string host = reader.get_text();
+        for (const int device : plan.devices_of_rank(rank)) {
+            Place& place = places[static_cast<std::size_t>(device)];
+            place.seat = reader.get<Seat>();
+            place.gpu = {rank, place.seat.gpu};
+            place.multiprocessors = reader.get<int>();
+            const std::string address = reader.get_text();
+            if (const int other = rank_on.try_emplace({host, address}, rank).first->second; other != rank)
+                config.fail_at("run.gpus",
+                               fmt::format("ranks {} and {} on host {} would both use the GPU at {}, which NCCL does "
+                                           "not allow",
+                                           other, rank, host, address),
+                               "start fewer ranks there, each with several devices, or say in run.gpus which GPU each "
+                               "device takes of those that its rank sees");
+        }
+    }
+    return places;
+}
+
+}  // namespace pw::cuda

@@ -1,0 +1,70 @@
+// Runs a program on ranks under every MPI that is here, in a folder of its own.
+#pragma once
+
+#include "tests/support/cli_rig.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+struct Mpi {
+    const char* name;
+    const char* launcher;
+    const char *binary, *under_fire;                  // the programs
+    const char *binary_on_host, *under_fire_on_host;  // the same over the stand-in of CUDA
+    const char* no_clean_up;                          // the launcher leaves the other ranks alone when one ends
+};
+inline const Mpi kMpis[] = {
+    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, PIPEWRIGHT_BINARY_ON_HOST, UNDER_FIRE_ON_HOST,
+     "--enable-recovery"},
+#ifdef PIPEWRIGHT_BINARY_MPICH
+    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, PIPEWRIGHT_BINARY_ON_HOST_MPICH,
+     UNDER_FIRE_ON_HOST_MPICH, "-disable-auto-cleanup"},
+#endif
+};
+
+class MpiRig : public Cli, public testing::WithParamInterface<Mpi> {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        // Open MPI asks root whether it means it, and counts the cores; MPICH knows neither question.
+        for (const char* variable :
+             {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
+            setenv(variable, "1", 1);
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
+    }
+
+    virtual const char* program() const { return GetParam().binary; }
+    // Runs the program of this MPI on so many ranks.
+    Said on_ranks(int ranks, const std::string& arguments) {
+        return launch(fmt::format("-n {} '{}' {}", ranks, program(), arguments));
+    }
+    static bool is_mpich() { return GetParam().name == std::string("Mpich"); }
+    Said launch(const std::string& arguments) {
+        const std::string before = std::exchange(binary_, GetParam().launcher);
+        Said said = run(arguments);
+        binary_ = before;
+        return said;
+    }
+
+    // On ranks it may have `more` that must not change a bit.
+    void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4},
+                     const std::string& more = "") {
+        const Json alone = run_well("run " + arguments + " --json").json();
+        for (const int ranks : numbers) {
+            const Said said = on_ranks(ranks, "run " + arguments + more + " --json");
+            ASSERT_EQ(said.code, 0) << arguments << " on " << ranks << '\n' << said.err;
+            const Json json = said.json();
+            for (const char* key : {"weights_hash", "losses", "gradient_norms"})
+                EXPECT_EQ(json[key], alone[key]) << arguments << " on " << ranks << ": " << key;
+        }
+    }
+};
+
+}  // namespace pw
