@@ -105,9 +105,6 @@ void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, 
 }
 
 void profile_config(const Config& config, const ProfileArguments& arguments) {
-    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
-        config.fail_at("run.transport", "profile measures GPUs, and NCCL between them, in one process",
-                       "start it without a launcher, or with one rank");
     check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);
@@ -154,6 +151,9 @@ Action add_profile(CLI::App& command) {
         ->check(CLI::Range(1, 65536).description(""));
     return [arguments] {
         const Config config = arguments->config.load();
+        if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
+            config.fail_at("run.transport", "profile measures GPUs, and NCCL between them, in one process",
+                           "start it without a launcher, or with one rank");
         with_all_ranks(config, [&] {
             if (is_first_rank())
                 profile_config(config, *arguments);
