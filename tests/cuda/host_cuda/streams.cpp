@@ -72,6 +72,18 @@ void shake(int stream, int item) {
         std::this_thread::sleep_for(std::chrono::microseconds(dice >> 8 & 127));
 }
 
+// A number of a struct and the padding behind it, which may be half of an old address.
+bool is_padded_number(const void* word) {
+    constexpr std::uintptr_t kSmall = 1 << 20, kLowerHalf = 0xffffffff;
+    return (reinterpret_cast<std::uintptr_t>(word) & kLowerHalf) < kSmall;
+}
+
+cudaError_t refuse_pointer(const CUstream_st& stream, const void* pointer, const char* what, std::ptrdiff_t number) {
+    std::fprintf(stderr, "host_cuda: a kernel on device %d was given %p, %s %td, which it does not reach (home: %d)\n",
+                 stream.device, pointer, what, number, home_of(pointer));
+    return result(cudaErrorIllegalAddress);
+}
+
 }  // namespace
 
 void only_show_calls(std::function<void(std::span<const Argument>)> seen) { seen_by = std::move(seen); }
@@ -166,11 +178,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, s
     const CUstream_st* stream = find_stream(config.stream);
     if (stream == nullptr || stream->device != current_device())
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
-    const auto is_good = [&](const void* p) { return reaches(stream->device, p); };
-    const auto may_be_good = [&](const void* p) { return p == nullptr || home_of(p) < 0 || is_good(p); };
+    const auto is_bad = [&](const void* p) { return !reaches(stream->device, p); };
+    const auto is_elsewhere = [&](const void* p) { return !is_padded_number(p) && home_of(p) >= 0 && is_bad(p); };
     const auto own = std::views::transform(pointers.own, &Argument::memory);
-    if (!std::ranges::all_of(own, is_good) || !std::ranges::all_of(pointers.inside, may_be_good))
-        return result(cudaErrorIllegalAddress);
+    if (const auto bad = std::ranges::find_if(own, is_bad); bad != own.end())
+        return refuse_pointer(*stream, *bad, "pointer", bad - own.begin());
+    if (const auto bad = std::ranges::find_if(pointers.inside, is_elsewhere); bad != pointers.inside.end())
+        return refuse_pointer(*stream, *bad, "word of a struct", bad - pointers.inside.begin());
     pinned_launches += std::ranges::any_of(own, [](const void* p) { return home_of(p) == kPinned; });
     if (only_shown(pointers.own))
         return result(cudaSuccess);
