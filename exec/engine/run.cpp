@@ -1,5 +1,6 @@
 // Runs a job in one process, or its part of it as one of several ranks, with one thread per device: it sets the devices
 // up, steps them and gathers what happened.
+#include "exec/engine/checkpoints_of_run.h"
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gate.h"
 #include "exec/engine/gathering.h"
@@ -9,15 +10,14 @@
 #include "exec/engine/ranks_of_run.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
-#include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
+#include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"
 #include "exec/system/every.h"
 #include "exec/system/threads.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "workloads/error.h"
-#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <atomic>
@@ -52,7 +52,9 @@ public:
           gate_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
-          log_(options.whole_trace) {
+          log_(options.whole_trace),
+          checkpoints_(job_, options_, *work_),
+          failure_(ranks, [this] { stop(); }) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
         clear_step();
@@ -60,28 +62,28 @@ public:
 
     RunResult run() {
         threads_.reserve(own_.size());
-        guarded([&] {
+        failure_.guard([&] {
             for (std::size_t number = 0; number < own_.size(); ++number)
                 start(number);
         });
         if (!failure_.happened())
-            guarded([&] { main_thread(); });
+            failure_.guard([&] { main_thread(); });
         if (!end_threads())
             failure_.rethrow();
         if (failure_.happened()) {
             work_->abort();
             work_->explain();
         }
-        rethrow_failure();
+        failure_.rethrow();
         RunResult all;
-        guarded([&] {
+        failure_.guard([&] {
             together([&] { all = result(); });
             if (options_.finished && speaks())
                 options_.finished(all);
             work_->write_files(all);
         });
-        rethrow_failure();
-        leave_ranks();
+        failure_.rethrow();
+        failure_.leave();
         return all;
     }
 
@@ -101,41 +103,17 @@ public:
             return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
         };
         watcher.last_tasks = [this](int rank) { return plan_.watch->last_tasks(plan_.devices_of_rank(rank)); };
-        watcher.fail = [this](const std::exception_ptr& error) { guarded([&] { std::rethrow_exception(error); }); };
-        line_ = std::make_unique<Line>(*plan_.ranks, job_.config.run.timeout, slice_, std::move(watcher));
-        line_->start();
+        failure_.open_line(job_.config.run.timeout, slice_, std::move(watcher));
     }
 
 private:
-    template <class Act>
-    void guarded(Act act) {
-        const auto with_cause = [&] {
-            try {
-                act();
-            } catch (const Unreachable&) {
-                wait_for_cause();
-                throw;
-            }
-        };
-        failure_.guard(with_cause, [&] {
-            gate_.abort();
-            work_->stop();
-            plan_.meetings->abort();
-            if (plan_.ranks != nullptr) {
-                plan_.ranks->give_up();
-                tell_others();
-            }
-            const std::lock_guard lock(mailbox_mutex_);
-            if (mailbox_)
-                mailbox_->abort();
-        });
-    }
-
-    // Whoever cannot be reached may be gone, or have failed: the line hears of it soon.
-    void wait_for_cause() {
-        constexpr Ns kLook = 1'000'000;
-        for (Ns waited = 0; line_ && waited < kGrace && !failure_.happened(); waited += kLook)
-            sleep_for(kLook);
+    void stop() {
+        gate_.abort();
+        work_->stop();
+        plan_.meetings->abort();
+        const std::lock_guard lock(mailbox_mutex_);
+        if (mailbox_)
+            mailbox_->abort();
     }
 
     // What all ranks do together, on the main thread.
@@ -160,43 +138,13 @@ private:
                       print_time(gathers_for_));
     }
 
-    void rethrow_failure() {
-        try {
-            failure_.rethrow();
-        } catch (const StoppedByOthers&) {
-            line_->wait_for_others();
-            throw;
-        }
-    }
-
-    void leave_ranks() {
-        if (!line_)
-            return;
-        line_->leave();
-        rethrow_failure();
-    }
-
-    // What this rank has found out itself: the others stop, too.
-    void tell_others() {
-        if (!line_)
-            return;
-        try {
-            failure_.rethrow();
-        } catch (const StoppedByOthers&) {
-        } catch (const Error& error) {
-            line_->tell_failure(error.what(), error.code());
-        } catch (const std::exception& error) {
-            line_->tell_failure(error.what(), ExitCode::RunFailed);
-        }
-    }
-
     bool speaks() const { return plan_.map.own() == 0; }  // for all ranks
 
     // A thread that never comes back keeps the run.
     void start(std::size_t number) {
         const std::string name = fmt::format("device {}", own_[number]);
         threads_.push_back(start_thread(name, [this, self = shared_from_this(), number] {
-            guarded([&] { device_thread(number); });
+            failure_.guard([&] { device_thread(number); });
             const std::lock_guard lock(ended_mutex_);
             ++ended_;
             has_ended_.notify_all();
@@ -210,8 +158,8 @@ private:
         std::unique_lock lock(ended_mutex_);
         while (!has_ended_.wait_for(lock, slice_, all_ended)) {
             if (failure_.happened() && !silent_ && !limits_.task.empty())
-                failure_.guard([&] { look(slice_); }, [] {});
-            if (silent_ && (waited += slice_) > kGrace) {
+                failure_.note([&] { look(slice_); });
+            if (silent_ && (waited += slice_) > SharedFailure::kGrace) {
                 for (Thread& thread : threads_)
                     thread.detach();
                 return false;
@@ -251,7 +199,7 @@ private:
             record(own_[number], step, device.run_step(step));
             device.end_step();
             own.end_step();
-            if (has_checkpoint(step))
+            if (checkpoints_.is_due(step))
                 own.keep_state();
             meet(Phase::StepEnds);
         }
@@ -260,7 +208,7 @@ private:
     void meet(Phase phase) { gate_.arrive(static_cast<int>(phase)); }
     // Looks after the devices meanwhile, unless the line does.
     void meet_watching(Phase phase) {
-        if (line_)
+        if (failure_.has_line())
             return meet(phase);
         gate_.arrive(static_cast<int>(phase), slice_, [&](Ns passed) { look(passed); });
     }
@@ -306,12 +254,12 @@ private:
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
                 stopped_after_ = step + 1 + done_;
-                take_state(step);
+                checkpoints_.take(step);
                 meet(Phase::StepBegins);  // the devices learn of it there
                 break;
             }
-            if (has_checkpoint(step))
-                take_state(step);
+            if (checkpoints_.is_due(step))
+                checkpoints_.take(step);
             if (step + 1 < steps_ && options_.between_steps)
                 options_.between_steps(step + 1, steps_);
         }
@@ -320,34 +268,13 @@ private:
             resident_growth_ = resident_memory() - resident;
     }
 
-    bool has_checkpoint(int step) const {
-        return !options_.checkpoints.empty() &&
-               (step + 1 == steps_ ||
-                (options_.checkpoint_every > 0 && (step + 1 + done_) % options_.checkpoint_every == 0));
-    }
-
-    void take_state(int step) {
-        if (options_.checkpoints.empty())
-            return;
-        work_->take_state();
-        taken_after_ = step;
-    }
-
     // While the devices do their next step, or have ended. What is gathered and written then holds nobody up.
     void save_checkpoint() {
-        if (!taken_after_)
+        if (!checkpoints_.has_taken())
             return;
-        Checkpoint checkpoint;
-        together([&] { work_->save(checkpoint); });
-        const int step = *std::exchange(taken_after_, std::nullopt);
-        if (!speaks())
-            return;
-        checkpoint.step = done_ + (job_.plan.asynchronous ? job_.config.training.steps : step + 1);
-        checkpoint.samples = std::int64_t{checkpoint.step} * job_.config.pipeline.mini_batch;
-        checkpoint.seed = job_.config.training.seed;
-        checkpoint.model = job_.config.workload.model;
-        checkpoint.config = job_.config.yaml;
-        checkpoints_.write(std::move(checkpoint));
+        together([&] { checkpoints_.gather(); });
+        if (speaks())
+            checkpoints_.write();
     }
 
     void end_step(int step) {
@@ -427,13 +354,11 @@ private:
         return trace;
     }
 
-    static constexpr Ns kGrace = 2'000'000'000;  // for the others, when a device is silent
-
     const Job& job_;
     const int steps_ = steps_of(job_);
     const Ns slice_ = Watch::slice_of(job_.config.run.timeout);
     const RunOptions options_;
-    const int done_ = options_.resumed ? options_.resumed->step : 0;  // steps, before this run
+    const int done_ = steps_before(options_);
     RunPlan plan_;
     const std::vector<int> own_;  // devices of this rank
     std::unique_ptr<Devices> work_;
@@ -452,18 +377,16 @@ private:
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
-    CheckpointWriter checkpoints_{options_.checkpoints, options_.keep};
-    std::optional<int> taken_after_;  // the step whose state waits to be saved
-    bool stops_ = false;              // somebody wants it to
+    CheckpointsOfRun checkpoints_;
+    bool stops_ = false;  // somebody wants it to
     std::optional<int> stopped_after_;
     std::vector<Thread> threads_;
     Mutex ended_mutex_;
     Condition has_ended_;
     std::size_t ended_ = 0;  // threads
     bool silent_ = false;    // a device is
-    FirstFailure failure_;
     std::atomic<bool> steps_begun_{false};
-    std::unique_ptr<Line> line_;  // to the other ranks; the first to end: it looks at all of the above
+    SharedFailure failure_;  // the first to end: its line looks at all of the above
 };
 
 }  // namespace
