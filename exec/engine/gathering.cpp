@@ -14,24 +14,13 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kClocksStay = 5'000'000'000;
-
-// A message between ranks begins where its SEND did, and arrives no earlier than that.
-void join_messages(const PlanGraph& graph, const RankMap& map, StepRecord& step) {
-    const auto event_of = [&](int node) -> TraceEvent& {
-        return step
-            .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
-    };
-    for (int node = 0; node < graph.size(); ++node) {
-        if (!is_recv(graph.task(node).op))
-            continue;
-        const int send = graph.inputs(node).front();
-        if (map.rank_of(graph.device_of(send)) == map.rank_of(graph.device_of(node)))
-            continue;
-        TraceEvent& arrives = event_of(node);
-        arrives.start = event_of(send).start;
-        arrives.end = std::max(arrives.end, arrives.start);
+void set_back(Ns by, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) {
+    for (TraceEvent& event : events) {
+        event.start -= by;
+        event.end -= by;
     }
+    for (MemorySample& sample : memory)
+        sample.time -= by;
 }
 
 std::string note_on(const RankReport& report, Ns clock_error) {
@@ -48,27 +37,6 @@ std::string note_on(const RankReport& report, Ns clock_error) {
 }
 
 }  // namespace
-
-void Clocks::take(std::vector<ClockOffset> offsets) {
-    for (std::size_t rank = 0; rank < offsets.size(); ++rank) {
-        const Ns moved = rank < offsets_.size() ? std::abs(offsets[rank].ahead - offsets_[rank].ahead) : 0;
-        error_ = std::max(error_, offsets[rank].uncertain + moved);
-    }
-    offsets_ = std::move(offsets);
-    taken_ = clock_now();
-}
-
-bool Clocks::are_old() const { return clock_now() - taken_ > kClocksStay; }
-
-void Clocks::translate(int rank, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) const {
-    const Ns ahead = offsets_[static_cast<std::size_t>(rank)].ahead;
-    for (TraceEvent& event : events) {
-        event.start -= ahead;
-        event.end -= ahead;
-    }
-    for (MemorySample& sample : memory)
-        sample.time -= ahead;
-}
 
 Gathering::Gathering(const RunPlan& plan, Devices& work)
     : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {}
@@ -125,11 +93,42 @@ bool Gathering::step(StepRecord& step, bool stops) {
         for (const int device : plan_.devices_of_rank(rank)) {
             step.events[device] = reader.get_all<TraceEvent>();
             step.memory[device] = reader.get_all<MemorySample>();
-            clocks_.translate(rank, step.events[device], step.memory[device]);
+            set_back(clocks_.ahead(rank), step.events[device], step.memory[device]);
         }
     }
-    join_messages(plan_.graph, plan_.map, step);
+    join_messages(step);
     return stops;
+}
+
+// A message between ranks begins where its SEND did, and arrives no earlier than that.
+void Gathering::join_messages(StepRecord& step) {
+    const PlanGraph& graph = plan_.graph;
+    const auto event_of = [&](int node) -> TraceEvent& {
+        return step
+            .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
+    };
+    const auto for_each_message = [&](auto&& act) {
+        for (int node = 0; node < graph.size(); ++node) {
+            if (!is_recv(graph.task(node).op))
+                continue;
+            const int send = graph.inputs(node).front();
+            const int from = plan_.map.rank_of(graph.device_of(send)), to = plan_.map.rank_of(graph.device_of(node));
+            if (from != to)
+                act(from, to, event_of(send), event_of(node));
+        }
+    };
+    std::vector<Passage> passages;
+    for_each_message([&](int from, int to, const TraceEvent& sent, const TraceEvent& arrives) {
+        passages.push_back({from, to, arrives.end - sent.start});
+    });
+    const std::vector<Ns> corrections = clocks_.correct(passages);
+    for (int rank = 1; rank < plan_.map.size(); ++rank)
+        for (const int device : plan_.devices_of_rank(rank))
+            set_back(corrections[static_cast<std::size_t>(rank)], step.events[device], step.memory[device]);
+    for_each_message([](int, int, const TraceEvent& sent, TraceEvent& arrives) {
+        arrives.start = sent.start;
+        arrives.end = std::max(arrives.end, arrives.start);
+    });
 }
 
 void Gathering::result(RunResult& result) const {

@@ -2,6 +2,7 @@
 // clock.
 #pragma once
 
+#include "exec/engine/clocks.h"
 #include "exec/engine/device.h"
 #include "exec/engine/step_log.h"
 #include "exec/execute.h"
@@ -10,20 +11,6 @@
 #include <vector>
 
 namespace pw {
-
-// The clocks of the ranks beside that of rank 0, measured again every few seconds.
-class Clocks {
-public:
-    void take(std::vector<ClockOffset> offsets);  // by rank; on the other ranks there is nothing to take
-    bool are_old() const;
-    // Puts times of a rank on the clock of rank 0.
-    void translate(int rank, std::vector<TraceEvent>& events, std::vector<MemorySample>& memory) const;
-    Ns error() const { return error_; }  // the largest seen, with the drift between two measurements
-
-private:
-    std::vector<ClockOffset> offsets_;
-    Ns taken_ = 0, error_ = 0;
-};
 
 // All ranks call its functions together, on their main threads. Where all devices are in one process they do nothing.
 class Gathering {
@@ -38,6 +25,8 @@ public:
     void result(RunResult& result) const;
 
 private:
+    void join_messages(StepRecord& step);
+
     const RunPlan& plan_;
     Devices& work_;
     const std::vector<int> own_;     // devices of this rank
