@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What checkpoints hold a training up by: runs with one every few steps beside runs with one at the end only, in pairs. Told are the
-pause between two steps, which is longer before the step that follows a checkpoint, and the time of all steps, which goes up while a
-thread writes on cores that the devices compute on.
+"""What checkpoints hold a training up by: runs with one every few steps beside runs with one at the end only, in pairs. A step is
+counted from the end of the one before, so that it has the pause between them. Told are the step that begins with a checkpoint, the
+slowest of all places between two checkpoints, and the time of all steps, which goes up while threads make and write a checkpoint on
+cores that the devices compute on: each beside the median step without.
 
     bench/checkpoints.py FOLDER_OF_PROGRAMS [PAIRS]
 """
@@ -44,27 +45,29 @@ def main():
                 subprocess.run([*start, program, "run", config, "--trace", trace, "--checkpoint", kept, "--checkpoint-every", str(every)],
                                check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 times = times_of(trace)
-                pauses = {True: [], False: []}
-                for step in range(1, STEPS):
-                    pauses[step % every == 0].append(times[step][0] - times[step - 1][1])
-                step = statistics.median(end - begin for begin, end in times[1:])
-                return times[-1][1] - times[1][0], step, pauses
+                steps = [times[step][1] - times[step - 1][1] for step in range(1, STEPS)]
+                return steps[EVERY - 1 :]  # those before the first checkpoint are the same in both
 
             starts = {"1 process": []}
             if devices > 1:
                 starts[f"{devices} ranks"] = ["mpirun.openmpi", "-n", str(devices)]
             for how, start in starts.items():
-                shares, ratios, step_times = [], [], []
+                first, slowest, ratios, step_times = [], [], [], []
                 for _ in range(pairs):
-                    whole, step, _ = run(start, STEPS)
-                    whole_with, _, pauses = run(start, EVERY)
-                    more = statistics.median(pauses[True]) - statistics.median(pauses[False])
-                    shares.append(more / step)
-                    ratios.append(whole_with / whole)
+                    without, steps = run(start, STEPS), run(start, EVERY)
+                    step = statistics.median(without)
+                    places = [statistics.median(steps[place::EVERY]) for place in range(EVERY)]
+                    first.append(places[0] / step - 1)
+                    slowest.append(max(places) / step - 1)
+                    ratios.append(sum(steps) / sum(without))
                     step_times.append(step)
-                print(f"{name}, {how}: step {statistics.median(step_times) * 1e3:.0f} ms, pause {statistics.median(shares):.1%} of a step "
-                      f"({min(shares):.1%} to {max(shares):.1%}), all steps with a checkpoint after every {EVERY} / without "
-                      f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+
+                def told(values, form):
+                    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+                print(f"{name}, {how}: step {statistics.median(step_times) * 1e3:.0f} ms; with a checkpoint after every {EVERY}: the first "
+                      f"step after it {told(first, '+.1%')}, the slowest place {told(slowest, '+.1%')}, all steps {told(ratios, '.3f')}",
+                      flush=True)
 
 
 if __name__ == "__main__":

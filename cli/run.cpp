@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
+#include "exec/engine/machine.h"
 #include "exec/pieces.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
@@ -98,6 +99,8 @@ RunOptions options_of(const RunArguments& arguments) {
     options.checkpoints = arguments.checkpoints;
     options.checkpoint_every = arguments.checkpoint_every;
     options.keep = arguments.keep;
+    if (options.checkpoint_every > 0)
+        keep_freed_memory();  // of one checkpoint for the next
     if (!arguments.checkpoints.empty()) {
         for (const int signal : {SIGINT, SIGTERM})
             std::signal(signal, end_soon);

@@ -94,16 +94,15 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
     std::vector<std::pair<const char*, Digest>> files;
     NewFolder fresh(folder);
     fresh.fill([&](const std::string& draft) {
-        TensorFile model{checkpoint.parameters,
-                         {{"format", "pt"},
-                          {"step", std::to_string(checkpoint.step)},
-                          {"samples", std::to_string(checkpoint.samples)},
-                          {"seed", std::to_string(checkpoint.seed)},
-                          {"model", checkpoint.model},
-                          {"config", checkpoint.config}}};
-        files.emplace_back(kModel, write_tensors(path_in(draft, kModel), model));
+        const TensorMetadata about{{"format", "pt"},
+                                   {"step", std::to_string(checkpoint.step)},
+                                   {"samples", std::to_string(checkpoint.samples)},
+                                   {"seed", std::to_string(checkpoint.seed)},
+                                   {"model", checkpoint.model},
+                                   {"config", checkpoint.config}};
+        files.emplace_back(kModel, write_tensors(path_in(draft, kModel), checkpoint.parameters, about));
         files.emplace_back(kOptimizer,
-                           write_tensors(path_in(draft, kOptimizer), {checkpoint.momenta, {{"format", "pt"}}}));
+                           write_tensors(path_in(draft, kOptimizer), checkpoint.momenta, {{"format", "pt"}}));
     });
     fresh.finish();
     write_file(path_in(folder, kComplete), completeness_of(checkpoint.step, files));
@@ -206,22 +205,38 @@ CheckpointWriter::~CheckpointWriter() {
         thread_.join();
 }
 
-void CheckpointWriter::write(Checkpoint checkpoint) {
+void CheckpointWriter::wait() {
     if (thread_.joinable())
         thread_.join();
-    thread_ = start_thread("a checkpoint", [this, checkpoint = std::move(checkpoint)] {
+    if (cause_)
+        std::rethrow_exception(std::exchange(cause_, nullptr));
+}
+
+void CheckpointWriter::write(std::function<Checkpoint()> make) {
+    wait();
+    is_idle_ = false;
+    thread_ = start_thread("a checkpoint", [this, make = std::move(make)] {
+        give_way();
         try {
-            write_checkpoint(root_, checkpoint);
-            remove_old_checkpoints(root_, keep_);
-        } catch (const std::exception& error) {
-            failures_.push_back(fmt::format("no checkpoint of step {}: {}", checkpoint.step, error.what()));
+            write_it(make());
+        } catch (...) {
+            cause_ = std::current_exception();
         }
+        is_idle_ = true;
     });
 }
 
+void CheckpointWriter::write_it(const Checkpoint& checkpoint) {
+    try {
+        write_checkpoint(root_, checkpoint);
+        remove_old_checkpoints(root_, keep_);
+    } catch (const std::exception& error) {
+        failures_.push_back(fmt::format("no checkpoint of step {}: {}", checkpoint.step, error.what()));
+    }
+}
+
 std::vector<std::string> CheckpointWriter::finish() {
-    if (thread_.joinable())
-        thread_.join();
+    wait();
     return std::exchange(failures_, {});
 }
 

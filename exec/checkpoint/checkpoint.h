@@ -12,8 +12,10 @@
 #include "job/config.h"
 #include "workloads/models/parameters.h"
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -54,20 +56,27 @@ void remove_old_checkpoints(const std::string& root, int keep);
 // Throws Error (BadInput) when the training of `config` is not the one of the checkpoint: another model or mini-batch.
 void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph);
 
-// Writes checkpoints on a thread of its own, one at a time.
+// Writes checkpoints on a thread of its own, one at a time, which gives way to those that compute.
 class CheckpointWriter {
 public:
     CheckpointWriter(std::string root, int keep) : root_(std::move(root)), keep_(keep) {}
     ~CheckpointWriter();
 
-    void write(Checkpoint checkpoint);  // waits for the one before
+    // Waits for the one before. `make` is called on the thread; what it throws, the next call does.
+    void write(std::function<Checkpoint()> make);
+    bool is_idle() const { return is_idle_; }
     // Waits until the last one is written. Returns why it, or one since the last call, could not be.
     std::vector<std::string> finish();
 
 private:
+    void wait();
+    void write_it(const Checkpoint& checkpoint);
+
     const std::string root_;
     const int keep_;
     std::vector<std::string> failures_;
+    std::exception_ptr cause_;  // why there was nothing to write
+    std::atomic<bool> is_idle_{true};
     Thread thread_;
 };
 

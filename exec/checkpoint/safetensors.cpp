@@ -39,11 +39,11 @@ private:
     std::uintmax_t bytes_ = 0;
 };
 
-std::string header_of(const TensorFile& file) {
+std::string header_of(const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata) {
     Json header;
-    header["__metadata__"] = file.metadata;
+    header["__metadata__"] = metadata;
     std::uint64_t at = 0;
-    for (const NamedTensor& tensor : file.tensors) {
+    for (const NamedTensor& tensor : tensors) {
         const std::uint64_t end = at + tensor.values.size() * sizeof(float);
         header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
         at = end;
@@ -97,19 +97,20 @@ Listed listed(const std::string& path, const std::string& name, const Json& entr
 
 }  // namespace
 
-Digest write_tensors(const std::string& path, const TensorFile& file) {
+Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata) {
     NewFile out(path);
+    out.bypass_cache();
     Hasher hasher;
     const auto write = [&](const void* data, std::size_t bytes) {
         const std::string_view text(static_cast<const char*>(data), bytes);
         hasher.feed(text);
         out.write(text);
     };
-    const std::string header = header_of(file);
+    const std::string header = header_of(tensors, metadata);
     const std::uint64_t length = header.size();
     write(&length, sizeof length);
     write(header.data(), header.size());
-    for (const NamedTensor& tensor : file.tensors)
+    for (const NamedTensor& tensor : tensors)
         write(tensor.values.data(), tensor.values.size() * sizeof(float));
     out.finish();
     return hasher.digest();

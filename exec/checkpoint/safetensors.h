@@ -10,9 +10,11 @@
 
 namespace pw {
 
+using TensorMetadata = std::map<std::string, std::string>;  // the header's __metadata__
+
 struct TensorFile {
-    std::vector<NamedTensor> tensors;             // float32
-    std::map<std::string, std::string> metadata;  // the header's __metadata__
+    std::vector<NamedTensor> tensors;  // float32
+    TensorMetadata metadata;
 };
 
 // A Digest tells two contents apart: bytes and their XXH3 hash.
@@ -23,7 +25,7 @@ struct Digest {
 };
 
 // Writes the file whole or not at all; throws Error (RunFailed) as NewFile does. Returns the digest of what it wrote.
-Digest write_tensors(const std::string& path, const TensorFile& file);
+Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata);
 
 // Reads a file. Throws Error (BadInput) naming the path and what is wrong with it: a header that is cut off or lies,
 // values of another type than F32, tensors that overlap or leave a gap.

@@ -116,10 +116,11 @@ public:
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        std::vector<float> values(plain_weights_.get_size() / sizeof(float));
-        make_reorder(layer_.name, weights_, plain_weights_)({{DNNL_ARG_FROM, weights}, {DNNL_ARG_TO, values.data()}},
+        std::vector<std::vector<float>> values(1);
+        values[0].resize(plain_weights_.get_size() / sizeof(float));
+        make_reorder(layer_.name, weights_, plain_weights_)({{DNNL_ARG_FROM, weights}, {DNNL_ARG_TO, values[0].data()}},
                                                             nullptr);
-        return {values};
+        return values;
     }
 
 private:

@@ -85,11 +85,11 @@ public:
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        const std::vector<float> table(floats(weights), floats(weights) + out_ * in_);
-        if (!has_bias_)
-            return {table};
-        const float* bias = floats(weights + bias_offset_);
-        return {table, {bias, bias + out_}};
+        std::vector<std::vector<float>> values;
+        values.emplace_back(floats(weights), floats(weights) + out_ * in_);
+        if (const float* bias = floats(weights + bias_offset_); has_bias_)
+            values.emplace_back(bias, bias + out_);
+        return values;
     }
 
 private:

@@ -10,6 +10,7 @@
 #include "exec/ranks/ranks.h"
 #include "schedules/plan_graph.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/models/parameters.h"
 
 #include <cstddef>
 #include <memory>
@@ -112,6 +113,13 @@ public:
     virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
 
+// What checkpoints have of devices: tensors by device, and, of those of other ranks, the ranks' letters.
+struct DeviceStates {
+    std::vector<std::vector<NamedTensor>> parameters, momenta;
+    Mail letter;                // of this rank to rank 0
+    std::vector<Mail> letters;  // by rank, on rank 0
+};
+
 class Devices : public Payload {
 public:
     virtual Device& device(int number) = 0;
@@ -139,11 +147,12 @@ public:
     virtual void abort() {}    // when no thread works any more: lets go what waits for peers
     virtual void explain() {}  // after abort(): throws what tells more than the failure itself
 
-    // These two are called on the main thread, one after the other: the first between steps, it takes what the devices
-    // have kept, or have now; the second, which other ranks do too, fills in what all have taken, on rank 0. Meanwhile
-    // the devices may do their next step.
+    // What a checkpoint has of the devices, in this order. The first is called on the main thread between steps:
+    // devices that have not kept their state keep it now. The second, on any thread, makes tensors of it; until it
+    // returns no device keeps another one. The last, on any thread of rank 0, makes one of what several devices have.
     virtual void take_state() {}
-    virtual void save(Checkpoint& /*checkpoint*/) {}
+    virtual DeviceStates make_state() { return {}; }
+    virtual void save(DeviceStates /*all*/, Checkpoint& /*checkpoint*/) const {}
     virtual void finish(RunResult& result) = 0;               // sets weights_hash at the end of the run
     virtual void write_files(const RunResult& /*result*/) {}  // writes the files that were asked for, after finish()
 };

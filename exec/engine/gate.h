@@ -44,7 +44,9 @@ void Gate::arrive(int phase, Ns slice, Look look) {
     Ns before = clock_now();
     while (!changed_.wait_for(lock, slice, [&] { return aborted_ || round_ != round; })) {
         const Ns now = clock_now();
+        lock.unlock();  // others may arrive meanwhile
         look(now - std::exchange(before, now));
+        lock.lock();
     }
     if (round_ == round)
         fail_because_of_others();

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <hwloc.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -115,6 +116,12 @@ std::string clock_name() {
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     std::error_code none;
     return boot + ' ' + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+}
+
+void keep_freed_memory() {
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 // The sum over all mappings is exact, where the counters of /proc/self/statm lag behind each thread.

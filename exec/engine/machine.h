@@ -30,6 +30,9 @@ std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string& whose, bool 
 // Returns what this process has in memory now, its libraries and shared pages included; 0 where the system does not
 // say.
 Bytes resident_memory();
+// From here on memory that is freed stays with the process, for what is allocated next: the system's fresh pages cost
+// more time than writing to them does. It is for the start of a program.
+void keep_freed_memory();
 
 // Names the clock that clock_now() reads: processes that give it the same name read the same one.
 std::string clock_name();

@@ -114,7 +114,7 @@ void Mailbox::post(int node) {
 
 bool Mailbox::spin_until_done(int node, Ns start) {
     while (!is_done(node)) {
-        if (!options_.spin || aborted_ || clock_now() - start >= std::min(kSpin, options_.timeout))
+        if (!options_.spin || sleeps_ || aborted_ || clock_now() - start >= std::min(kSpin, options_.timeout))
             return false;
         if (polls())
             if (Lock lock(mutex_, std::try_to_lock); lock.owns_lock())

@@ -85,6 +85,8 @@ public:
     // Returns when a transfer that wait() has returned for ran, from its start to its end.
     Interval interval(int node) const { return interval_[node]; }
     void abort();
+    // Whether whoever waits sleeps, whatever the options say: others can use the cores meanwhile. On any thread.
+    void let_sleep(bool sleeps) { sleeps_ = sleeps; }
 
 private:
     using Lock = Condition::Lock;
@@ -122,7 +124,7 @@ private:
     std::vector<Interval> interval_;             // by node
     std::unique_ptr<std::atomic<bool>[]> done_;  // by node
     std::vector<Bed> beds_;                      // by device
-    std::atomic<bool> aborted_{false};
+    std::atomic<bool> aborted_{false}, sleeps_{false};
 
     mutable Mutex mutex_;  // protects everything below
     Lanes lanes_;

@@ -53,7 +53,7 @@ public:
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
           log_(options.whole_trace),
-          checkpoints_(job_, options_, *work_),
+          checkpoints_(job_, options_, *work_, ranks),
           failure_(ranks, [this] { stop(); }) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
@@ -199,18 +199,26 @@ private:
             record(own_[number], step, device.run_step(step));
             device.end_step();
             own.end_step();
-            if (checkpoints_.is_due(step))
+            if (checkpoints_.is_due(step)) {
+                checkpoints_.wait_until_made();
                 own.keep_state();
+            }
             meet(Phase::StepEnds);
         }
     }
 
     void meet(Phase phase) { gate_.arrive(static_cast<int>(phase)); }
-    // Looks after the devices meanwhile, unless the line does.
+    // Meanwhile it brings the checkpoint that was taken on its way, and looks after the devices, unless the line does.
     void meet_watching(Phase phase) {
-        if (failure_.has_line())
-            return meet(phase);
-        gate_.arrive(static_cast<int>(phase), slice_, [&](Ns passed) { look(passed); });
+        constexpr Ns kOften = 2'000'000;
+        Ns unwatched = 0;
+        gate_.arrive(static_cast<int>(phase), checkpoints_.get_on() ? slice_ : kOften, [&](Ns passed) {
+            checkpoints_.get_on();
+            mailbox_->let_sleep(checkpoints_.is_at_work());
+            if (failure_.has_line() || (unwatched += passed) < slice_)
+                return;
+            look(std::exchange(unwatched, 0));
+        });
     }
 
     void record(int device, int step, const std::vector<Interval>& intervals) {
@@ -240,41 +248,40 @@ private:
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         meet(Phase::Planned);
         meet(Phase::Placed);
-        together([&] { gathered_.places(); });
+        together([&] {
+            gathered_.places();
+            checkpoints_.rehearse();
+        });
         steps_begun_ = true;
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
+            mailbox_->let_sleep(checkpoints_.is_at_work());  // a waiting device leaves its core to it
             work_->begin_step(step);
             meet(Phase::StepBegins);
-            save_checkpoint();
             meet_watching(Phase::StepEnds);
             together([&] { end_step(step); });
             if (options_.progress && speaks())
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
                 stopped_after_ = step + 1 + done_;
-                checkpoints_.take(step);
+                take_checkpoint(step);
                 meet(Phase::StepBegins);  // the devices learn of it there
                 break;
             }
             if (checkpoints_.is_due(step))
-                checkpoints_.take(step);
+                take_checkpoint(step);
             if (step + 1 < steps_ && options_.between_steps)
                 options_.between_steps(step + 1, steps_);
         }
-        save_checkpoint();
+        together([&] { checkpoints_.get_done(); });
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
     }
 
-    // While the devices do their next step, or have ended. What is gathered and written then holds nobody up.
-    void save_checkpoint() {
-        if (!checkpoints_.has_taken())
-            return;
-        together([&] { checkpoints_.gather(); });
-        if (speaks())
-            checkpoints_.write();
+    void take_checkpoint(int step) {
+        together([&] { checkpoints_.get_done(); });  // the one before
+        checkpoints_.take(step);
     }
 
     void end_step(int step) {

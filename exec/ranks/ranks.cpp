@@ -10,9 +10,6 @@ namespace pw {
 
 namespace {
 
-enum Tag { kSize = 0, kContent = 1, kClock = 2, kTurn = 3 };
-static_assert(kTurn < kFirstTag);
-
 std::span<const std::byte> bytes_of(const Mail& mail) { return {mail.data(), mail.size()}; }
 
 template <class Value>

@@ -55,7 +55,8 @@ private:
     std::vector<std::shared_ptr<void>> kept_;
 };
 
-// Tags below this one are for what all ranks do together; plans take the others.
+// Tags below kFirstTag are for what all ranks do together; plans take the others.
+enum RankTag { kSize, kContent, kClock, kTurn, kStateSize, kStateContent };
 inline constexpr int kFirstTag = 16;
 
 // Waits until all messages are through. Waiting threads look again and again, and sleep between.

@@ -87,6 +87,7 @@ Thread start_thread(const std::string& whose, std::function<void()> act);
 
 void sleep_for(Ns time);
 void let_others_run();  // yields
+void give_way();        // the thread takes no more than 2.2 % of a core that others want
 void wake_on_time();    // the thread's waits end when they are to, not up to 50 us later
 [[noreturn]] void end_process(const std::string& error, ExitCode code);  // at once, whatever other threads do
 

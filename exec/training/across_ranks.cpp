@@ -17,6 +17,8 @@ struct Wanted {
     Bytes bytes = 0;
 };
 
+constexpr std::size_t kMostBesideValues = 64;  // of a tensor: name and shape, in floats
+
 void put_tensors(Mail& mail, const std::vector<NamedTensor>& tensors) {
     put(mail, tensors.size());
     for (const NamedTensor& tensor : tensors) {
@@ -258,6 +260,27 @@ std::vector<std::vector<NamedTensor>> Training::of_all_ranks(std::vector<std::ve
             get_tensors(reader, by_device[device]);
     }
     return by_device;
+}
+
+void Training::put_states(Mail& letter, const DeviceStates& own) const {
+    std::size_t values = 0;
+    for (const auto* all : {&own.parameters, &own.momenta})
+        for (const std::vector<NamedTensor>& of_device : *all)
+            for (const NamedTensor& tensor : of_device)
+                values += tensor.values.size() + kMostBesideValues;
+    letter.reserve(values * sizeof(float));  // it does not grow page by page
+    for (const int device : plan.devices_of_rank(plan.map.own())) {
+        put_tensors(letter, own.parameters[device]);
+        put_tensors(letter, own.momenta[device]);
+    }
+}
+
+void Training::get_states(const Mail& letter, int rank, DeviceStates& all) const {
+    MailReader reader(letter);
+    for (const int device : plan.devices_of_rank(rank)) {
+        get_tensors(reader, all.parameters[device]);
+        get_tensors(reader, all.momenta[device]);
+    }
 }
 
 }  // namespace pw

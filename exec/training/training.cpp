@@ -15,6 +15,7 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
       data(open_dataset(job.config, *job.model)),
       dump_(options.dump),
       save_(options.save),
+      keeps_states_(!options.checkpoints.empty() && options.checkpoint_every > 0),
       record_(job, !dump_.empty()) {
     if (plan.resumed != nullptr) {
         for (const NamedTensor& tensor : plan.resumed->parameters)
@@ -58,27 +59,42 @@ void Training::leave(int send) {
 }
 
 std::vector<NamedTensor> Training::parameters() const {
-    std::vector<std::vector<NamedTensor>> by_device(devices_.size());
+    std::vector<std::vector<NamedTensor>> all(devices_.size());
     for (const int device : plan.devices_of_rank(plan.map.own()))
-        by_device[device] = devices_[device]->parameters();
-    return without_copies(of_all_ranks(std::move(by_device)));
+        all[device] = devices_[device]->parameters();
+    return without_copies(of_all_ranks(std::move(all)));
 }
 
 void Training::take_state() {
-    taken_parameters_.assign(devices_.size(), {});
-    taken_momenta_.assign(devices_.size(), {});
-    for (const int device : plan.devices_of_rank(plan.map.own())) {
-        TrainingDevice::State state = devices_[device]->take_state();
-        taken_parameters_[device] = std::move(state.parameters);
-        taken_momenta_[device] = std::move(state.momenta);
-    }
+    for (const int device : plan.devices_of_rank(plan.map.own()))
+        if (!devices_[device]->has_kept())
+            devices_[device]->keep_state();
 }
 
-void Training::save(Checkpoint& checkpoint) {
-    checkpoint.parameters = without_copies(of_all_ranks(std::move(taken_parameters_)));
-    std::vector<std::vector<NamedTensor>> momenta = of_all_ranks(std::move(taken_momenta_));
-    checkpoint.momenta =
-        job.config.training.shard_optimizer ? joined_parts(std::move(momenta)) : without_copies(std::move(momenta));
+DeviceStates Training::make_state() {
+    DeviceStates states;
+    states.parameters.resize(devices_.size());
+    states.momenta.resize(devices_.size());
+    for (const int device : plan.devices_of_rank(plan.map.own())) {
+        TrainingDevice::State state = devices_[device]->kept_state();
+        states.parameters[device] = std::move(state.parameters);
+        states.momenta[device] = std::move(state.momenta);
+    }
+    if (plan.map.own() == 0)
+        return states;
+    DeviceStates sent;
+    put_states(sent.letter, states);
+    return sent;
+}
+
+void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
+    for (int rank = 1; rank < static_cast<int>(all.letters.size()); ++rank) {
+        get_states(all.letters[rank], rank, all);
+        all.letters[rank] = {};
+    }
+    checkpoint.parameters = without_copies(std::move(all.parameters));
+    checkpoint.momenta = job.config.training.shard_optimizer ? joined_parts(std::move(all.momenta))
+                                                             : without_copies(std::move(all.momenta));
 }
 
 namespace {

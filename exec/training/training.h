@@ -45,13 +45,12 @@ public:
 
     const Kernels& kernels() const { return *kernels_; }
     std::vector<NamedTensor> parameters() const;  // newest; with statistics where it speaks for the stage
-    // Those of the newest, by the names of the parameters; zeros where another holder keeps them.
-    std::vector<NamedTensor> momenta() const;
     // What a checkpoint has of a device.
     struct State {
         std::vector<NamedTensor> parameters, momenta;
     };
-    State take_state();                               // as it was kept, or as it is
+    bool has_kept() const { return has_kept_; }
+    State kept_state();                               // once, on any thread
     LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
     // Returns the statistics as F leaves them on this device; null where it does not.
     std::byte* statistics_of(int stage, int microbatch) const { return stages_.at(stage).left_statistics[microbatch]; }
@@ -134,6 +133,16 @@ private:
     void load_data(int microbatch, std::byte* to) const;
     void compute(const Task& task, int node);
     std::vector<NamedTensor> named(int stage, const std::byte* weights, bool trained_only) const;
+    // The following are in exec/training/kept_state.cpp.
+    struct Blocks {  // of a stage; null where the device has none
+        const std::byte *weights = nullptr, *statistics = nullptr, *momentum = nullptr;
+    };
+    std::map<int, Blocks> newest() const;  // by stage
+    void reserve_kept();
+    template <class Act>
+    void for_kept(const std::map<int, Blocks>& from, Act act) const;
+    std::vector<NamedTensor> parameters_in(const std::map<int, Blocks>& blocks) const;
+    std::vector<NamedTensor> momenta_in(const std::map<int, Blocks>& blocks) const;
     bool holds(int stage) const { return stages_.contains(stage); }
     std::vector<std::byte*> readable_statistics(int stage);
     void take_statistics(const Task& closing);
@@ -196,7 +205,10 @@ private:
     std::map<int, std::unique_ptr<StageProgram>> programs_, last_programs_;
     std::map<int, StageState> stages_;
     std::byte* workspace_ = nullptr;
-    std::optional<State> kept_;          // until it is taken
+    std::optional<State> kept_;            // where work is queued, else
+    std::unique_ptr<Memory> kept_memory_;  // for all of these
+    std::map<int, Blocks> kept_blocks_;
+    bool has_kept_ = false;
     const std::byte* memory_ = nullptr;  // all that was reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
@@ -232,7 +244,8 @@ public:
     void check_numbers(int step) const override;
     void explain() override;
     void take_state() override;
-    void save(Checkpoint& checkpoint) override;
+    DeviceStates make_state() override;
+    void save(DeviceStates all, Checkpoint& checkpoint) const override;
     void finish(RunResult& result) override;
     void write_files(const RunResult& result) override;
 
@@ -249,6 +262,7 @@ public:
     // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
     // whose part the layer begins in.
     int measurer_of(int layer) const { return measurers_[static_cast<std::size_t>(layer)]; }
+    bool keeps_states() const { return keeps_states_; }   // whether it makes checkpoints between steps
     const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
     const Record& record() const { return record_; }
@@ -291,11 +305,13 @@ private:
     std::vector<LayerBytes> of_all_ranks(std::vector<LayerBytes> own) const;  // those of speakers on this rank
     // Returns those of all devices on rank 0.
     std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
+    void put_states(Mail& letter, const DeviceStates& own) const;
+    void get_states(const Mail& letter, int rank, DeviceStates& all) const;
     MeetingPoints::Across meets_across_, fetches_across_;  // none where there is one rank
     std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
-    std::vector<std::vector<NamedTensor>> taken_parameters_, taken_momenta_;  // by device, for a checkpoint
     std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
+    const bool keeps_states_;
     Record record_;
     std::optional<const Layouts> layouts_;
     std::vector<int> measurers_;     // by layer

@@ -161,6 +161,8 @@ void TrainingDevice::begin() {
     }
     if (run_.record().keeps_tensors())
         run_.record().keep(Record::Moment::Initial, device_, parameters());
+    if (run_.keeps_states() && works_at_once())
+        reserve_kept();
 }
 
 // All devices have placed their buffers.
@@ -369,22 +371,6 @@ void TrainingDevice::compute(const Task& task, int node) {
 
 std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {
     return programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
-}
-
-void TrainingDevice::keep_state() { kept_ = {parameters(), momenta()}; }
-
-TrainingDevice::State TrainingDevice::take_state() {
-    if (!kept_)
-        keep_state();
-    return *std::exchange(kept_, std::nullopt);
-}
-
-std::vector<NamedTensor> TrainingDevice::parameters() const {
-    std::vector<NamedTensor> all;
-    for (const auto& [stage, state] : stages_)
-        if (const std::byte* weights = state.slots[state.slot_of[state.newest]]; weights != nullptr)
-            std::ranges::move(named(stage, weights, false), std::back_inserter(all));
-    return all;
 }
 
 }  // namespace pw

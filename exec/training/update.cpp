@@ -174,22 +174,4 @@ void TrainingDevice::measure(int stage, double* squares) const {
             program.measure(layer, gradients, squares);
 }
 
-std::vector<NamedTensor> TrainingDevice::momenta() const {
-    std::vector<NamedTensor> all;
-    for (const auto& [stage, state] : stages_) {
-        const int slot = run_.job.versions.predicts(stage) ? state.slot_of[state.newest] : 0;
-        const std::byte* momentum = state.momenta[slot];
-        if (momentum == nullptr)
-            continue;
-        std::unique_ptr<Memory> whole;
-        if (state.is_sharded) {
-            whole = kernels_->reserve(state.all.bytes, "momenta to keep");
-            kernels_->copy(momentum, whole->data() + state.part.first, state.part.bytes);
-            momentum = whole->data();
-        }
-        std::ranges::move(named(stage, momentum, true), std::back_inserter(all));
-    }
-    return all;
-}
-
 }  // namespace pw

@@ -14,8 +14,8 @@ namespace pw {
 class TemporaryFolder {
 public:
     // A name of its own each time: a process that was killed leaves its folder, and its number comes back.
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "pipewright-test-XXXXXX").string();
+    explicit TemporaryFolder(const std::filesystem::path& home = std::filesystem::temp_directory_path()) {
+        std::string name = (home / "pipewright-test-XXXXXX").string();
         if (mkdtemp(name.data()) == nullptr)
             throw std::system_error(errno, std::generic_category(), name);
         path_ = name;

@@ -13,6 +13,7 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace pw {
 namespace {
@@ -103,6 +104,44 @@ TEST(NewFile, ReplacesAFileAtOnceAndKeepsItsMode) {
     }
     EXPECT_EQ(contents(path), "new");
     EXPECT_EQ(fs::status(path).permissions(), fs::perms{0640});
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
+}
+
+// Whole blocks go past the cache where the file system lets them, the rest does not; on a disk and in memory.
+TEST(NewFile, PastTheCacheIsTheSameFile) {
+    for (const fs::path& home : {fs::temp_directory_path(), fs::path("/dev/shm")}) {
+        if (access(home.c_str(), W_OK) != 0)
+            continue;
+        const TemporaryFolder folder(home);
+        const std::string path = (folder.path() / "result").string();
+        for (const std::size_t bytes : {0, 1, 4095, 4096, 1 << 20, (1 << 20) + 1, (3 << 20) + 4096, (5 << 20) - 3}) {
+            std::string text(bytes, ' ');
+            for (std::size_t at = 0; at < bytes; ++at)
+                text[at] = static_cast<char>(at * 2654435761u >> 13);
+            NewFile file(path);
+            file.write(text.substr(0, bytes / 3));
+            file.bypass_cache();
+            file.write(text.substr(bytes / 3));
+            file.finish();
+            EXPECT_EQ(contents(path), text) << bytes << " bytes in " << home;
+        }
+    }
+}
+
+TEST(NewFile, PastTheCacheAFullDiskIsSaid) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("result", "old");
+    for (const rlim_t room : {rlim_t{1} << 20, (rlim_t{1} << 20) + 5000}) {
+        const FullDisk disk(room);
+        const std::string said = write_failure([&] {
+            NewFile file(path);
+            file.bypass_cache();
+            file.write(std::string(3 << 20, 'x'));
+            file.finish();
+        });
+        EXPECT_NE(said.find(path), std::string::npos) << said;
+        EXPECT_EQ(contents(path), "old");
+    }
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBuffer = std::size_t{1} << 20;
+constexpr std::size_t kBuffer = std::size_t{1} << 20, kBlock = 4096;
 constexpr const char* kMoving = ".pipewright-moving";
 
 class Descriptor {
@@ -183,6 +183,9 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_link
     }
     if (descriptor_ < 0)
         fail_with_reason(path_, std::strerror(errno));
+    buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, kBuffer)));
+    if (buffer_ == nullptr)
+        fail_with_reason(path_, std::strerror(errno));
 }
 
 NewFile::~NewFile() {
@@ -194,24 +197,42 @@ NewFile::~NewFile() {
 
 void NewFile::fail_to_write() const { fail_with_reason(path_, std::strerror(errno)); }
 
+bool NewFile::set_direct(bool direct) {
+    const int flags = fcntl(descriptor_, F_GETFL);
+    const bool is_set = flags >= 0 && fcntl(descriptor_, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+    is_direct_ = is_set ? direct : is_direct_;
+    return is_set;
+}
+
+void NewFile::bypass_cache() {
+    if (!draft_.empty())
+        set_direct(true);
+}
+
 void NewFile::write(std::string_view bytes) {
     while (!bytes.empty()) {
-        const std::size_t taken = std::min(bytes.size(), kBuffer - buffer_.size());
-        buffer_.append(bytes.substr(0, taken));
+        const std::size_t taken = std::min(bytes.size(), kBuffer - buffered_);
+        std::memcpy(buffer_.get() + buffered_, bytes.data(), taken);
+        buffered_ += taken;
         bytes.remove_prefix(taken);
-        if (buffer_.size() == kBuffer)
+        if (buffered_ == kBuffer)
             flush();
     }
 }
 
+// Past the cache go whole blocks only; a rest, after a write that was cut short too, goes through it.
 void NewFile::flush() {
-    for (std::size_t done = 0; done < buffer_.size();) {
-        const ssize_t wrote = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
-        if (wrote < 0 && errno != EINTR)
+    for (std::size_t done = 0; done < buffered_;) {
+        const std::size_t left = buffered_ - done;
+        if (is_direct_ && (done % kBlock != 0 || left % kBlock != 0) && !set_direct(false))
+            fail_to_write();
+        const ssize_t wrote = ::write(descriptor_, buffer_.get() + done, left);
+        const bool is_refused = wrote < 0 && errno == EINVAL && is_direct_;
+        if (wrote < 0 && errno != EINTR && !(is_refused && set_direct(false)))
             fail_to_write();
         done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
     }
-    buffer_.clear();
+    buffered_ = 0;
 }
 
 void NewFile::finish() {

@@ -5,9 +5,11 @@
 #include "workloads/units.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -34,16 +36,25 @@ public:
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
+    // What is written from here on goes past the system's cache of files, where the file system can do that: for much
+    // that nobody reads soon, whose copy there costs more time than the rest.
+    void bypass_cache();
     void write(std::string_view bytes);
     void finish();
 
 private:
     void flush();
+    bool set_direct(bool direct);
     [[noreturn]] void fail_to_write() const;
 
     std::string path_, target_;  // as given, and behind its links
     std::string draft_;          // empty when it is the target itself
-    std::string buffer_;
+    struct Free {
+        void operator()(char* memory) const { std::free(memory); }
+    };
+    std::unique_ptr<char, Free> buffer_;
+    std::size_t buffered_ = 0;  // bytes
+    bool is_direct_ = false;
     int descriptor_ = -1;
 };
 

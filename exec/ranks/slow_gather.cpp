@@ -1,0 +1,72 @@
+#include "exec/ranks/slow_gather.h"
+
+#include "workloads/clock.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// A piece is copied in less than a millisecond within a host.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr Ns kRest = 12'000'000;
+
+}  // namespace
+
+SlowGather::SlowGather(Ranks& ranks, Mail own)
+    : ranks_(ranks), own_(std::move(own)), other_(ranks.rank() == 0 ? 1 : 0) {
+    if (ranks.rank() == 0)
+        letters_.resize(static_cast<std::size_t>(ranks.size()));
+    else
+        size_ = own_.size();
+}
+
+// A letter that comes grows by its pieces: its memory is not touched all at once.
+std::span<std::byte> SlowGather::next_piece(Mail& letter) const {
+    const std::size_t bytes = std::min(kPiece, size_ - done_);
+    letter.resize(std::max(letter.size(), done_ + bytes));
+    return std::span(letter).subspan(done_, bytes);
+}
+
+void SlowGather::begin_piece() {
+    const bool receives = ranks_.rank() == 0;
+    std::span<std::byte> bytes = std::as_writable_bytes(std::span(&size_, 1));
+    if (knows_size_) {
+        bytes = next_piece(receives ? letters_[static_cast<std::size_t>(other_)] : own_);
+        under_way_ = bytes.size();
+    }
+    const int tag = knows_size_ ? kStateContent : kStateSize;
+    ticket_ = receives ? ranks_.receive(other_, tag, bytes) : ranks_.send(other_, tag, bytes, false);
+    last_ = clock_now();
+}
+
+bool SlowGather::advance(bool in_haste) {
+    const bool receives = ranks_.rank() == 0;
+    while (other_ < (receives ? ranks_.size() : 1)) {
+        if (ticket_) {
+            if (!ranks_.done(*ticket_))
+                return false;
+            ticket_.reset();
+            if (!knows_size_ && receives)
+                letters_[static_cast<std::size_t>(other_)].reserve(size_);
+            knows_size_ = true;
+            done_ += std::exchange(under_way_, 0);
+        }
+        if (knows_size_ && done_ == size_) {
+            ++other_;
+            knows_size_ = false;
+            done_ = 0;
+            continue;
+        }
+        if (!in_haste && knows_size_ && clock_now() - last_ < kRest)
+            return false;
+        begin_piece();
+    }
+    return true;
+}
+
+std::vector<Mail> SlowGather::take_letters() { return std::move(letters_); }
+
+}  // namespace pw
