@@ -1,6 +1,7 @@
 #include "schedules/durations.h"
 
 #include "schedules/plan_graph.h"
+#include "schedules/sum_groups.h"
 #include "workloads/bounded.h"
 #include "workloads/costs/routes.h"
 #include "workloads/costs/sum_times.h"
@@ -257,8 +258,8 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
-        const bool tied = std::any_of(ties.begin(), ties.end(), [&](const StageTie& tie) { return is_of(tie, stage); });
-        const int buckets = tied ? 1 : buckets_of(weights, costs.sum_bucket);
+        const bool beside = costs.sum_bucket > 0 && may_sum_beside(shape, stage);
+        const int buckets = beside ? buckets_of(weights, costs.sum_bucket) : 1;
         StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
         sum.buckets = buckets;
         Ns time = sum.alone;

@@ -11,11 +11,7 @@ namespace pw {
 bool Training::sums_beside(int device) const {
     const Shape& shape = job.plan.shape;
     const std::vector<int> stages = shape.stages_of(device);
-    if (job.config.sum_bucket == 0 || stages.size() != 1 || is_tied(shape, stages.front()))
-        return false;
-    const std::vector<int> holders = shape.devices_of(stages.front());
-    return holders.size() > 1 &&
-           std::ranges::all_of(holders, [&](int holder) { return shape.stages_of(holder).size() == 1; });
+    return job.config.sum_bucket > 0 && !stages.empty() && may_sum_beside(shape, stages.front());
 }
 
 // Buckets fill beside the last B or W of a mini-batch. Every I stands before its W: then all other gradients are final.

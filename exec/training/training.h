@@ -256,8 +256,7 @@ public:
     const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
     bool shards(int stage) const;                         // whether its holders share out the optimizer's states
-    // Tells whether the sums of a device's stage may go on beside it in buckets: not of stages that share parameters
-    // with others, nor where a holder has other stages.
+    // Tells whether the sums of a device's stage go on beside it in buckets.
     bool sums_beside(int device) const;
     // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
     // whose part the layer begins in.
