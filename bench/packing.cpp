@@ -1,7 +1,10 @@
 // How much more than the peak a plan's arenas take, over every schedule, model, split and way to transfer: one line per
 // workload, and the plan whose arena is the largest beside its peak.
 //
-//     bench_packing [WORKLOAD]
+//     bench_packing [WORKLOAD [FOLDER]]
+//
+// In FOLDER it leaves a file of every device whose arena is more than 1.1 times its peak, for bench/packing_bound.py:
+// the peak, the arena and the plan, and then of each buffer its bytes and the first and the last position of its life.
 #include "job/job.h"
 #include "schedules/buffers.h"
 #include "workloads/error.h"
@@ -87,8 +90,20 @@ void change_sizes(Costs& costs, Sizes sizes, std::uint64_t seed) {
             edge.forward = edge.backward = draw();
 }
 
-void add(Job job, Sizes sizes, const std::string& name, Found& found) {
-    change_sizes(job.costs, sizes, static_cast<std::uint64_t>(found.plans));
+constexpr double kAimed = 1.1;  // times the peak
+
+void write_device(const std::string& folder, const std::string& plan, const std::vector<Buffer>& buffers,
+                  std::span<const int> own, Bytes peak, Bytes arena) {
+    std::filesystem::create_directories(folder);
+    const auto number = std::distance(std::filesystem::directory_iterator(folder), {});
+    std::ofstream file(std::filesystem::path(folder) / fmt::format("{:03}.txt", number));
+    file << peak << ' ' << arena << ' ' << plan << '\n';
+    for (const int k : own)
+        file << buffers[k].bytes << ' ' << buffers[k].first << ' ' << buffers[k].last << '\n';
+}
+
+void add(Job job, const Workload& workload, const std::string& name, const std::string& folder, Found& found) {
+    change_sizes(job.costs, workload.sizes, static_cast<std::uint64_t>(found.plans));
     const std::vector<Buffer> buffers =
         buffers_of(job.plan, *job.proof, job.costs, job.versions, job.mode.early_receive());
     const double start = now();
@@ -96,24 +111,32 @@ void add(Job job, Sizes sizes, const std::string& name, Found& found) {
     found.seconds += now() - start;
     ++found.plans;
     const Rows own = by_device(buffers, job.plan.shape.devices);
-    for (int device = 0; device < job.plan.shape.devices; ++device)
-        if (const Bytes peak = total(peak_of(job.plan.order[device], buffers, own[device])); peak > 0)
-            found.ratios.push_back({static_cast<double>(packing.arena[device]) / static_cast<double>(peak),
-                                    fmt::format("{} device={}", name, device)});
+    for (int device = 0; device < job.plan.shape.devices; ++device) {
+        const Bytes peak = total(peak_of(job.plan.order[device], buffers, own[device]));
+        if (peak == 0)
+            continue;
+        const double ratio = static_cast<double>(packing.arena[device]) / static_cast<double>(peak);
+        found.ratios.push_back({ratio, fmt::format("{} {} device={}", workload.name, name, device)});
+        if (ratio > kAimed && !folder.empty())
+            write_device(folder, found.ratios.back().plan, buffers, own[device], peak, packing.arena[device]);
+    }
 }
 
 // Tries what a config says with these keys set; not every schedule takes every number.
-void try_plan(const std::string& config, const Workload& workload, const std::vector<std::string>& set, Found& found) {
+void try_plan(const std::string& config, const Workload& workload, const std::vector<std::string>& set,
+              const std::string& folder, Found& found) {
     try {
         Notices notices;
-        add(make_job(load_config(config, set), notices), workload.sizes, fmt::format("{}", fmt::join(set, " ")), found);
+        add(make_job(load_config(config, set), notices), workload, fmt::format("{}", fmt::join(set, " ")), folder,
+            found);
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw;
     }
 }
 
-void try_schedule(const std::string& config, const Workload& workload, const Schedule& schedule, Found& found) {
+void try_schedule(const std::string& config, const Workload& workload, const Schedule& schedule,
+                  const std::string& folder, Found& found) {
     const std::vector<std::string> splits = workload.layers
                                                 ? std::vector<std::string>{"pipeline.split=auto", "pipeline.split=even"}
                                                 : std::vector<std::string>{""};
@@ -131,7 +154,7 @@ void try_schedule(const std::string& config, const Workload& workload, const Sch
                                                          fmt::format("cluster.devices={}", devices)};
                             if (!split.empty())
                                 set.push_back(split);
-                            try_plan(config, workload, set, found);
+                            try_plan(config, workload, set, folder, found);
                         }
 }
 
@@ -146,7 +169,7 @@ void report(std::string_view name, Found& found) {
     std::fflush(stdout);
 }
 
-void measure(std::string_view wanted) {
+void measure(std::string_view wanted, const std::string& folder) {
     const std::string config = std::filesystem::temp_directory_path() / "bench_packing.yaml";
     fmt::print("{:<10}{:>8}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}  {}\n", "workload", "plans", "devices", "median", "p95",
                "p99", "worst", "seconds", "the worst");
@@ -157,9 +180,7 @@ void measure(std::string_view wanted) {
         std::ofstream(config) << "workload: " << workload.text << "\ntraining: {steps: 2}\n";
         Found found;
         for (const Schedule& schedule : schedules())
-            try_schedule(config, workload, schedule, found);
-        for (Ratio& ratio : found.ratios)
-            ratio.plan = fmt::format("{} {}", workload.name, ratio.plan);
+            try_schedule(config, workload, schedule, folder, found);
         all.ratios.insert(all.ratios.end(), found.ratios.begin(), found.ratios.end());
         all.plans += found.plans;
         all.seconds += found.seconds;
@@ -173,7 +194,7 @@ void measure(std::string_view wanted) {
 }  // namespace pw
 
 int main(int count, char** arguments) try {
-    pw::measure(count > 1 ? arguments[1] : "");
+    pw::measure(count > 1 ? arguments[1] : "", count > 2 ? arguments[2] : "");
 } catch (const pw::Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 1;

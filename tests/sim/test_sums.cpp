@@ -127,6 +127,27 @@ TEST(Sums, OfThreeHostsInARingWaitForTheSlowestMessageOfAStep) {
     EXPECT_EQ(times.sum_ends, 770 + 3 * 110);
 }
 
+// 400 bytes in buckets of 100 are four, where a run sums beside the backward: each holder has one stage, which shares
+// no parameters.
+TEST(Sums, ComeInBucketsOnlyWhereARunDoesThat) {
+    Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
+    costs.sum_bucket = 100;
+    for (StageBytes& bytes : costs.bytes)
+        bytes.weights = 400;
+    const auto buckets_of_stages = [&](const Shape& shape) {
+        add_gradient_sums(costs, shape);
+        return std::vector{costs.stage_sums[0].buckets, costs.stage_sums[1].buckets};
+    };
+    Shape shape = plan_of("gpipe", Replicas{2, 2}, 4).shape;
+    EXPECT_EQ(buckets_of_stages(shape), (std::vector{4, 4}));
+    shape.placement = {{0, 1}, {1, 2}};  // device 1 has both
+    EXPECT_EQ(buckets_of_stages(shape), (std::vector{1, 1}));
+    shape.placement = {{0, 1}, {2}};
+    EXPECT_EQ(buckets_of_stages(shape), (std::vector{4, 1}));
+    shape.ties = {{0, 1}};
+    EXPECT_EQ(buckets_of_stages(shape), (std::vector{1, 1}));
+}
+
 // Two stages on two devices each, on hosts of their own: 200 bytes of weights, an update of 40. The sum of halves is
 // one step of 100 bytes, as is handing the halves round after half of the update.
 TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
