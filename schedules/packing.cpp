@@ -186,8 +186,8 @@ constexpr double kClose = 1.02;
 constexpr struct {
     double limit;
     int width;
-} kSearches[] = {{1.02, 8}, {1.05, 8},  {1.02, 48}, {1.05, 48}, {1.08, 48},
-                 {1.1, 48}, {1.1, 200}, {1.13, 48}, {1.16, 48}, {1.2, 48}};
+} kSearches[] = {{1.02, 8},  {1.05, 8},   {1.02, 48}, {1.05, 48}, {1.08, 48}, {1.1, 48},
+                 {1.1, 200}, {1.1, 1000}, {1.13, 48}, {1.16, 48}, {1.2, 48}};
 // Buffers times ways, beyond which a device is not searched for.
 constexpr std::size_t kMostWays = 200'000;
 
