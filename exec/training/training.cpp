@@ -15,7 +15,6 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
       data(open_dataset(job.config, *job.model)),
       dump_(options.dump),
       save_(options.save),
-      keeps_states_(!options.checkpoints.empty() && options.checkpoint_every > 0),
       record_(job, !dump_.empty()) {
     if (plan.resumed != nullptr) {
         for (const NamedTensor& tensor : plan.resumed->parameters)

@@ -261,7 +261,6 @@ public:
     // Returns the device that measures a layer's gradient: who speaks for the stage, or, where the stage is sharded,
     // whose part the layer begins in.
     int measurer_of(int layer) const { return measurers_[static_cast<std::size_t>(layer)]; }
-    bool keeps_states() const { return keeps_states_; }   // whether it makes checkpoints between steps
     const Layouts& layouts() const { return *layouts_; }  // known after prepare_memory()
     Record& record() { return record_; }
     const Record& record() const { return record_; }
@@ -310,7 +309,6 @@ private:
     std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
     std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
-    const bool keeps_states_;
     Record record_;
     std::optional<const Layouts> layouts_;
     std::vector<int> measurers_;     // by layer

@@ -161,8 +161,6 @@ void TrainingDevice::begin() {
     }
     if (run_.record().keeps_tensors())
         run_.record().keep(Record::Moment::Initial, device_, parameters());
-    if (run_.keeps_states() && works_at_once())
-        reserve_kept();
 }
 
 // All devices have placed their buffers.

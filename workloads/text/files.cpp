@@ -169,6 +169,9 @@ void check_target_folder(const std::string& path) {
 
 NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_links(path_)) {
     check_target_file(path_);
+    buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, kBuffer)));
+    if (buffer_ == nullptr)
+        fail_with_reason(path_, std::strerror(errno));
     struct stat state {};
     const bool exists = stat(target_.c_str(), &state) == 0;
     if (is_open_already(target_) || (exists && !S_ISREG(state.st_mode))) {
@@ -182,9 +185,6 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_link
             fchmod(descriptor_, state.st_mode & 07777);
     }
     if (descriptor_ < 0)
-        fail_with_reason(path_, std::strerror(errno));
-    buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, kBuffer)));
-    if (buffer_ == nullptr)
         fail_with_reason(path_, std::strerror(errno));
 }
 
