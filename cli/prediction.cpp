@@ -143,9 +143,11 @@ std::string note_on_speed(const Job& job) {
     const Profile& profile = job.profile;
     if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
         return {};
+    const int devices = job.plan.shape.devices;
+    const CorePlan cores = plan_cores(devices, job.config.run.threads_per_device, numa_nodes(job.config, devices));
     Yardstick yardstick;
     for (int repeat = 0; repeat < 5; ++repeat)
-        yardstick.times.push_back(yardstick_time(job.plan.shape.devices, job.config.run.threads_per_device));
+        yardstick.times.push_back(yardstick_time(cores));
     const auto before = static_cast<double>(profile.reference.median), now = static_cast<double>(yardstick.median());
     const double scatter = static_cast<double>(std::max(profile.reference.spread, yardstick.spread())) / before;
     if (std::abs(now / before - 1) <= std::max(scatter, 0.05))

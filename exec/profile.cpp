@@ -4,145 +4,42 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/system/threads.h"
-#include "exec/training/stage_program.h"
+#include "exec/training/stop_watch.h"
 #include "exec/yardstick.h"
 #include "job/build.h"
 #include "workloads/first_failure.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <ctime>
+#include <numeric>
+#include <optional>
 
 namespace pw {
 
 namespace {
 
-constexpr int kLeastRepeats = 5, kMostRepeats = 40;
-constexpr Ns kEnough = 5'000'000'000;  // per micro-batch size
-constexpr int kMicroBatches = 3;       // in flight, so that activations are not in the cache by accident
-
-Measured summary(std::vector<Ns> values) {
-    if (values.empty())
-        return {};
-    std::sort(values.begin(), values.end());
-    const auto at = [&](double quantile) {
-        return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1) + 0.5)];
-    };
-    return {at(0.5), at(0.9) - at(0.1)};
-}
+// Mini-batches are timed alone and beside computing neighbours in turns, so that both find the machine as fast.
+constexpr int kTurns = 4, kLeastInTurn = 2, kMostInTurn = 10;
+constexpr Ns kLongestTurn = 1'250'000'000;
+constexpr int kMicroBatches = 3;  // in flight, so that activations are not in the cache by accident
+constexpr int kOfNeighbours = 1;  // in flight: the neighbours of a device need no more memory than a run
 
 bool is_host(const Kernels& kernels) { return dynamic_cast<const HostKernels*>(&kernels) != nullptr; }
 
-// Times by layer and pass; weight gradients that are added apart from those that are written.
-class StopWatch : public PassObserver {
-public:
-    StopWatch(const Kernels& kernels, std::size_t layers) : kernels_(kernels), layers_(layers) {}
-
-    void before(int, Pass, const LayerArgs&) override { start_ = kernels_.mark(); }
-    void after(int layer, Pass pass, const LayerArgs& args) override {
-        calls_.push_back({layer, pass, args.accumulate, start_, kernels_.mark()});
-    }
-
-    // After a mini-batch: reads what the marks say.
-    void collect() {
-        for (const Call& call : calls_)
-            add(call, time_between(call.start, call.end));
-        calls_.clear();
-    }
-    // Without what the marks take themselves.
-    Ns time_between(Mark from, Mark to) const {
-        return std::max<Ns>(0, kernels_.time_between(from, to) - cost_of_marks_.median);
-    }
-    void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
-    Measured cost_of_marks() const { return cost_of_marks_; }
-    void forget() {
-        layers_.assign(layers_.size(), {});
-        whole_update_.clear();
-    }
-
-    LayerTimes times(int layer) const {
-        const Row& row = layers_[layer];
-        LayerTimes times;
-        times.forward = summary(row.forward);
-        times.backward_input = summary(row.input);
-        const std::size_t passes = row.input.size() + row.input_added.size();
-        if (passes > 0)  // a layer may have several sums in a pass
-            times.backward_input.median +=
-                summary(row.sum).median * static_cast<Ns>(row.sum.size()) / static_cast<Ns>(passes);
-        times.backward_weight = summary(row.weight);
-        times.backward = {times.backward_input.median + times.backward_weight.median,
-                          times.backward_input.spread + times.backward_weight.spread};
-        const Ns more = summary(row.input_added).median - summary(row.input).median + summary(row.weight_added).median -
-                        times.backward_weight.median;
-        times.accumulate.median = std::max<Ns>(0, more);
-        times.recompute = times.forward;
-        return times;
-    }
-    // Of all layers in one call, a layer has the `share` of its parameters.
-    Measured update(int layer, double share) const {
-        if (whole_update_.empty())
-            return summary(layers_[layer].update);
-        const Measured whole = summary(whole_update_);
-        const auto part = [&](Ns time) { return std::llround(share * static_cast<double>(time)); };
-        return {part(whole.median), part(whole.spread)};
-    }
-
-private:
-    struct Row {
-        std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
-    };
-    struct Call {
-        int layer;
-        Pass pass;
-        bool accumulate;
-        Mark start, end;
-    };
-
-    void add(const Call& call, Ns time) {
-        if (call.layer == kAllLayers) {
-            whole_update_.push_back(time);
-            return;
-        }
-        Row& row = layers_[call.layer];
-        switch (call.pass) {
-            case Pass::Forward:
-                row.forward.push_back(time);
-                break;
-            case Pass::Input:
-                (call.accumulate ? row.input_added : row.input).push_back(time);
-                break;
-            case Pass::Weight:
-                (call.accumulate ? row.weight_added : row.weight).push_back(time);
-                break;
-            case Pass::Sum:
-                row.sum.push_back(time);
-                break;
-            case Pass::Update:
-                row.update.push_back(time);
-                break;
-        }
-    }
-
-    const Kernels& kernels_;
-    std::vector<Row> layers_;
-    std::vector<Ns> whole_update_;
-    std::vector<Call> calls_;
-    Measured cost_of_marks_;
-    Mark start_ = 0;
-};
-
 StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
 
-// One stage with memory for a few micro-batches, and a loop over its passes.
+// One stage with memory for some micro-batches in flight, and a loop over its passes.
 class Bench {
 public:
-    Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples)
+    Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
+          int in_flight)
         : data_(data),
           kernels_(kernels),
           samples_(samples),
+          in_flight_(in_flight),
           program_(model, whole(model), 0, kernels_, samples),
-          watch_(kernels, boost::num_vertices(model.layers)) {
+          watch_(kernels) {
         for (const int layer : program_.layers())
             bytes_.push_back(program_.bytes_of(layer));
         layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
@@ -151,52 +48,61 @@ public:
         sizes_ = stage_bytes(layout_);
         const Bytes workspace = std::max(sizes_.forward_workspace, sizes_.backward_workspace);
         const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
-        memory_ = kernels_.reserve(3 * sizes_.weights + sizes_.statistics + workspace + kMicroBatches * per_microbatch,
+        memory_ = kernels_.reserve(3 * sizes_.weights + sizes_.statistics + workspace + in_flight_ * per_microbatch,
                                    "the profile");
         lend_memory(workspace);
         lend_notes();
         program_.initialise(config.training.seed, weights_, places_[0].statistics);
-    }
-
-    // What slows others down while they are measured.
-    void run_until(const std::atomic<bool>& stop, std::atomic<int>& warm) {
-        one_mini_batch();
-        ++warm;
-        while (!stop)
-            one_mini_batch();
-    }
-
-    void run() {
-        one_mini_batch();
+        run_mini_batch(nullptr);
         measure_marks();
-        watch_.forget();  // the first was the warm-up
-        data_times_.clear();
+    }
+
+    void run_mini_batch(PassTimes* times) {
+        const double scale = 1.0 / (in_flight_ * samples_);
+        std::vector<std::pair<Mark, Mark>> loads;
+        for (int mb = 0; mb < in_flight_; ++mb) {
+            const Mark start = kernels_.mark();
+            kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
+            loads.emplace_back(start, kernels_.mark());
+            watch_.begin_pass();
+            program_.forward(places_[mb], true);
+        }
+        for (int mb = 0; mb < in_flight_; ++mb) {
+            watch_.begin_pass();
+            program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
+        }
+        const Sgd still{0, 0, 0};  // the weights stay where they are
+        watch_.begin_pass();
+        program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
+        if (times)
+            for (const auto& [start, end] : loads)
+                times->add_data(watch_.time_between(start, end));
+        watch_.collect(times);
+        kernels_.finish();
+    }
+
+    void take_turn(PassTimes& times) {
         const Ns start = clock_now();
         core_clock_.start();
-        for (int repeat = 0; repeat < kMostRepeats; ++repeat) {
-            one_mini_batch();
-            if (repeat + 1 >= kLeastRepeats && clock_now() - start > kEnough)
-                break;
-        }
+        for (int done = 0; done < kLeastInTurn || (done < kMostInTurn && clock_now() - start < kLongestTurn); ++done)
+            run_mini_batch(&times);
         core_clock_.stop();
     }
 
     double cpu_share() const { return core_clock_.share(); }
 
-    void store_busy(Profile& profile) const {
-        for (std::size_t layer = 0; layer < bytes_.size(); ++layer)
-            profile.layers[layer].busy[samples_] = watch_.times(static_cast<int>(layer));
-    }
-
-    void store(Profile& profile) const {
-        for (std::size_t layer = 0; layer < bytes_.size(); ++layer) {
-            profile.layers[layer].times[samples_] = watch_.times(static_cast<int>(layer));
-            profile.layers[layer].bytes[samples_] = bytes_[layer];
-            profile.layers[layer].update =
-                watch_.update(static_cast<int>(layer), static_cast<double>(bytes_[layer].weights) /
-                                                           static_cast<double>(std::max<Bytes>(sizes_.weights, 1)));
+    void store(const PassTimes& alone, const PassTimes* busy, Profile& profile) const {
+        for (std::size_t k = 0; k < bytes_.size(); ++k) {
+            const auto layer = static_cast<int>(k);
+            const double share =
+                static_cast<double>(bytes_[k].weights) / static_cast<double>(std::max<Bytes>(sizes_.weights, 1));
+            profile.layers[k].times[samples_] = alone.times(layer);
+            if (busy)
+                profile.layers[k].busy[samples_] = busy->times(layer);
+            profile.layers[k].bytes[samples_] = bytes_[k];
+            profile.layers[k].update = alone.update(layer, share);
         }
-        profile.data[samples_] = summary(data_times_);
+        profile.data[samples_] = alone.data();
         profile.dispatch = watch_.cost_of_marks();  // a task is timed between two marks, too
         profile.data_bytes[samples_] = sizes_.data;
     }
@@ -216,7 +122,7 @@ private:
         common.gradients = take(sizes_.weights);
         common.statistics = take(sizes_.statistics);
         common.workspace = take(workspace);
-        for (int mb = 0; mb < kMicroBatches; ++mb) {
+        for (int mb = 0; mb < in_flight_; ++mb) {
             places_.push_back(common);
             places_.back().data = take(sizes_.data);
             places_.back().until_input = take(sizes_.until_input);
@@ -226,7 +132,7 @@ private:
 
     // The data set; samples, labels, the loss and the squares of the gradients.
     void lend_notes() {
-        const std::size_t all = static_cast<std::size_t>(kMicroBatches) * static_cast<std::size_t>(samples_);
+        const std::size_t all = static_cast<std::size_t>(in_flight_) * static_cast<std::size_t>(samples_);
         const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
         kernels_.take_data(data_);
         notes_ = kernels_.shared(static_cast<Bytes>(all * (sizeof(Sample) + positions * sizeof(int)) +
@@ -263,33 +169,14 @@ private:
         std::vector<Ns> times;
         for (const auto& [start, end] : pairs)
             times.push_back(kernels_.time_between(start, end));
-        watch_.set_cost_of_marks(summary(times));
+        watch_.set_cost_of_marks(median_of(std::move(times)));
         kernels_.finish();
         program_.set_observer(&watch_);
     }
 
-    void one_mini_batch() {
-        const double scale = 1.0 / (kMicroBatches * samples_);
-        std::vector<std::pair<Mark, Mark>> loads;
-        for (int mb = 0; mb < kMicroBatches; ++mb) {
-            const Mark start = kernels_.mark();
-            kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
-            loads.emplace_back(start, kernels_.mark());
-            program_.forward(places_[mb], true);
-        }
-        for (int mb = 0; mb < kMicroBatches; ++mb)
-            program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
-        const Sgd still{0, 0, 0};  // the weights stay where they are
-        program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
-        for (const auto& [start, end] : loads)
-            data_times_.push_back(watch_.time_between(start, end));
-        watch_.collect();
-        kernels_.finish();
-    }
-
     const Dataset& data_;
     const Kernels& kernels_;
-    const int samples_;
+    const int samples_, in_flight_;
     StageProgram program_;
     StopWatch watch_;
     std::vector<LayerBytes> bytes_;
@@ -301,7 +188,6 @@ private:
     double* squares_ = nullptr;
     Sample* shown_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
-    std::vector<Ns> data_times_;
     CoreClock core_clock_;
 };
 
@@ -314,44 +200,86 @@ std::string today() {
     return text;
 }
 
-// Devices 1, 2, .. computing on threads of their own until this goes.
+// Devices 1, 2, .. on threads of their own, which compute while they are told to.
 class Neighbours {
 public:
-    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples) {
-        const int devices = static_cast<int>(cores.cores.size());
-        const auto neighbour = [&, this, devices, samples](int device) {
+    // They have warmed up, and rest, when this returns.
+    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples)
+        : count_(static_cast<int>(cores.cores.size()) - 1) {
+        const auto neighbour = [&config, &model, &data, &cores, this, samples](int device) {
             const auto compute = [&] {
                 pin_this_thread(cores.cores[device]);
-                const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, devices);
-                Bench(config, model, data, *kernels, samples).run_until(stop_, warm_);
+                const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, count_ + 1);
+                Bench bench(config, model, data, *kernels, samples, kOfNeighbours);
+                while (rest())
+                    while (is_told(Told::Compute))
+                        bench.run_mini_batch(nullptr);
             };
-            failure_.guard(compute, [&] { ++warm_; });
+            failure_.guard(compute, [this] { tell(Told::End); });
         };
         const auto start_all = [&] {
-            for (int device = 1; device < devices; ++device)
+            for (int device = 1; device <= count_; ++device)
                 threads_.push_back(start_thread(fmt::format("device {}", device), [=] { neighbour(device); }));
         };
         failure_.guard(start_all, [] {});
-        while (!failure_.happened() && warm_ + 1 < devices)
-            let_others_run();
-        if (failure_.happened())
-            end();
-        failure_.rethrow();
+        wait_until_resting(count_);
     }
     ~Neighbours() { end(); }
     Neighbours(const Neighbours&) = delete;
     Neighbours& operator=(const Neighbours&) = delete;
 
+    void start() {
+        tell(Told::Compute);
+        wait_until_resting(0);
+    }
+    void stop() {
+        tell(Told::Rest);
+        wait_until_resting(count_);
+    }
+
 private:
+    enum class Told { Rest, Compute, End };
+
+    void tell(Told what) {
+        const std::lock_guard lock(mutex_);
+        told_ = what;
+        changed_.notify_all();
+    }
+    bool is_told(Told what) {
+        const std::lock_guard lock(mutex_);
+        return told_ == what;
+    }
+    // Of a neighbour. Returns whether it is to compute, not to end.
+    bool rest() {
+        std::unique_lock lock(mutex_);
+        ++resting_;
+        changed_.notify_all();
+        changed_.wait(lock, [&] { return told_ != Told::Rest; });
+        --resting_;
+        changed_.notify_all();
+        return told_ == Told::Compute;
+    }
+    void wait_until_resting(int count) {
+        {
+            std::unique_lock lock(mutex_);
+            changed_.wait(lock, [&] { return resting_ == count || failure_.happened(); });
+        }
+        if (failure_.happened())
+            end();
+        failure_.rethrow();
+    }
     void end() {
-        stop_ = true;
+        tell(Told::End);
         for (Thread& thread : threads_)
             if (thread.joinable())
                 thread.join();
     }
 
-    std::atomic<bool> stop_{false};
-    std::atomic<int> warm_{0};
+    const int count_;
+    Mutex mutex_;
+    Condition changed_;
+    Told told_ = Told::Rest;
+    int resting_ = 0;
     FirstFailure failure_;
     std::vector<Thread> threads_;
 };
@@ -375,6 +303,44 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
     return profile;
 }
 
+// The whole model on one device, through the engine, for about a second.
+Job job_of_one_device(Config config, const Model& model, const Profile& profile, int samples) {
+    constexpr int kInStep = 2, kMostSteps = 20;
+    constexpr double kSecond = 1e9;
+    const std::vector<Ns> layers = layer_times(profile, samples);
+    const double step = kInStep * std::accumulate(layers.begin(), layers.end(), 1.0);
+    config.cluster = {};
+    config.cluster.devices.resize(1);
+    config.pipeline = {};
+    config.pipeline.schedule = "naive";
+    config.pipeline.stages = 1;
+    config.pipeline.micro_batches = kInStep;
+    config.pipeline.micro_batch_size = samples;
+    config.pipeline.mini_batch = std::int64_t{kInStep} * samples;
+    config.transfer = {};
+    config.sum_bucket = 0;
+    config.mover_share = 0;
+    config.training.shard_optimizer = false;
+    config.training.learning_rate = 0;
+    config.training.steps = static_cast<int>(std::clamp(kSecond / step, 2.0, double{kMostSteps}));
+    config.run.transport = RunConfig::Transport::Threads;
+    Notices ignored;
+    return make_job(std::move(config), model, ignored);
+}
+
+// What the engine takes between two tasks of a device, when the second waits for nothing else.
+Measured measure_dispatch(const Config& config, const Model& model, const Profile& profile, int samples) {
+    const Trace trace = run(job_of_one_device(config, model, profile, samples), {}).trace;
+    std::vector<Ns> gaps;
+    const TraceEvent* before = nullptr;
+    for (const TraceEvent& event : trace.events) {
+        if (before && before->step == event.step && event.step > 0 && is_compute(event.task.op))
+            gaps.push_back(event.start - before->end);
+        before = &event;
+    }
+    return median_of(std::move(gaps));
+}
+
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
     const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
@@ -387,24 +353,32 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     Yardstick yardstick;
     const auto look_at_the_machine = [&] {
         if (is_host(*kernels))
-            yardstick.times.push_back(yardstick_time(devices, config.run.threads_per_device));
+            yardstick.times.push_back(yardstick_time(cores));
     };
     look_at_the_machine();
     for (std::size_t size = 0; size < samples.size(); ++size) {
         if (progress)
             progress(static_cast<int>(size), static_cast<int>(samples.size()));
-        Bench bench(config, model, data, *kernels, samples[size]);
-        bench.run();
-        bench.store(profile);
+        Bench bench(config, model, data, *kernels, samples[size], kMicroBatches);
+        std::optional<Neighbours> neighbours;
+        if (devices > 1 && !cores.shared && kernels->has_neighbours())
+            neighbours.emplace(config, model, data, cores, samples[size]);
+        PassTimes alone(profile.layers.size()), busy = alone;
+        for (int turn = 0; turn < kTurns; ++turn) {
+            bench.take_turn(alone);
+            if (!neighbours)
+                continue;
+            neighbours->start();
+            bench.take_turn(busy);
+            neighbours->stop();
+        }
+        bench.store(alone, neighbours ? &busy : nullptr, profile);
         if (is_host(*kernels))
             profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
         look_at_the_machine();
-        if (devices == 1 || cores.shared || !kernels->has_neighbours())
-            continue;
-        const Neighbours busy(config, model, data, cores, samples[size]);
-        bench.run();
-        bench.store_busy(profile);
     }
+    if (is_host(*kernels))
+        profile.dispatch = measure_dispatch(config, model, profile, samples.front());
     profile.reference = {yardstick.median(), yardstick.spread()};
     profile.convolutions = kernels->convolutions();
     return profile;

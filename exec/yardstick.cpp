@@ -44,8 +44,6 @@ Ns time_of_one(std::vector<double>& memory) {
 
 }  // namespace
 
-Ns yardstick_time(int devices, int threads) { return yardstick_time(plan_cores(devices, threads)); }
-
 Ns yardstick_time(const CorePlan& cores) {
     std::vector<Ns> times(cores.cores.size(), 0);
     std::vector<Thread> workers;

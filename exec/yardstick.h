@@ -9,10 +9,9 @@ namespace pw {
 
 struct CorePlan;  // exec/engine/pin.h
 
-// Computes a product of matrices and goes through memory, about 20 ms in all, on the cores of every one of `devices`
-// devices at once, `threads` each. Returns the time of the slowest.
-Ns yardstick_time(int devices, int threads);
-Ns yardstick_time(const CorePlan& cores);  // the same on the cores of these devices
+// Computes a product of matrices and goes through memory, about 20 ms in all, on the cores of every device at once.
+// Returns the time of the slowest.
+Ns yardstick_time(const CorePlan& cores);
 
 // Keeps times of the yardstick, and tells what they have in common.
 struct Yardstick {

@@ -217,8 +217,11 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
 }
 
 TaskKinds::TaskKinds(const PlanGraph& graph) {
-    for (int node = 0; node < graph.size(); ++node)
-        of_.push_back(is_recv(graph.task(node).op) ? kNone : node);
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        of_.push_back(is_recv(task.op) ? kNone : node);
+        all_.push_back({task.op, graph.device_of(node), task.stage, false, false, false, node, 1});
+    }
 }
 
 std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {

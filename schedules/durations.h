@@ -36,7 +36,8 @@ public:
     static constexpr int kNone = -1;
 
     TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions);
-    // Makes every node but a RECV a kind of its own, numbered as the nodes are, for times that are given task by task.
+    // Makes every node a kind of its own, numbered as the nodes are, for times that are given task by task; that of a
+    // RECV has no tasks.
     explicit TaskKinds(const PlanGraph& graph);
 
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }

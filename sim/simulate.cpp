@@ -82,7 +82,12 @@ private:
 
     Ns start_of(int node) const { return by_events_ ? events_->start(node) : recurrence_->start(node); }
     Ns end_of(int node) const { return by_events_ ? events_->end(node) : recurrence_->end(node); }
-    void refuse_events(const char* what) const;
+    // By what each task takes, in the order that the costs do not change.
+    struct OnePass {
+        const Recurrence* times;
+        const std::vector<Ns>*durations, *latencies;
+    };
+    OnePass one_pass(const char* what);
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
     void append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const;
@@ -115,6 +120,10 @@ private:
     std::vector<Own> own_;                  // by device
     std::optional<Recurrence> recurrence_;  // each is made for the costs that need it
     std::optional<EventQueue> events_;      // the same
+    // What tasks took beside each other, where the times are from events: by node.
+    std::optional<TaskKinds> own_kinds_;
+    std::optional<Recurrence> own_times_;
+    std::vector<Ns> own_durations_, own_latencies_;
     // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
     std::vector<Ns> duration_, busy_duration_, latency_;
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
@@ -183,25 +192,36 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
-void Simulation::refuse_events(const char* what) const {
-    if (by_events_)
-        fail(
-            "{} are for devices that share nothing: in these costs the devices of a host slow each other down while "
-            "they compute, or messages and sums share what they take on their way, or take a part of the devices\n"
-            "  help: give each device a host of its own (cluster.devices[].host), or costs without such times "
-            "(cluster.profile), with one link for all devices (cluster.link), and without transfer.multiprocessors",
-            what);
+// Devices and messages that share something change each other's rates, and no pass knows that. But each task takes what
+// it took beside the others of this step: with these times one pass gives the same step.
+Simulation::OnePass Simulation::one_pass(const char* what) {
+    if (!by_events_)
+        return {&*recurrence_, &duration_, &latency_};
+    own_kinds_.emplace(graph_);
+    own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
+    own_durations_.assign(static_cast<std::size_t>(graph_.size()), 0);
+    own_latencies_ = own_durations_;
+    for (int node = 0; node < graph_.size(); ++node) {
+        if (!is_recv(graph_.task(node).op))
+            own_durations_[node] = end_of(node) - start_of(node);
+        if (is_send(graph_.task(node).op))
+            own_latencies_[node] = latency_[kinds_.of(node)];
+    }
+    own_times_->evaluate(own_durations_, own_latencies_);
+    for (int node = 0; node < graph_.size(); ++node)
+        if (own_times_->end(node) != end_of(node))
+            fail("no pass gives the step of these costs, so there are no {}\n  help: report it, with the config", what);
+    return {&*own_times_, &own_durations_, &own_latencies_};
 }
 
 Explanation Simulation::explain(const Costs& costs) {
     run(costs);
-    refuse_events("critical paths");
-    return pw::explain(plan_, graph_, *recurrence_);
+    return pw::explain(plan_, graph_, *one_pass("critical paths").times);
 }
 
 Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
     run(costs);
-    refuse_events("samples");
+    const OnePass pass = one_pass("samples");
     constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);
     refuse_large_table(static_cast<double>(threads) * kCount * sizeof(double) * graph_.size(), plan_.shape);
     const std::vector<int> updates = plan_.asynchronous ? updates_of_last_stage() : std::vector<int>{};
@@ -213,7 +233,8 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
         Recurrence::Draws drawn;
         drawn.busy.resize(own_.size() * kCount);
         for (int group = next++; group < groups; group = next++) {
-            recurrence_->draw(duration_, latency_, jitter, mixed(seed, static_cast<std::uint64_t>(group)), drawn);
+            pass.times->draw(*pass.durations, *pass.latencies, jitter, mixed(seed, static_cast<std::uint64_t>(group)),
+                             drawn);
             for (int draw = 0; draw < kCount; ++draw) {
                 const auto at = static_cast<std::size_t>(group) * kCount + static_cast<std::size_t>(draw);
                 const auto end_of_node = [&](int node) {

@@ -310,7 +310,6 @@ TEST_F(CudaMachines, ProfileLayersWithoutTheMarksAroundThem) {
     EXPECT_GE(profile.dispatch.median, 300'000);
     EXPECT_LT(profile.layers.front().times.at(3).backward_input.median, 150'000);
     EXPECT_GT(profile.layers.front().times.at(3).forward.median, 0);
-    EXPECT_EQ(measured(kMlp, 3).dispatch, Measured{});  // on the host a mark only reads the clock
 }
 
 }  // namespace

@@ -120,6 +120,21 @@ void add_network(Random& random, const Shape& shape, Costs& costs) {
         add_gradient_sums(costs, shape, {}, static_cast<SumAlgorithm>(pick(random, 0, 2)));
 }
 
+// Lets the devices of a host slow each other down, and what moves messages the devices.
+void add_neighbours(Random& random, Costs& costs) {
+    if (pick(random, 0, 1)) {
+        costs.busy = costs.stage;
+        for (StageCost& cost : costs.busy)
+            for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
+                *time += pick(random, 0, 20);
+        costs.busy_last = costs.last.empty() ? costs.last : costs.busy;
+    }
+    if (pick(random, 0, 3) == 0)
+        costs.mover_share = pick(random, 1, 8) * 0.1;
+    if (pick(random, 0, 3) == 0)
+        costs.sum_bucket = pick(random, 1, 60);
+}
+
 void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs& costs, const Trace& trace) {
     std::vector<Ns> durations;
     std::vector<Bytes> bytes;
@@ -212,12 +227,17 @@ Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations, const std::vec
     return last;
 }
 
+// Where devices or messages share something, tasks take in an explanation what they took beside the others.
 TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
     Random random(11);
-    for (int round = 0; round < rounds(400); ++round) {
-        const std::optional<Drawn> drawn = draw(random);
+    for (int round = 0; round < rounds(600); ++round) {
+        std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
+        if (round % 2 == 1) {
+            add_neighbours(random, drawn->costs);
+            add_network(random, drawn->plan.shape, drawn->costs);
+        }
         const auto& [plan, costs, mode] = *drawn;
         Simulator simulator(plan, mode);
         const Explanation all = simulator.explain(costs);
@@ -252,9 +272,11 @@ TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
 TEST(Samples, AreTheStepTimeWithoutJitterAndTheSameOnAnyNumberOfThreads) {
     Random random(13);
     for (int round = 0; round < rounds(100); ++round) {
-        const std::optional<Drawn> drawn = draw(random);
+        std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
+        if (round % 2 == 1)
+            add_neighbours(random, drawn->costs);
         const auto& [plan, costs, mode] = *drawn;
         Simulator simulator(plan, mode);
         const Samples still = simulator.sample(costs, lognormal_jitter(0), 11, 1, 2);

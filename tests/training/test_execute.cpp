@@ -232,6 +232,8 @@ TEST(Mlp, ProfileKnowsWhatDevicesShare) {
     EXPECT_GT(profile.link.latency, 0);
     EXPECT_GT(profile.sums.latency, 0);
     EXPECT_GT(profile.sums.bandwidth, 0);
+    EXPECT_GT(profile.dispatch.median, 0);
+    EXPECT_TRUE(profile.layers.front().busy.empty());  // one device has no neighbours
     EXPECT_LT(profile.sums.bandwidth, 1e12);
     EXPECT_FALSE(profile.sent_copies);
 }
