@@ -221,7 +221,8 @@ namespace {
 // Blocks that say what is said without them are left out.
 std::string without_defaults(const std::string& yaml) {
     std::string text = yaml;
-    const std::string plain = print_config(Config{});
+    const Config defaults;
+    const std::string plain = print_config(defaults);
     for (const char* block : {"training:\n", "run:\n", "transfer:\n"}) {
         const auto block_of = [&](const std::string& all) {
             const std::size_t begin = all.find(std::string("\n") + block) + 1;

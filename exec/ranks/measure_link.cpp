@@ -197,10 +197,13 @@ Link link_of(const std::vector<SizedTime>& times) {
 LinksOfRanks measure_links(Ranks& ranks, const std::string& host) {
     Mail name;
     put_text(name, host);
-    const std::vector<Mail> hosts = all_gather(ranks, name);
-    std::map<Mail, std::vector<int>> by_host;
-    for (int rank = 0; rank < ranks.size(); ++rank)
-        by_host[hosts[static_cast<std::size_t>(rank)]].push_back(rank);
+    std::vector<std::string> hosts;
+    std::map<std::string, std::vector<int>> by_host;
+    for (const Mail& told : all_gather(ranks, name)) {
+        const auto rank = static_cast<int>(hosts.size());
+        hosts.push_back(MailReader(told).get_text());
+        by_host[hosts.back()].push_back(rank);
+    }
     std::vector<Pair> inside, between;
     for (int rank = 0; rank < ranks.size(); ++rank) {
         const std::vector<int>& together = by_host[hosts[static_cast<std::size_t>(rank)]];

@@ -77,20 +77,25 @@ std::vector<Mail> all_gather(Ranks& ranks, const Mail& own);
 // two tags from `tag` on.
 std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag);
 
+inline void put_bytes(Mail& mail, const void* from, std::size_t count) {
+    const std::size_t size = mail.size();
+    mail.resize(size + count);
+    if (count > 0)
+        std::memcpy(mail.data() + size, from, count);
+}
+
 // Writes values one after the other, and reads them in the same order. Ranks run the same program on machines of one
 // kind: values are sent as they lie in memory.
 template <class Value>
 void put(Mail& mail, const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    mail.insert(mail.end(), bytes, bytes + sizeof value);
+    put_bytes(mail, &value, sizeof value);
 }
 template <class Value>
 void put_all(Mail& mail, const std::vector<Value>& values) {
     static_assert(std::is_trivially_copyable_v<Value>);
     put(mail, values.size());
-    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    mail.insert(mail.end(), bytes, bytes + values.size() * sizeof(Value));
+    put_bytes(mail, values.data(), values.size() * sizeof(Value));
 }
 void put_text(Mail& mail, const std::string& text);
 

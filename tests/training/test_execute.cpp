@@ -1,5 +1,6 @@
 // What an execution guarantees: the same numbers for every split, schedule and number of devices,
 // the oracle's numbers, and memory as predicted.
+#include "exec/engine/machine.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
@@ -236,6 +237,25 @@ TEST(Mlp, ProfileKnowsWhatDevicesShare) {
     EXPECT_TRUE(profile.layers.front().busy.empty());  // one device has no neighbours
     EXPECT_LT(profile.sums.bandwidth, 1e12);
     EXPECT_FALSE(profile.sent_copies);
+}
+
+TEST(Mlp, ProfileOfTwoDevicesKnowsTheirTimesBesideEachOther) {
+    if (usable_cores().size() < 2)
+        GTEST_SKIP() << "two devices need two cores";
+    const Execution execution(kMlp, {"cluster.devices=2"});
+    const Job job = execution.job();
+    const Profile profile = measure_profile(job.config, *job.model, {3, 5}, {});
+    for (const LayerProfile& layer : profile.layers) {
+        ASSERT_EQ(layer.busy.size(), 2u) << layer.name;
+        for (const int samples : {3, 5})
+            EXPECT_EQ(layer.busy.at(samples).forward.median > 0, layer.times.at(samples).forward.median > 0)
+                << layer.name;
+    }
+    EXPECT_EQ(costs_of(*job.model, job.split, profile, 3).busy.size(), 2u);
+    TemporaryFolder folder;
+    const std::string path = folder.write("profile.yaml", "");
+    write_profile(profile, path);
+    EXPECT_EQ(read_profile(path), profile);
 }
 
 TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
