@@ -2,8 +2,8 @@
 """How far predictions miss on two CPU devices: over schedules, micro-batches, splits, sizes, recomputation and replicas,
 each point by `compare CONFIG --interleave`, in two columns: predicted from a profile stored before the first point, and
 from probes that take turns with the run (docs/profile.md#beside-a-run), whose times are never the plan's own. Beside them
-the mechanics (the run's own times replayed), and three simpler predictions: free transfers (by the profile), the bubble
-formula and the slowest stage (by the calibrated times). Points are held out by their plan's hash: an even first digit.
+the mechanics (the run's own times replayed), the profile without what it knows of neighbours, and three simpler predictions:
+free transfers (by the profile), the bubble formula and the slowest stage (by the calibrated times). Points are held out by their plan's hash: an even first digit.
 
     bench/accuracy_cpu.py PIPEWRIGHT FOLDER [POINTS] [--link]      writes FOLDER/*.json, one file per workload, and table.txt
 
@@ -95,6 +95,21 @@ def call(program, command, config, folder, *more):
     return done.stdout
 
 
+def without_neighbours(profile, folder):
+    """Returns the path of a copy of the profile that has no `busy` lists."""
+    kept, inside = [], False
+    with open(profile) as file:
+        for line in file:
+            indent = len(line) - len(line.lstrip())
+            inside = line.strip() == "busy:" or (inside and indent > 4)
+            if not inside:
+                kept.append(line)
+    path = os.path.join(folder, "alone.yaml")
+    with open(path, "w") as file:
+        file.writelines(kept)
+    return path
+
+
 def formulas_of(answer, config):
     """Returns two simpler predictions of the step time from the calibrated means of the tasks, in ns."""
     mean = {}
@@ -131,6 +146,8 @@ def point_of(program, workload, pipeline, link, profile, folder):
     simple = formulas_of(answer, config)
     free = json.loads(call(program, "simulate", config, folder, "--json", "--set",
                            "cluster.link={latency: 0 ns, bandwidth: inf}", "--set", "cluster.shared=[]"))
+    config["cluster"]["profile"] = without_neighbours(profile, folder)
+    alone = json.loads(call(program, "simulate", config, folder, "--json"))
     parts = answer["error_parts"] or {}
     name = " ".join(str(v) for v in pipeline.values())
     samples = step * measured["samples_per_second"]
@@ -144,6 +161,7 @@ def point_of(program, workload, pipeline, link, profile, folder):
         "predicted_samples_per_second": samples / calibrated["step_time_ns"],
         "step_time_error": calibrated["step_time_error"],
         "profile_step_time_error": answer["step_time_error"],
+        "alone_step_time_error": alone["step_time_ns"] / step - 1,  # by the profile, without its neighbours
         "peak_memory_error": answer["peak_memory_error"],
         "mechanics_step_time_error": answer["mechanics_error"],
         "free_transfers_step_time_error": free["step_time_ns"] / step - 1,  # by the profile, as the next two are not
@@ -169,8 +187,8 @@ def tau_of(points):
 
 def table_of(points):
     lines = []
-    columns = ("step_time_error", "profile_step_time_error", "mechanics_step_time_error", "free_transfers_step_time_error",
-               "bubble_formula_step_time_error", "slowest_stage_step_time_error")
+    columns = ("step_time_error", "profile_step_time_error", "alone_step_time_error", "mechanics_step_time_error",
+               "free_transfers_step_time_error", "bubble_formula_step_time_error", "slowest_stage_step_time_error")
     quiet = [p for p in points if p["measured_spread_ns"] <= QUIET * p["measured_step_ns"]]
     spreads = [p["measured_spread_ns"] / p["measured_step_ns"] for p in points]
     lines.append(f"steps of a run spread (p90 - p10) by {100 * statistics.median(spreads):.1f} % in the median of the points")
@@ -182,7 +200,7 @@ def table_of(points):
         tau, pairs = tau_of(some)
         lines.append(f"{what}: {len(some)} points; Kendall's tau {tau:.3f} of {pairs} pairs more than 3 % apart")
         for key in columns:
-            errors = [p[key] for p in some if p[key] is not None]
+            errors = [p[key] for p in some if p.get(key) is not None]
             if not errors:
                 continue
             sizes = sorted(abs(e) for e in errors)

@@ -277,6 +277,7 @@ private:
         if (std::int64_t{trace_.stages} * trace_.micro_batches > std::ssize(trace_.events))
             fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path_,
                  trace_.events.size(), trace_.micro_batches, trace_.stages, help_);
+        check_peers();
         trace_.stages_of.resize(static_cast<std::size_t>(trace_.devices));
         for (const auto& [device, stage] : held)
             trace_.stages_of[static_cast<std::size_t>(device)].push_back(stage);
@@ -289,6 +290,17 @@ private:
         }
         trace_.memory.clear();
         put_in_list_order(trace_, path_);
+    }
+
+    void check_peers() const {
+        for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+            const Task& task = trace_.events[i].task;
+            if (is_transfer(task.op) && (task.peer < 0 || task.peer >= trace_.stages || task.peer == task.stage))
+                fail(
+                    "trace '{}': traceEvents[{}].args.peer: {} is no stage at the other end of {}\n"
+                    "  help: the trace has {} stages, counted from 0",
+                    path_, places_[i], task.peer, print(task), trace_.stages);
+        }
     }
 
     // The header may stand behind the events.

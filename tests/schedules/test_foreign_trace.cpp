@@ -117,6 +117,9 @@ TEST_F(ForeignTrace, SaysWhatIsMissing) {
     expect_refused([](json& file) { file["traceEvents"][2]["args"]["microbatch"] = 2'000'000'000; },
                    {"10 tasks are not all of 2000000001 micro-batches"});
     expect_refused([](json& file) { file["traceEvents"][2]["args"]["stage"] = 2'000'000'000; }, {"traceEvents[2]"});
+    for (const int peer : {-1, 0, 2, 2'000'000'000})
+        expect_refused([&](json& file) { file["traceEvents"][3]["args"]["peer"] = peer; },
+                       {"traceEvents[3].args.peer", "0RECV_B0", "2 stages"});
     expect_refused([](json& file) { file["traceEvents"].erase(4); }, {"step 0 of device 1 has no 1SEND_B0>0"});
     expect_refused([](json& file) { file["traceEvents"].erase(6); }, {"0SEND_F0>1", "are not both there"});
     expect_refused([](json& file) { file["traceEvents"].push_back(file["traceEvents"][9]); }, {"runs 0F0 twice"});
