@@ -23,7 +23,7 @@ namespace {
 constexpr int kTurns = 4, kLeastInTurn = 2, kMostInTurn = 10;
 constexpr Ns kLongestTurn = 1'250'000'000;
 constexpr int kMicroBatches = 3;  // in flight, so that activations are not in the cache by accident
-constexpr int kOfNeighbours = 1;  // in flight: the neighbours of a device need no more memory than a run
+constexpr int kOfNeighbours = 1;  // in flight: each holds the whole model, and no more activations than it must
 
 bool is_host(const Kernels& kernels) { return dynamic_cast<const HostKernels*>(&kernels) != nullptr; }
 
