@@ -1,5 +1,6 @@
 // What every trace promises, whoever made it. The plan itself is not in the file: its edges are those of the transfers.
 #include "schedules/trace/trace_json.h"
+#include "schedules/trace/trace_plan.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -80,7 +81,7 @@ private:
             reject("{}: the device does not hold stage {}", print(event), stage);
         if (!trace_.asynchronous && microbatch >= trace_.micro_batches)
             reject("{}: the plan has {} micro-batches", print(event), trace_.micro_batches);
-        if (is_transfer(op) ? peer < 0 || peer >= trace_.stages || peer == stage : peer != -1)
+        if (!has_right_peer(event.task, trace_.stages))
             reject("{}: {} is no stage at its other end", print(event), peer);
     }
 

@@ -295,7 +295,7 @@ private:
     void check_peers() const {
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
             const Task& task = trace_.events[i].task;
-            if (is_transfer(task.op) && (task.peer < 0 || task.peer >= trace_.stages || task.peer == task.stage))
+            if (!has_right_peer(task, trace_.stages))
                 fail(
                     "trace '{}': traceEvents[{}].args.peer: {} is no stage at the other end of {}\n"
                     "  help: the trace has {} stages, counted from 0",

@@ -10,6 +10,11 @@ namespace pw {
 // follow no policy. With `global_norm` every U, update, waits for the gradients of all stages. The plan is not proven.
 Plan plan_of(const Trace& trace, bool global_norm = false);
 
+// Tells whether a transfer names another one of so many stages as its other end, and any other task none.
+inline bool has_right_peer(const Task& task, int stages) {
+    return is_transfer(task.op) ? task.peer >= 0 && task.peer < stages && task.peer != task.stage : task.peer == -1;
+}
+
 // Puts the events of a trace that somebody else wrote where the lists have them: tasks by their starts in the first
 // step, transfers where add_transfers() puts them, and hashes that plan. Throws Error (BadInput) naming `path` and the
 // task when a step lacks one, or has one too many.
