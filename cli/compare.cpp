@@ -211,6 +211,7 @@ Json json_of(const Sides& sides, const Comparison& comparison) {
                  {"step_time_error", comparison.step_time_error},
                  {"peak_memory_error", comparison.peak_memory_error},
                  {"resident_memory_error", comparison.resident_memory_error},
+                 {"gpu_memory_error", comparison.gpu_memory_error},
                  {"task_time_error_median", comparison.task_time_error_median},
                  {"task_time_error", std::move(by_op)},
                  {"mechanics_error", sides.parts ? Json(mechanics_error(*sides.parts)) : Json()},

@@ -63,12 +63,36 @@ std::vector<double> memory_errors(const Report& predicted, const Report& measure
     return errors;
 }
 
+Bytes in_pages(Bytes arena) { return (arena + kHugePage - 1) / kHugePage * kHugePage; }
+
+double largest(const std::vector<double>& errors) {
+    double worst = kUnknown;
+    for (const double error : errors)
+        if (std::isnan(worst) || std::abs(error) > std::abs(worst))
+            worst = error;
+    return worst;
+}
+
+std::vector<double> gpu_memory_errors(const Report& predicted, const RunResult& result) {
+    std::vector<double> errors;
+    for (const GpuUse& gpu : result.gpus)
+        errors.push_back(error_of(gpu_memory_of(predicted, gpu.devices), gpu.grown));
+    return errors;
+}
+
 }  // namespace
 
 Bytes resident_memory_of(const Report& predicted) {
     Bytes all = kBesideArenas;
     for (const DeviceMetrics& device : predicted.metrics.devices)
-        all += (needed_of(device) + kHugePage - 1) / kHugePage * kHugePage;
+        all += in_pages(needed_of(device));
+    return all;
+}
+
+Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices) {
+    Bytes all = 0;
+    for (const int device : devices)
+        all += in_pages(needed_of(predicted.metrics.devices[static_cast<std::size_t>(device)]));
     return all;
 }
 
@@ -77,13 +101,11 @@ Comparison comparison_of(const Sides& sides) {
     const std::optional<RunResult>& result = sides.result;
     Comparison comparison;
     comparison.step_time_error = error_of(predicted.metrics.step_time, measured.metrics.step_time);
-    comparison.peak_memory_error = kUnknown;
-    for (const double error : memory_errors(predicted, measured))
-        if (std::isnan(comparison.peak_memory_error) || std::abs(error) > std::abs(comparison.peak_memory_error))
-            comparison.peak_memory_error = error;
+    comparison.peak_memory_error = largest(memory_errors(predicted, measured));
     comparison.resident_memory_error = result && result->resident_growth
                                            ? error_of(resident_memory_of(predicted), *result->resident_growth)
                                            : kUnknown;
+    comparison.gpu_memory_error = result ? largest(gpu_memory_errors(predicted, *result)) : kUnknown;
     add_task_errors(comparison, predicted, measured);
     return comparison;
 }
@@ -106,6 +128,13 @@ std::string print(const Comparison& comparison, const Sides& sides) {
     if (result && result->resident_growth)
         table.add({"resident memory of the process", print_bytes(resident_memory_of(predicted)),
                    print_bytes(*result->resident_growth), print_signed_percent(comparison.resident_memory_error)});
+    const std::vector<double> gpu_errors = result ? gpu_memory_errors(predicted, *result) : std::vector<double>();
+    for (std::size_t gpu = 0; gpu < gpu_errors.size(); ++gpu) {
+        const GpuUse& use = result->gpus[gpu];
+        table.add({fmt::format("memory of GPU {}{}", use.gpu, result->ranks ? fmt::format(", rank {}", use.rank) : ""),
+                   print_bytes(gpu_memory_of(predicted, use.devices)), print_bytes(use.grown),
+                   print_signed_percent(gpu_errors[gpu])});
+    }
     for (const auto& [op, error] : comparison.task_time_error)
         table.add({fmt::format("{} tasks, median", letters_of(op)), "", "", print_signed_percent(error)});
     return table.print();

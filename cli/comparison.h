@@ -18,6 +18,7 @@ struct Comparison {
     double step_time_error = 0;
     double peak_memory_error = 0;          // of the device with the largest absolute error
     double resident_memory_error = 0;      // of what the process grew by; NaN where that was not measured
+    double gpu_memory_error = 0;           // of the GPU with the largest; NaN where nothing ran on one
     double task_time_error_median = 0;     // over tasks F B I W R of the steps that the metrics are from
     std::map<Op, double> task_time_error;  // medians by operation, transfers left out
 };
@@ -43,6 +44,8 @@ struct Sides {
 // Returns the bytes by which a process is predicted to grow while it runs a plan on cores (docs/metrics.md#memory):
 // every device's arena in whole huge pages, and what a run takes beside them.
 Bytes resident_memory_of(const Report& predicted);
+// Returns the bytes by which the memory in use on a GPU is predicted to grow: the arenas of its devices.
+Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices);
 
 // Compares the two; an error is NaN where something was predicted and nothing measured.
 Comparison comparison_of(const Sides& sides);

@@ -280,6 +280,12 @@ Json json_of(const RunResult& result, const Report& report) {
     json["weights_hash"] = result.weights_hash;
     if (result.resident_growth)
         json["resident_memory_bytes"] = *result.resident_growth;
+    for (const GpuUse& gpu : result.gpus)
+        json["gpus"].push_back({{"rank", gpu.rank},
+                                {"gpu", gpu.gpu},
+                                {"devices", gpu.devices},
+                                {"used_bytes", gpu.used},
+                                {"grown_bytes", gpu.grown}});
     if (!result.disturbance.cpu_share.empty()) {
         json["cpu_share"] = result.disturbance.cpu_share;
         json["stolen_share"] = result.disturbance.stolen;

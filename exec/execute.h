@@ -60,6 +60,14 @@ struct DevicePlace {
     int numa_node = -1;
 };
 
+// What is in use on one of the run's GPUs, by anybody, and by how much more than right before the run reserved its
+// devices' memory there. It is measured (cudaMemGetInfo) after the last step.
+struct GpuUse {
+    int rank = 0, gpu = 0;     // by its number on its rank
+    std::vector<int> devices;  // of the run, that it has
+    Bytes used = 0, grown = 0;
+};
+
 struct RunResult {
     Trace trace;
     std::vector<double> losses;          // mean over the samples, one per mini-batch
@@ -70,6 +78,7 @@ struct RunResult {
     // By how much this process has grown from right before it reserved them to the end of the last step: measured,
     // where devices compute on cores.
     std::optional<Bytes> resident_growth;
+    std::vector<GpuUse> gpus;  // empty where devices are not on GPUs
     Disturbance disturbance;
     std::vector<DevicePlace> places;    // per device; empty where devices do not compute on cores
     std::optional<RankReport> ranks;    // where the devices are on several ranks

@@ -7,7 +7,7 @@
 
 namespace pw {
 
-// Memory of the host is reserved in multiples of it.
+// Memory of the host is reserved in multiples of it, and CUDA takes a GPU's from the system in such.
 inline constexpr Bytes kHugePage = Bytes{2} << 20;
 
 class Memory {

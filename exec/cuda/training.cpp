@@ -332,6 +332,22 @@ Interval CudaTraining::interval(int node) const {
     return {clock_of(begun).time_of(*events[begun].start), clock_of(node).time_of(*events[node].end)};
 }
 
+std::vector<GpuUse> CudaTraining::gpus() const {
+    std::map<int, GpuUse> by_number;
+    for (const int device : own_) {
+        const Gpu& gpu = places[device].gpu;
+        GpuUse& use = by_number.try_emplace(gpu.number, GpuUse{gpu.rank, gpu.number, {}}).first->second;
+        use.devices.push_back(device);
+    }
+    std::vector<GpuUse> uses;
+    for (auto& [number, use] : by_number) {
+        const GpuMemory memory = memory_of(number);
+        use.used = memory.total - memory.free;
+        uses.push_back(std::move(use));
+    }
+    return uses;
+}
+
 // Of this rank.
 std::vector<std::string> CudaTraining::notes() const {
     std::vector<std::string> notes;

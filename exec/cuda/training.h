@@ -71,6 +71,7 @@ public:
     CudaTraining(const RunPlan& the_plan, const RunOptions& options);
 
     Costs prepare_memory() override;
+    std::vector<GpuUse> gpus() const override;
     void begin_step(int step) override;
     void leave(int send) override;
     bool carries_across() const override { return plan.ranks != nullptr; }

@@ -129,7 +129,8 @@ public:
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
     virtual std::string machine() const = 0;           // what the devices of this rank run on; after the set-up
-    virtual void begin_step(int /*step*/) {}           // on the main thread, before the devices begin it
+    virtual std::vector<GpuUse> gpus() const { return {}; }  // those of this rank, now; nothing has grown
+    virtual void begin_step(int /*step*/) {}                 // on the main thread, before the devices begin it
 
     // Where a run has several ranks: what this rank knows of itself, and what another one has told. The first pair is
     // called once, when memory is placed, the second after every step.

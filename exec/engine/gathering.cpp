@@ -139,6 +139,13 @@ void Gathering::result(RunResult& result) const {
         put(own, result.peak[device]);
     put_all(own, result.disturbance.cpu_share);
     put(own, result.resident_growth.value_or(0));
+    put(own, result.gpus.size());
+    for (const GpuUse& gpu : result.gpus) {
+        put(own, gpu.gpu);
+        put_all(own, gpu.devices);
+        put(own, gpu.used);
+        put(own, gpu.grown);
+    }
     put_text(own, host_name());
     for (const DevicePlace& place : result.places) {
         put_all(own, place.cores);
@@ -150,6 +157,7 @@ void Gathering::result(RunResult& result) const {
     std::vector<std::string> hosts;
     result.disturbance.cpu_share.clear();
     result.places.clear();
+    result.gpus.clear();
     const bool tell_growth = result.resident_growth.has_value();
     if (tell_growth)
         result.resident_growth = 0;
@@ -160,6 +168,12 @@ void Gathering::result(RunResult& result) const {
         std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
         if (const auto growth = reader.get<Bytes>(); tell_growth)
             *result.resident_growth += growth;
+        for (auto gpus = reader.get<std::size_t>(); gpus > 0; --gpus) {
+            GpuUse use{rank, reader.get<int>(), reader.get_all<int>()};
+            use.used = reader.get<Bytes>();
+            use.grown = reader.get<Bytes>();
+            result.gpus.push_back(std::move(use));
+        }
         hosts.push_back(reader.get_text());
         while (!reader.at_end()) {
             std::vector<int> cores = reader.get_all<int>();

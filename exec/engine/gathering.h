@@ -21,7 +21,7 @@ public:
     // All ranks know the losses and norms of the step, and rank 0 its events and memory. Returns whether a rank
     // `stops`.
     bool step(StepRecord& step, bool stops);
-    // Rank 0 knows what `result` says of the devices of all ranks: peaks, shares of cores, resident memory, hosts.
+    // Rank 0 knows what `result` says of the devices of all ranks: peaks, shares of cores, memory in use, hosts.
     void result(RunResult& result) const;
 
 private:

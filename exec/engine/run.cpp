@@ -246,6 +246,7 @@ private:
         meet(Phase::Prepared);
         together([&] { plan(); });
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
+        const std::vector<GpuUse> gpus = work_->gpus();
         meet(Phase::Planned);
         meet(Phase::Placed);
         together([&] {
@@ -277,6 +278,9 @@ private:
         together([&] { checkpoints_.get_done(); });
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
+        gpus_ = work_->gpus();
+        for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu)
+            gpus_[gpu].grown = gpus_[gpu].used - gpus[gpu].used;
     }
 
     void take_checkpoint(int step) {
@@ -329,6 +333,7 @@ private:
         if (work_->uses_cores())
             result.places = places_of(plan_, cores_);
         result.resident_growth = resident_growth_;
+        result.gpus = gpus_;
         gathered_.result(result);
         work_->finish(result);
         result.asked_to_stop = stops_;
@@ -384,6 +389,7 @@ private:
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
+    std::vector<GpuUse> gpus_;  // of this rank
     CheckpointsOfRun checkpoints_;
     bool stops_ = false;  // somebody wants it to
     std::optional<int> stopped_after_;

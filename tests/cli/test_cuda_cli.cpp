@@ -34,8 +34,19 @@ run: {backend: cuda, deterministic: false}
 }
 
 TEST_F(CudaCli, CompareRunsOnGpus) {
-    const std::string said = run_well("compare mlp.yaml --json --set run.backend=cuda").out;
-    EXPECT_NE(said.find("\"measured\""), std::string::npos) << said;
+    const std::string said = run_well("compare mlp.yaml --set run.backend=cuda").out;
+    EXPECT_NE(said.find("\nmemory of GPU 0 "), std::string::npos) << said;
+    const Json compared = run_well("compare mlp.yaml --json --set run.backend=cuda").json();
+    const Json& gpus = compared["measured"]["gpus"];
+    ASSERT_EQ(gpus.size(), 1u);
+    EXPECT_EQ(gpus[0]["devices"], Json({0, 1}));
+    std::int64_t reserved = 0;  // in whole 2 MiB
+    for (const Json& device : compared["predicted"]["devices"])
+        reserved += (device["reserved_memory_bytes"].get<std::int64_t>() + (2 << 20) - 1) >> 21 << 21;
+    const auto grown = gpus[0]["grown_bytes"].get<double>();
+    EXPECT_GT(gpus[0]["used_bytes"], grown);
+    EXPECT_DOUBLE_EQ(compared["gpu_memory_error"], (static_cast<double>(reserved) - grown) / grown);
+    EXPECT_TRUE(compared["resident_memory_error"].is_null());
 }
 
 }  // namespace

@@ -183,6 +183,10 @@ TEST_F(Cli, RunsTellByHowMuchTheProcessGrew) {
     EXPECT_TRUE(contains(run_well("compare mlp.yaml --interleave 0").out, "resident memory of the process"));
     const Json emulated = run_well("compare mlp.yaml --json --set run.backend=emulated").json();
     EXPECT_TRUE(emulated["resident_memory_error"].is_null());
+    for (const Json& one : {compared, emulated}) {
+        EXPECT_TRUE(one["gpu_memory_error"].is_null());
+        EXPECT_FALSE(one["measured"].contains("gpus"));
+    }
 }
 
 // A limit between what is in use at most and what is reserved is one that a run cannot keep to.

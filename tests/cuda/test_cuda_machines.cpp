@@ -125,6 +125,33 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
     }
 }
 
+TEST_F(CudaMachines, SayHowMuchMoreMemoryIsInUseAfterARun) {
+    constexpr std::size_t kOthers = std::size_t{10} << 20;
+    const Execution execution(kMlp,
+                              {"run.backend=cuda", "cluster.devices=3", "run.gpus=[0,0,2]", "pipeline.schedule=gpipe"});
+    void* others = nullptr;  // what somebody else takes meanwhile
+    RunOptions options;
+    options.before_task = [&](int device, const Task& task) {
+        if (device != 2 || task.op != Op::Forward || others != nullptr)
+            return;
+        const CurrentGpu current(2);
+        EXPECT_EQ(cudaMalloc(&others, kOthers), cudaSuccess);
+    };
+    const RunResult alone = execution.run(), beside = execution.run(options);
+    ASSERT_EQ(alone.gpus.size(), 2u);
+    EXPECT_EQ(alone.gpus[0].gpu, 0);
+    EXPECT_EQ(alone.gpus[0].devices, (std::vector<int>{0, 1}));
+    EXPECT_EQ(alone.gpus[1].gpu, 2);
+    EXPECT_EQ(alone.gpus[1].devices, std::vector<int>{2});
+    EXPECT_GE(alone.gpus[0].grown, alone.arena[0] + alone.arena[1]);
+    EXPECT_GE(alone.gpus[1].grown, alone.arena[2]);
+    EXPECT_GE(alone.gpus[0].used, alone.gpus[0].grown);
+    ASSERT_EQ(beside.gpus.size(), 2u);
+    EXPECT_EQ(beside.gpus[0].grown, alone.gpus[0].grown);
+    EXPECT_EQ(beside.gpus[1].grown, alone.gpus[1].grown + static_cast<Bytes>(kOthers));
+    EXPECT_EQ(cudaFree(others), cudaSuccess);
+}
+
 // On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
 TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
     constexpr const char* kSharedUNet = R"(

@@ -102,6 +102,19 @@ TEST_P(CudaUnderMpi, RanksShareOutTheGpusOfTheirHost) {
     for (const char* seat :
          {"rank 0: device 1: host stand-in, GPU 0, 64 of 132", "rank 1: device 2: host stand-in, GPU 1, 64 of"})
         EXPECT_NE(said.err.find(seat), std::string::npos) << said.err;
+    const Json json = on_ranks(2, "run four.yaml --json").json();
+    ASSERT_EQ(json["gpus"].size(), 2u);
+    for (const int rank : {0, 1}) {
+        const Json& gpu = json["gpus"][rank];
+        EXPECT_EQ(gpu["rank"], rank);
+        EXPECT_EQ(gpu["gpu"], rank);
+        EXPECT_EQ(gpu["devices"], Json({2 * rank, 2 * rank + 1}));
+        std::int64_t reserved = 0;
+        for (const int device : {2 * rank, 2 * rank + 1})
+            reserved += json["devices"][device]["reserved_memory_bytes"].get<std::int64_t>();
+        EXPECT_GE(gpu["grown_bytes"], reserved);
+        EXPECT_GT(gpu["used_bytes"], gpu["grown_bytes"]);
+    }
 }
 
 // As NCCL adds up it is one sum for all ranks, and two have one order only.
