@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr Ns kMillisecond = 1'000'000;
 
-// Closes a socket that nobody has taken.
+// Closes a socket, or another file, that nobody has taken.
 class Socket {
 public:
     explicit Socket(int number) : number_(number) {}
@@ -138,12 +139,16 @@ public:
         for (const Entry& entry : entries)
             polled_.push_back({sockets_[static_cast<std::size_t>(entry.connection)],
                                static_cast<short>(POLLIN | (entry.writes ? POLLOUT : 0)), 0});
+        polled_.push_back({woken_.number(), POLLIN, 0});
         (void)::poll(polled_.data(), polled_.size(), static_cast<int>((time + kMillisecond - 1) / kMillisecond));
         for (std::size_t k = 0; k < entries.size(); ++k) {
             entries[k].can_read = (polled_[k].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
             entries[k].can_write = (polled_[k].revents & POLLOUT) != 0;
         }
+        eventfd_t times = 0;
+        (void)eventfd_read(woken_.number(), &times);
     }
+    void wake() override { (void)eventfd_write(woken_.number(), 1); }
 
     std::optional<std::size_t> receive(int connection, std::span<std::byte> bytes) override {
         const ssize_t got = recv(sockets_[static_cast<std::size_t>(connection)], bytes.data(), bytes.size(), 0);
@@ -163,7 +168,8 @@ public:
     void close(int connection) override { ::close(std::exchange(sockets_[static_cast<std::size_t>(connection)], -1)); }
 
 private:
-    std::vector<int> sockets_, ranks_;  // by connection
+    std::vector<int> sockets_, ranks_;                            // by connection
+    const Socket woken_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // where there is none left waits take their time
     std::vector<pollfd> polled_;
 };
 

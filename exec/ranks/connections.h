@@ -25,6 +25,7 @@ public:
     };
     // Waits until something can be done, at most for `time`.
     virtual void wait(std::vector<Entry>& entries, Ns time) = 0;
+    virtual void wake() = 0;  // on any thread: the wait that is under way, or else the next one, ends
     // Return how many bytes came, or were taken, without waiting; nothing where the connection has ended.
     virtual std::optional<std::size_t> receive(int connection, std::span<std::byte> bytes) = 0;
     virtual std::optional<std::size_t> send(int connection, std::span<const std::byte> bytes) = 0;

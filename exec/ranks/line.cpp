@@ -56,6 +56,7 @@ Line::~Line() {
         const std::lock_guard lock(mutex_);
         closes_ = clock_now() + (failed_ ? 0 : kLastWords);
     }
+    connections_->wake();
     if (thread_.joinable())
         thread_.join();
 }

@@ -39,6 +39,13 @@ pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 3}
 run: {timeout: 60 s}
 )");
+        write("unet.yaml", R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 16, levels: 2}
+cluster: {devices: 4}
+pipeline: {schedule: 1f1b, split: even, stages: 2, replicas: [2, 2], micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2}
+run: {timeout: 60 s}
+)");
         write("resnet.yaml", R"(
 workload: {model: resnet50, image_size: 32, classes: 10}
 cluster: {devices: 4}
@@ -103,7 +110,7 @@ TEST_P(UnderMpi, ShardedOptimizers) {
                 sharded);
     expect_same("four.yaml --set pipeline.schedule=pipedream" + two, {4}, sharded);
     expect_same("gpt.yaml --set training.clip_norm=0.5" + two, {2, 4}, sharded);
-    expect_same("resnet.yaml", {4}, sharded);
+    expect_same("unet.yaml", {4}, sharded);
 }
 
 // Threads beside the devices meet over the ranks, bucket by bucket.
@@ -114,7 +121,7 @@ TEST_P(UnderMpi, SumsInBuckets) {
     expect_same("four.yaml --set pipeline.stages=2 --set pipeline.replicas=[1,3]", {2, 3}, small + sharded);
     expect_same("four.yaml --set pipeline.schedule=zb-h1 --set training.clip_norm=0.1" + two, {4}, small + sharded);
     expect_same("four.yaml --set pipeline.schedule=pipedream" + two, {4}, small);
-    expect_same("resnet.yaml", {4}, " --set transfer.sum_bucket=16MiB");
+    expect_same("unet.yaml", {4}, " --set transfer.sum_bucket=16KiB");
 }
 
 // The states that the ranks have kept in parts serve any other run, and those of any other run serve them.
@@ -141,13 +148,14 @@ TEST_P(UnderMpi, ShardedOptimizersGoOnFromCheckpoints) {
 }
 
 TEST_P(UnderMpi, StatisticsOfBatchNorm) {
-    expect_same("resnet.yaml", {2, 4});
-    expect_same("resnet.yaml --set training.batch_norm=deferred", {4});
+    expect_same("unet.yaml", {2, 4});
+    expect_same("unet.yaml --set training.batch_norm=deferred", {4});
+    expect_same("resnet.yaml", {4});
 }
 
 TEST_P(UnderMpi, SavedParametersAndDumpsAreWhole) {
-    run_well("run resnet.yaml --save alone --dump alone-dump");
-    const Said said = on_ranks(4, "run resnet.yaml --save ranks --dump ranks-dump");
+    run_well("run unet.yaml --save alone --dump alone-dump");
+    const Said said = on_ranks(4, "run unet.yaml --save ranks --dump ranks-dump");
     ASSERT_EQ(said.code, 0) << said.err;
     for (const std::string folder : {"alone", "alone-dump"}) {
         int files = 0;
@@ -158,7 +166,7 @@ TEST_P(UnderMpi, SavedParametersAndDumpsAreWhole) {
                 EXPECT_EQ(read(folder + "/" + path), read(other)) << other;
                 ++files;
             }
-        EXPECT_GT(files, 100) << folder;
+        EXPECT_GT(files, 50) << folder;
     }
 }
 

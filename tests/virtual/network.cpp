@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace pw {
 
@@ -102,10 +103,14 @@ public:
                 entry.can_write = entry.writes && pipe_to(entry.connection).under_way < kWindow;
                 found = found || entry.can_read || entry.can_write;
             }
-            if (found || clock_now() >= until)
+            if (std::exchange(woken_, false) || found || clock_now() >= until)
                 return;
             network_.world_.wait(network_.place_of(rank_), until);
         }
+    }
+    void wake() override {
+        woken_ = true;
+        network_.world_.wake(network_.place_of(rank_));
     }
     std::optional<std::size_t> receive(int connection, std::span<std::byte> bytes) override {
         Network::Pipe& in = pipe_from(connection);
@@ -140,6 +145,7 @@ private:
     Network& network_;
     const int rank_;
     const std::vector<int> ranks_;
+    bool woken_ = false;
 };
 
 Network::Network(World& world, int size, Delays delays)
