@@ -201,7 +201,10 @@ int main(int argc, char** argv) {
                 code);  // a silent thread may be there still, and other ranks need not come to an end with this one
         return code;
     } catch (const std::bad_alloc&) {
-        return pw::report_error("out of memory", pw::ExitCode::RunFailed);
+        return pw::report_error(
+            "out of memory\n  help: let it have more (ulimit -v, ulimit -d, the control group), or ask for less: fewer "
+            "devices, smaller micro-batches",
+            pw::ExitCode::RunFailed);
     } catch (const std::exception& error) {
         return pw::report_error(error.what(), pw::ExitCode::RunFailed);
     }

@@ -134,6 +134,8 @@ Profile measure_with_progress(const Config& config, const Model& model, const st
         profile = measure_profile(config, model, sizes,
                                   [&](int done, int all) { line.show(fmt::format("measuring {}/{}", done, all)); });
     }
+    for (const std::string& note : profile.notes)
+        print_note(note);
     warn_of_disturbance(profile, sizes, stolen.share());
     return profile;
 }

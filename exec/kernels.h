@@ -128,6 +128,8 @@ class Kernels {
 public:
     virtual ~Kernels() = default;
     virtual std::string_view name() const = 0;  // of the backend
+    // Tells whether a call has done its work when it returns, on the cores of the thread that makes it.
+    virtual bool on_host() const = 0;
     // Makes the kernel of a layer. Its layouts depend on the layer alone, never on the split.
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
     // Makes the kernel of a whole stage; it is null where the backend does U layer by layer.
@@ -172,9 +174,9 @@ public:
     virtual void finish() const = 0;                        // waits until all is done; forgets the marks
 };
 
-// Kernels that run on host threads: a call has done its work when it returns.
 class HostKernels : public Kernels {
 public:
+    bool on_host() const override { return true; }
     // Is called on a device's own pinned thread before any kernel is made there.
     virtual void start_device(int) const {}
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;

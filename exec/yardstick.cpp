@@ -3,6 +3,7 @@
 #include "exec/engine/gate.h"
 #include "exec/engine/pin.h"
 #include "exec/system/threads.h"
+#include "workloads/first_failure.h"
 #include "workloads/median.h"
 
 #include <algorithm>
@@ -47,15 +48,22 @@ Ns time_of_one(std::vector<double>& memory) {
 Ns yardstick_time(const CorePlan& cores) {
     std::vector<Ns> times(cores.cores.size(), 0);
     std::vector<Thread> workers;
-    for (std::size_t device = 0; device < times.size(); ++device)
-        workers.push_back(start_thread("the yardstick", [&, device] {
-            if (!cores.shared)
-                pin_this_thread(cores.cores[device]);
-            std::vector<double> memory(kWords, 1);
-            times[device] = time_of_one(memory);
-        }));
+    FirstFailure failure;
+    const auto work = [&](std::size_t device) {
+        if (!cores.shared)
+            pin_this_thread(cores.cores[device]);
+        std::vector<double> memory(kWords, 1);
+        times[device] = time_of_one(memory);
+    };
+    const auto start_all = [&] {
+        for (std::size_t device = 0; device < times.size(); ++device)
+            workers.push_back(
+                start_thread("the yardstick", [&, device] { failure.guard([&] { work(device); }, [] {}); }));
+    };
+    failure.guard(start_all, [] {});
     for (Thread& worker : workers)
         worker.join();
+    failure.rethrow();
     return *std::max_element(times.begin(), times.end());
 }
 

@@ -11,13 +11,13 @@
 #include "sim/recurrence.h"
 #include "workloads/error.h"
 #include "workloads/random.h"
+#include "workloads/threads.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <thread>
 #include <utility>
 
 namespace pw {
@@ -257,12 +257,8 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
             }
         }
     };
-    {
-        std::vector<std::jthread> others;
-        for (int thread = 1; thread < std::min(threads, groups); ++thread)
-            others.emplace_back(work);
-        work();
-    }
+    const int workers = std::min(threads, groups);
+    for_each_index(static_cast<std::size_t>(workers), workers, [&](std::size_t) { work(); });
     samples.step_times.resize(static_cast<std::size_t>(draws));
     samples.slowest.assign(own_.size(), 0);
     for (int draw = 0; draw < draws; ++draw)

@@ -40,6 +40,7 @@ public:
     std::unique_ptr<Memory> shared(Bytes bytes) const override;
     std::string machine() const override { return device_->name(); }
     std::vector<ConvolutionChoice> convolutions() const override;
+    bool on_host() const override { return false; }
     bool has_neighbours() const override { return device_->seat().groups > 0; }
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override;

@@ -97,8 +97,10 @@ public:
     // Waits, before S and U, for the devices that the task needs.
     virtual void meet(const Task& task, int node) = 0;
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
-    virtual void end_step() {}                         // all nodes are finished
-    virtual void keep_state() {}                       // copies what a checkpoint after this step has of the device
+    // Is called when the clock has been read behind run(): what others begin from here on begins after the task's end.
+    virtual void has_run(int /*node*/) {}
+    virtual void end_step() {}    // all nodes are finished
+    virtual void keep_state() {}  // copies what a checkpoint after this step has of the device
 
     // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
     // put work: the thread waits until others have queued theirs, the devices wait for each other.

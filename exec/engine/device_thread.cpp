@@ -115,6 +115,7 @@ void DeviceThread::launch(const Task& task, int position) {
     else
         work_.run(task, node);
     interval.end = clock_now();
+    work_.has_run(node);
     reached_ = interval.end;
     if (clocked) {
         core_clock_.stop();

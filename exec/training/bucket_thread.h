@@ -44,7 +44,7 @@ private:
     Thread thread_;  // uses all of the above
 };
 
-// While it lives it sees the pass that makes the last gradients of a stage, and tells which are final.
+// While it lives it sees the pass that makes the last gradients of a stage, and tells which are final before its end.
 class Filling : public PassObserver {
 public:
     Filling(StageProgram& program, const LayerGraph& layers, BucketThread& thread)
@@ -56,10 +56,13 @@ public:
     Filling& operator=(const Filling&) = delete;
 
     void before(int, Pass, const LayerArgs&) override {}
-    // The pass goes from the last layer to the first, and so through the stage's block.
+    // The pass goes from the last layer to the first, and so through the stage's block. Its end says that the first
+    // bytes are final, and so the last bucket.
     void after(int layer, Pass pass, const LayerArgs&) override {
-        if (pass == Pass::Weight || (pass == Pass::Input && !has_weight_pass(layers_[layer].kind)))
-            thread_.fill(program_.layout().weight_offset[layer]);
+        if (pass != Pass::Weight && !(pass == Pass::Input && !has_weight_pass(layers_[layer].kind)))
+            return;
+        if (const Bytes from = program_.layout().weight_offset[layer]; from > 0)
+            thread_.fill(from);
     }
 
 private:

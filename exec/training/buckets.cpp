@@ -66,6 +66,12 @@ void TrainingDevice::sum_in_buckets(int node) {
     }
 }
 
+// All gradients of the stage are final: no S begins before the pass that made the last of them has ended.
+void TrainingDevice::has_run(int node) {
+    if (sums_behind_.contains(node))
+        beside_->fill(0);
+}
+
 // A holder without a gradient of the mini-batch begins here, with full buckets.
 void TrainingDevice::wait_for_last_bucket(int node) {
     const WaitingAt waiting(run_.plan.watch.get(), device_, node);

@@ -67,8 +67,7 @@ Measured PassTimes::update(int layer, double share) const {
     return {part(whole.median), part(whole.spread)};
 }
 
-StopWatch::StopWatch(const Kernels& kernels)
-    : kernels_(kernels), laps_(dynamic_cast<const HostKernels*>(&kernels) != nullptr) {}
+StopWatch::StopWatch(const Kernels& kernels) : kernels_(kernels), laps_(kernels.on_host()) {}
 
 void StopWatch::collect(PassTimes* into) {
     for (const Call& call : calls_)

@@ -37,7 +37,7 @@ void Training::add_devices() {
         devices_.push_back(std::make_unique<TrainingDevice>(*this, device));
 }
 
-bool Training::uses_cores() const { return dynamic_cast<const HostKernels*>(&any_device().kernels()) != nullptr; }
+bool Training::uses_cores() const { return any_device().kernels().on_host(); }
 
 std::int64_t Training::first_sample(int step, int microbatch) const {
     const std::int64_t before = plan.resumed == nullptr ? 0 : plan.resumed->samples;

@@ -40,6 +40,7 @@ public:
     void begin_step(int step) override;
     void meet(const Task& task, int node) override;
     void run(const Task& task, int node) override;
+    void has_run(int node) override;
     void end_step() override;
     void keep_state() override;
 

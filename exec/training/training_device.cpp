@@ -363,8 +363,6 @@ void TrainingDevice::compute(const Task& task, int node) {
         default:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
-    if (filling)
-        beside_->fill(0);
 }
 
 std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {

@@ -1,9 +1,9 @@
 #include "search/plans/makespan.h"
 
-#include "search/plans/threads.h"
 #include "search/plans/trial.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
+#include "workloads/threads.h"
 
 #include <fmt/format.h>
 

@@ -7,6 +7,7 @@
 
 #include <ostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace pw {
@@ -154,6 +155,48 @@ TEST_F(Files, OfLargePlansAreRefused) {
         for (const char* part : {"200000 stages", "of memory", "plan.csv", "help: "})
             EXPECT_NE(error.find(part), std::string::npos) << error;
     }
+}
+
+class Profiles : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("large.yaml", "workload: {model: mlp, hidden: [1536, 1536, 1536, 1536]}\ncluster: {devices: 2}\n");
+    }
+};
+
+// Two devices that hold the whole model each take 200 MB.
+TEST_F(Profiles, OfLargeModelsGoWithoutNeighbours) {
+    const std::string alone = "note: layers were timed on one device alone, not beside the others: ";
+    const std::string profile = "profile large.yaml -o profile.yaml";
+    {
+        const MayHave limit(rlim_t{250} << 20);
+        const std::string said = run_well(profile).err;
+        const bool has_cores = std::thread::hardware_concurrency() > 1;
+        EXPECT_NE(said.find(alone + (has_cores ? "2 copies of the model take " : "there are fewer cores here than 2 ")),
+                  std::string::npos)
+            << said;
+        EXPECT_EQ(read("profile.yaml").find("busy:"), std::string::npos);
+    }
+    if (std::thread::hardware_concurrency() > 1) {
+        EXPECT_EQ(run_well(profile).err.find(alone), std::string::npos);
+        EXPECT_NE(read("profile.yaml").find("busy:"), std::string::npos);
+    }
+}
+
+// Whichever allocation is the first that does not fit, that of a neighbour among them.
+TEST_F(Profiles, EndWhereMemoryEnds) {
+    int refused = 0;
+    for (int mib = 270; mib >= 50; mib -= 44) {
+        const MayHave limit(static_cast<rlim_t>(mib) << 20);
+        const Said said = run("profile large.yaml -o profile.yaml");
+        if (said.code == 0)
+            continue;
+        ++refused;
+        EXPECT_EQ(said.code, 1) << mib << " MiB: " << said.err;
+        EXPECT_NE(said.err.find("error: "), std::string::npos) << mib << " MiB: " << said.err;
+    }
+    EXPECT_GT(refused, 0);
 }
 
 // Layers that exchange nothing make stages that do not wait for each other.

@@ -36,7 +36,7 @@ private:
 class Block {
 public:
     Block(const Kernels& kernels, Bytes size, unsigned char fill = 0xff) : size_(size) {
-        if (dynamic_cast<const HostKernels*>(&kernels) != nullptr) {
+        if (kernels.on_host()) {
             heap_ = std::make_unique<AlignedBytes>(size, fill);
             return;
         }

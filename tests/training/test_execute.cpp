@@ -252,6 +252,7 @@ TEST(Mlp, ProfileOfTwoDevicesKnowsTheirTimesBesideEachOther) {
                 << layer.name;
     }
     EXPECT_EQ(costs_of(*job.model, job.split, profile, 3).busy.size(), 2u);
+    EXPECT_TRUE(profile.notes.empty());
     TemporaryFolder folder;
     const std::string path = folder.write("profile.yaml", "");
     write_profile(profile, path);

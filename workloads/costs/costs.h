@@ -62,6 +62,7 @@ struct Profile {
                 // messages
     bool sent_copies = false;                     // a transport that copies out of the sender
     std::vector<ConvolutionChoice> convolutions;  // choices of this precision; each shape once
+    std::vector<std::string> notes;               // of a measurement, for people; files do not keep them
     bool operator==(const Profile&) const = default;
 };
 
