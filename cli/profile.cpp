@@ -160,7 +160,7 @@ Action add_profile(CLI::App& command) {
             if (is_first_rank())
                 profile_config(config, *arguments);
             else
-                help_to_measure();
+                help_to_measure(config);
         });
     };
 }

@@ -66,7 +66,7 @@ Profile profile_of_first_rank(const Config& config, const std::function<Profile(
         profile = measure();
         put_text(letter, text_of(profile));
     } else {
-        help_to_measure();
+        help_to_measure(config);
     }
     wait_for_first(*ranks);
     letter = broadcast(*ranks, letter);

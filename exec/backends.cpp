@@ -122,8 +122,6 @@ HandOver measure_hand_over(const Config& config) {
     return hand_over;
 }
 
-void help_to_measure() { (void)measure_links(join_ranks(), host_name()); }
-
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {
     return row_of(plan.job.config).work(plan, options);
 }

@@ -132,8 +132,8 @@ struct HandOver {
     bool sent_copies = false;  // the sender keeps a copy
 };
 HandOver measure_hand_over(const Config& config);
-// Does the part of another rank: rank 0 measures, and messages have two ends.
-void help_to_measure();
+// Does the part of another rank in a profile: rank 0 measures, and messages have two ends.
+void help_to_measure(const Config& config);
 HandOver measure_host_hand_over(const Config& config);
 
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at

@@ -1,7 +1,11 @@
 // Calibration: it runs the whole model as one stage on one device and times every kernel call in its place, so that
 // caches are as warm or cold as in a real pass.
+#include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
+#include "exec/engine/ranks_of_run.h"
 #include "exec/execute.h"
+#include "exec/ranks/measure_link.h"
+#include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
 #include "exec/training/bench.h"
 #include "exec/training/neighbours.h"
@@ -91,12 +95,27 @@ Measured measure_dispatch(const Config& config, const Model& model, const Profil
     return median_of(std::move(gaps));
 }
 
+// Returns the cores of the devices that are measured beside each other: those of the first device's host, that one
+// first. Where devices are on several ranks all ranks call it together; rank 0 gets the cores, the others nothing.
+CorePlan cores_to_measure_on(const Config& config) {
+    const std::vector<DeviceConfig>& all = config.cluster.devices;
+    const int devices = std::max(1, static_cast<int>(all.size()));
+    if (config.run.transport == RunConfig::Transport::Mpi && join_ranks().size() > 1)
+        return cores_of_first_host(config, devices, join_ranks());
+    const std::vector<int> nodes = numa_nodes(config, devices);
+    const auto here = std::ranges::count_if(all, [&](const DeviceConfig& one) { return one.host == all[0].host; });
+    return plan_cores(nodes.empty() ? std::max(1, static_cast<int>(here)) : devices, config.run.threads_per_device,
+                      nodes);
+}
+
 // Tells why devices that slow each other down are timed one at a time all the same; empty where nothing speaks against
 // neighbours. Each holds the whole model, and a system that has promised too much memory ends the process.
 std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
     const auto neighbours = static_cast<Bytes>(cores.cores.size()) - 1;
     if (cores.shared)
         return fmt::format("there are fewer cores here than {} devices need", neighbours + 1);
+    if (!std::ranges::all_of(cores.cores, can_pin_this_thread))
+        return fmt::format("this process may not use the cores of all {} devices here", neighbours + 1);
     const Bytes wanted = bench.memory_with(kInFlight) + neighbours * bench.memory_with(Neighbours::kInFlight);
     const Bytes most = memory_of_machine() / 4 * 3;
     return wanted <= most
@@ -107,9 +126,9 @@ std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
 
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
-    const int devices = std::max<int>(1, static_cast<int>(config.cluster.devices.size()));
-    const CorePlan cores = plan_cores(devices, config.run.threads_per_device, numa_nodes(config, devices));
     const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
+    const CorePlan cores = cores_to_measure_on(config);
+    const auto devices = static_cast<int>(cores.cores.size());
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
@@ -158,6 +177,11 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
 }
 
 }  // namespace
+
+void help_to_measure(const Config& config) {
+    (void)measure_links(join_ranks(), host_name());
+    (void)cores_to_measure_on(config);
+}
 
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress) {

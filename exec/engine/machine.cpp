@@ -100,14 +100,26 @@ int numa_node_of(std::string address, const std::string& folder) {
     return std::max(node, -1);
 }
 
-void pin_this_thread(const std::vector<int>& cores) {
-    if (cores.empty())
-        return;
+namespace {
+
+bool pin(const std::vector<int>& cores) {
     cpu_set_t set;
     CPU_ZERO(&set);
     for (const int core : cores)
         CPU_SET(static_cast<std::size_t>(core), &set);
-    (void)sched_setaffinity(0, sizeof set, &set);
+    return cores.empty() || sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+}  // namespace
+
+void pin_this_thread(const std::vector<int>& cores) { (void)pin(cores); }
+
+bool can_pin_this_thread(const std::vector<int>& cores) {
+    cpu_set_t now;
+    CPU_ZERO(&now);
+    if (sched_getaffinity(0, sizeof now, &now) != 0 || !pin(cores))
+        return false;
+    return sched_setaffinity(0, sizeof now, &now) == 0;
 }
 
 // One boot of one kernel has one clock, and containers may be given another beginning of it.

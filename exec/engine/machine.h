@@ -21,6 +21,8 @@ std::vector<UsableCore> usable_cores();
 int numa_node_of(std::string address, const std::string& folder = "/sys/bus/pci/devices");
 
 void pin_this_thread(const std::vector<int>& cores);  // best effort; an empty list leaves the thread alone
+// Tells whether the system lets this thread run there; the thread stays where it may run now.
+bool can_pin_this_thread(const std::vector<int>& cores);
 
 // Reserves memory of the system. With `touched` it lies in huge pages where the system grants them, zeroed on the
 // calling thread; else pages come as they are used. It throws Error (RunFailed) with `whose` and the bytes when the

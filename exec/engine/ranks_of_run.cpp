@@ -84,6 +84,25 @@ CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
     return cores;
 }
 
+CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks) {
+    const CorePlan own = cores_of_rank(config, devices, &ranks);
+    Mail letter;
+    put_text(letter, host_name());
+    put(letter, own.shared);
+    for (const std::vector<int>& cores : own.cores)
+        put_all(letter, cores);
+    CorePlan all;
+    for (const Mail& of_rank : gather(ranks, letter)) {
+        MailReader reader(of_rank);
+        if (reader.get_text() != host_name())
+            continue;
+        all.shared |= reader.get<bool>();
+        while (!reader.at_end())
+            all.cores.push_back(reader.get_all<int>());
+    }
+    return all;
+}
+
 std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores) {
     const std::vector<UsableCore> usable = usable_cores();
     std::vector<DevicePlace> places;

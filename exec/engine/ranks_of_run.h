@@ -22,6 +22,9 @@ std::string host_name();
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
 // together. `ranks` is null where all devices are in this process.
 CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks);
+// Returns on rank 0 the cores of all devices on its host, its own first; on the others nothing. All ranks call it
+// together.
+CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks);
 
 // Returns the places of the rank's devices, which compute on `cores`.
 std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);

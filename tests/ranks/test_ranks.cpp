@@ -217,6 +217,18 @@ exec unshare -u sh -c 'hostname host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / '$ea
     }
 }
 
+// Also where the launcher has bound each rank to a core.
+TEST_P(UnderMpi, ProfilesKnowTheDevicesOfOtherRanksBesideThem) {
+    const std::string two = "profile four.yaml --set cluster.devices=2 -o two.yaml";
+    const Said said =
+        launch(fmt::format("-n 2 {}-bind-to core '{}' {}", is_mpich() ? "" : "-", GetParam().binary, two));
+    ASSERT_EQ(said.code, 0) << said.err;
+    if (std::thread::hardware_concurrency() < 2)
+        EXPECT_NE(said.err.find("fewer cores here than 2 devices need"), std::string::npos) << said.err;
+    else
+        EXPECT_NE(read("two.yaml").find("busy:"), std::string::npos) << said.err;
+}
+
 TEST_P(UnderMpi, ProfilesEndOnAllRanksWhenOneFails) {
     const Said said = on_ranks(3, "profile four.yaml -o no/such/folder.yaml");
     EXPECT_NE(said.code, 0);
@@ -230,7 +242,7 @@ TEST_P(UnderMpi, ComparesAPlanOnItsRanks) {
         const std::string arguments = fmt::format(
             "four.yaml --set pipeline.schedule={} --set pipeline.split=even --set training.steps=8 --json", schedule);
         const Json alone = run_well("run " + arguments).json();
-        for (const int ranks : {2, 4}) {
+        for (const int ranks : tried({2, 4})) {
             const Said said = on_ranks(ranks, fmt::format("compare {} --interleave 3", arguments));
             ASSERT_EQ(said.code, 0) << schedule << said.err;
             const Json json = said.json();

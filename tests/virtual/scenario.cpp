@@ -439,6 +439,7 @@ std::vector<UsableCore> usable_cores() {
 }
 int numa_node_of(std::string, const std::string&) { return -1; }
 void pin_this_thread(const std::vector<int>&) {}
+bool can_pin_this_thread(const std::vector<int>&) { return true; }
 std::string clock_name() { return std::to_string(World::here().process()); }
 std::string machine_name() { return "a virtual machine"; }
 
