@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace pw {
@@ -106,6 +107,27 @@ std::string note_on_share(const Profile& profile) {
                : "";
 }
 
+// Devices on the host that has the most.
+int most_on_a_host(const Costs& costs, int devices) {
+    std::map<int, int> on;
+    for (const int host : costs.host)
+        ++on[host];
+    int most = costs.host.empty() ? devices : 0;
+    for (const auto& [host, count] : on)
+        most = std::max(most, count);
+    return most;
+}
+
+std::string note_on_neighbours(const Job& job) {
+    const int known = job.profile.neighbours + 1, most = most_on_a_host(job.costs, job.plan.shape.devices);
+    return job.costs.busy.empty() || known == 1 || most <= known
+               ? ""
+               : fmt::format(
+                     "the profile was measured with {} devices computing at once; where more of {} on a host do "
+                     "they are taken for no slower: measure it on such a host",
+                     known, most);
+}
+
 std::string note_on_profile(const Job& job) {
     const RunConfig& run = job.config.run;
     if (!is_emulated(job.config) &&
@@ -135,8 +157,11 @@ std::string note_on_source(const Job& job) {
 }  // namespace
 
 std::string note_on_costs(const Job& job) {
-    const std::string share = note_on_share(job.profile), other = note_on_source(job);
-    return share.empty() || other.empty() ? share + other : fmt::format("{}\nnote: {}", share, other);
+    std::string all;
+    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job)})
+        if (!note.empty())
+            all += (all.empty() ? "" : "\nnote: ") + note;
+    return all;
 }
 
 std::string note_on_speed(const Job& job) {

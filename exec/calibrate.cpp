@@ -133,6 +133,7 @@ public:
         costs.speed.clear();
         costs.interpolated = false;
         costs.busy = costs.stage;
+        costs.neighbours = 0;  // the probes have as many devices as the plan
         if (!costs.last.empty())
             costs.busy_last = costs.last;
         for (const auto& [kind, samples] : later_) {

@@ -164,6 +164,8 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
             profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
         look_at_the_machine();
     }
+    if (has_neighbours && why_alone.empty())
+        profile.neighbours = devices - 1;
     if (!why_alone.empty()) {
         profile.notes.push_back("layers were timed on one device alone, not beside the others: " + why_alone);
         for (LayerProfile& layer : profile.layers)

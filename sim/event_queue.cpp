@@ -270,14 +270,16 @@ void EventQueue::change_rates(int changed, Ns now) {
         set_pace(device, crowd, now);
 }
 
-// The part of the other devices of its host that compute, where the device does.
+// The other devices of its host that compute, where the device does, over those that did when `busy` was measured.
 double EventQueue::crowd_beside(int device) const {
     const std::vector<int>& devices = devices_on_[host_of_[device]];
     if (busy_->empty() || devices.size() < 2)
         return 0;
     const auto computing =
         std::count_if(devices.begin(), devices.end(), [&](int each) { return progress_[each].node >= 0; });
-    return static_cast<double>(computing - 1) / static_cast<double>(devices.size() - 1);
+    const auto others = static_cast<double>(devices.size() - 1);
+    const double measured = costs_->neighbours > 0 ? costs_->neighbours : others;
+    return std::min(1.0, static_cast<double>(computing - 1) / measured);
 }
 
 void EventQueue::set_pace(int device, double crowd, Ns now) {

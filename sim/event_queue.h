@@ -43,8 +43,9 @@ private:
     };
 
     // Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
-    // `alone` by itself and `busy` beside n - 1 computing devices would take alone + (busy - alone) k / (n - 1) beside
-    // k of them: a line between the two that were measured. What moves messages takes a part of the device, too.
+    // `alone` by itself and `busy` beside n computing devices (Costs::neighbours) would take alone + (busy - alone)
+    // k / n beside k of them: a line between the two that were measured; beside more than n, `busy`. What moves
+    // messages takes a part of the device, too.
     struct Progress {
         int node = -1;      // -1 when the device does not compute
         double left = 1;    // of the task

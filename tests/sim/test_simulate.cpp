@@ -139,8 +139,9 @@ TEST(Simulate, ScalesWithTheTimes) {
     }
 }
 
-// Tasks that take twice as long while all other devices compute; stage 1's are longer by `factor`.
-Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> hosts = {}) {
+// Tasks that take twice as long while all other devices, or so many `neighbours`, compute; stage 1's are longer by
+// `factor`.
+Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> hosts = {}, int neighbours = 0) {
     Costs costs = uniform(p, 10, 10, 10);
     costs.stage[1].forward *= factor;
     costs.busy = costs.stage;
@@ -148,6 +149,7 @@ Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> h
         for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
             *time *= 2;
     costs.host = std::move(hosts);
+    costs.neighbours = neighbours;
     return metrics_of(simulate(plan_of(schedule, p, m), costs)).makespan;
 }
 
@@ -157,6 +159,14 @@ TEST(Simulate, BusyNeighboursSlowATaskDown) {
     EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
     // The second stage has done half of its task beside the first's, when it is alone again.
     EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);
+}
+
+TEST(Simulate, NeighboursCountAsTheyWereMeasured) {
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {}, 1), 10 + 4 * 20 + 10);
+    EXPECT_EQ(crowded("forward-only", 2, 5, 1, {}, 2), 10 + 4 * 15 + 10);        // one of two
+    EXPECT_EQ(crowded("forward-only", 3, 2, 1, {}, 1), 10 + 20 + 20 + 10);       // one neighbour is all
+    EXPECT_EQ(crowded("forward-only", 3, 3, 1, {}, 1), 10 + 20 + 20 + 20 + 10);  // more are as one
+    EXPECT_EQ(crowded("forward-only", 3, 3, 1, {}, 5), 10 + 12 + 14 + 12 + 10);  // 0, 1, 2, 1, 0 of five
 }
 
 TEST(Simulate, OnlyDevicesOfTheSameHostSlowATaskDown) {

@@ -253,6 +253,7 @@ TEST(Mlp, ProfileOfTwoDevicesKnowsTheirTimesBesideEachOther) {
     }
     EXPECT_EQ(costs_of(*job.model, job.split, profile, 3).busy.size(), 2u);
     EXPECT_TRUE(profile.notes.empty());
+    EXPECT_EQ(profile.neighbours, 1);
     TemporaryFolder folder;
     const std::string path = folder.write("profile.yaml", "");
     write_profile(profile, path);

@@ -305,6 +305,7 @@ Costs CostTable::times_of(const StageSplit& split) const {
             bytes.weights += bytes_[layer].weights;
     }
     costs.edges = edge_bytes(model_.layers, split, bytes_);
+    costs.neighbours = profile_.neighbours;
     costs.dispatch = profile_.dispatch.median;
     costs.sent_copies = profile_.sent_copies;
     costs.interpolated = interpolated_;

@@ -35,7 +35,7 @@ struct LayerTimes {
 struct LayerProfile {
     std::string name;
     std::map<int, LayerTimes> times = {};  // by micro-batch size
-    std::map<int, LayerTimes> busy = {};   // with all other devices computing; empty when they do not matter
+    std::map<int, LayerTimes> busy = {};   // with other devices computing; empty when they do not matter
     std::map<int, LayerBytes> bytes = {};
     Measured update = {};  // optimizer, per step
     bool operator==(const LayerProfile&) const = default;
@@ -49,6 +49,7 @@ struct Profile {
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
+    int neighbours = 0;  // devices that computed beside the busy times; 0: not known, all others of a plan's host
     std::optional<Precision> precision;  // absent when not known
     double cpu_share = 1;  // share of its cores that the measurement had; less than 1 when other programs were running
     std::vector<LayerProfile> layers;  // in forward order
@@ -97,7 +98,7 @@ struct Capacity {
 // Costs stand beside a plan: they are the simulator's second argument.
 struct Costs {
     std::vector<StageCost> stage;
-    std::vector<StageCost> busy;    // the same while all other devices compute; empty when they are no slower
+    std::vector<StageCost> busy;    // the same while `neighbours` compute, or more; empty when they are no slower
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
     // These are costs of a mini-batch's last micro-batch when it is smaller; they are empty when it is not. Buffers are
@@ -124,6 +125,7 @@ struct Costs {
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
     std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
+    int neighbours = 0;       // 0: all other devices of the host
     Ns dispatch = 0;          // per task
     bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size

@@ -153,8 +153,9 @@ void check_version(const Yaml& file) {
 }
 
 Profile read_header(const Yaml& map) {
-    map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "dispatch",
-               "precision", "cpu_share", "reference", "link", "between", "sums", "sent_copies", "data", "data_bytes"});
+    map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "neighbours",
+               "dispatch", "precision", "cpu_share", "reference", "link", "between", "sums", "sent_copies", "data",
+               "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -163,6 +164,7 @@ Profile read_header(const Yaml& map) {
     profile.input = read_dims(required(map, "input"));
     profile.classes = read_count(required(map, "classes"), kMostExtent);
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
+    profile.neighbours = static_cast<int>(map["neighbours"].integer(0, 1, kMostExtent));
     profile.precision = map["precision"].choice<Precision>();
     profile.cpu_share = map["cpu_share"].number(1, 0, 1);
     if (map["reference"].present())
@@ -233,6 +235,8 @@ std::string print_header(const Profile& profile) {
     text += fmt::format("  input: {{channels: {}, height: {}, width: {}}}\n", profile.input.channels,
                         profile.input.height, profile.input.width);
     text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
+    if (profile.neighbours > 0)
+        text += fmt::format("  neighbours: {}\n", profile.neighbours);
     if (profile.precision)
         text += fmt::format("  precision: {}\n", name_of(*profile.precision));
     if (profile.cpu_share < 1)
