@@ -1,6 +1,5 @@
 #include "schedules/task.h"
 
-#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -20,22 +19,21 @@ std::optional<Op> op_from(std::string_view letters) {
 }
 
 void append(std::string& text, const Task& task) {
-    char buffer[64];  // four numbers of eleven characters, and letters
-    char* end = buffer;
-    const auto append_number = [&](int number) { end = std::to_chars(end, std::end(buffer), number).ptr; };
+    const auto append_number = [&](int number) {
+        char digits[12];
+        text.append(digits, std::to_chars(digits, std::end(digits), number).ptr);
+    };
     append_number(task.stage);
-    const std::string_view letters = letters_of(task.op);
-    end = std::copy(letters.begin(), letters.end(), end);
+    text += letters_of(task.op);
     append_number(task.microbatch);
     if (task.slice > 0) {
-        *end++ = '.';
+        text += '.';
         append_number(task.slice);
     }
     if (is_transfer(task.op)) {
-        *end++ = is_send(task.op) ? '>' : '<';
+        text += is_send(task.op) ? '>' : '<';
         append_number(task.peer);
     }
-    text.append(buffer, end);
 }
 
 std::string print(const Task& task) {
