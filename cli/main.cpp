@@ -5,6 +5,7 @@
 #include "cli/streams.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
+#include "exec/system/threads.h"
 #include "job/launched_ranks.h"
 #include "workloads/error.h"
 
@@ -153,13 +154,17 @@ void run_command_line(int argc, char** argv) {
 
 // Of a mistake that all ranks find the first one says how to mend it.
 int report_error(std::string_view text, ExitCode code, const std::string& stages = {}) {
+    constexpr Ns kOthersSpeak = 300'000'000;
     const auto [rank, ranks] = launched_ranks();
-    if (rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible))
+    const bool first_says_more = rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible);
+    if (first_says_more)
         text = text.substr(0, text.find('\n'));
     std::fflush(stdout);
     const std::string whose =
         ranks > 1 ? fmt::format("[rank {}/{}{}{}] ", rank, ranks, stages.empty() ? "" : " ", stages) : "";
     say(fmt::format("{}{}{}", whose, text.starts_with("error: ") ? "" : "error: ", text));
+    if (first_says_more)  // a launcher may end all ranks as soon as this one has ended
+        sleep_for(kOthersSpeak);
     return static_cast<int>(code);
 }
 

@@ -120,12 +120,13 @@ int most_on_a_host(const Costs& costs, int devices) {
 
 std::string note_on_neighbours(const Job& job) {
     const int known = job.profile.neighbours + 1, most = most_on_a_host(job.costs, job.plan.shape.devices);
-    return job.costs.busy.empty() || known == 1 || most <= known
-               ? ""
-               : fmt::format(
-                     "the profile was measured with {} devices computing at once; where more of {} on a host do "
-                     "they are taken for no slower: measure it on such a host",
-                     known, most);
+    if (job.costs.busy.empty() || known == 1 || most <= known)
+        return {};
+    return fmt::format(
+        "the profile was measured with {} devices computing at once, and a host has {} here: what more than {} cost "
+        "each "
+        "other is not predicted; measure it on such a host",
+        known, most, known);
 }
 
 std::string note_on_profile(const Job& job) {

@@ -184,7 +184,7 @@ TEST_F(Profiles, OfFewerNeighboursSaySo) {
     const auto said = [&](const char* more) {
         return run_well(std::string("simulate mlp.yaml --set cluster.profile=profile.yaml ") + more).err;
     };
-    const std::string note = "measured with 2 devices computing at once; where more of 3 on a host do";
+    const std::string note = "measured with 2 devices computing at once, and a host has 3 here";
     EXPECT_EQ(said("").find("at once"), std::string::npos);
     EXPECT_NE(said("--set cluster.devices=3").find(note), std::string::npos) << said("--set cluster.devices=3");
     EXPECT_EQ(said("--set cluster.devices=4 --set cluster.devices_per_host=2").find("at once"), std::string::npos);
