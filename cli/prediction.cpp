@@ -169,8 +169,10 @@ std::string note_on_speed(const Job& job) {
     const Profile& profile = job.profile;
     if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
         return {};
-    const int devices = job.plan.shape.devices;
+    const int devices = profile.neighbours > 0 ? profile.neighbours + 1 : job.plan.shape.devices;
     const CorePlan cores = plan_cores(devices, job.config.run.threads_per_device, numa_nodes(job.config, devices));
+    if (cores.shared)  // the same work takes longer there, on whatever machine
+        return {};
     Yardstick yardstick;
     for (int repeat = 0; repeat < 5; ++repeat)
         yardstick.times.push_back(yardstick_time(cores));

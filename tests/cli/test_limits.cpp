@@ -190,6 +190,25 @@ TEST_F(Profiles, OfFewerNeighboursSaySo) {
     EXPECT_EQ(said("--set cluster.devices=4 --set cluster.devices_per_host=2").find("at once"), std::string::npos);
 }
 
+// Reference work that has to share cores says nothing of the machine.
+TEST_F(Profiles, AreHeldAgainstTheMachineOnAsManyCores) {
+    run_well("profile mlp.yaml --set cluster.devices=1 -o profile.yaml");
+    std::string profile = read("profile.yaml");
+    const std::size_t reference = profile.find("reference: {median: ");
+    ASSERT_NE(reference, std::string::npos);
+    profile.replace(reference, profile.find('}', reference) - reference, "reference: {median: 1 ns, spread: 0 ns");
+    write("fast.yaml", profile);
+    const auto said = [&](const char* more) {
+        return run_well(std::string("compare mlp.yaml --set run.backend=emulated --set cluster.devices=1 --set "
+                                    "cluster.profile=fast.yaml ") +
+                        more)
+            .err;
+    };
+    EXPECT_NE(said("").find("reference work in"), std::string::npos) << said("");
+    const std::string shared = said("--set run.threads_per_device=1024");
+    EXPECT_EQ(shared.find("reference work in"), std::string::npos) << shared;
+}
+
 // Whichever allocation is the first that does not fit, that of a neighbour among them.
 TEST_F(Profiles, EndWhereMemoryEnds) {
     int refused = 0;
