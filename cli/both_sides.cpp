@@ -3,6 +3,8 @@
 #include "cli/execution.h"
 #include "cli/table.h"
 #include "exec/all_ranks.h"
+#include "exec/probes.h"
+#include "exec/turns.h"
 #include "job/launched_ranks.h"
 #include "search/predict.h"
 #include "workloads/median.h"
@@ -28,7 +30,31 @@ RunResult median_run(std::vector<RunResult> runs, const Config& config) {
     return std::move(runs[lower_median(times).second]);
 }
 
+// Of an asynchronous job, which runs in one of `every` turns, or of all steps of another one.
+Ns predicted_time(const Job& job, int turns, int every) {
+    int runs = steps_of(job);
+    if (job.plan.asynchronous) {
+        runs = 0;
+        for (int turn = 0; turn < turns; ++turn)
+            runs += runs_in_turn(turn, turns, every) ? 1 : 0;
+    }
+    return predict_numbers(job).metrics.makespan * runs;
+}
+
+// Says what is about to run and how long that is predicted to take.
+void announce(const Job& job, int turns) {
+    if (!is_first_rank())
+        return;
+    const Probes probes = probes_of(job, turns);
+    const Ns run = predicted_time(job, turns, kTurnsOfARun),
+             probing = predicted_time(probes.near, turns, 1) + predicted_time(probes.alone, turns, 1);
+    print_note(fmt::format("{}: {} steps ({}) in {} turns with probes that calibrate the prediction ({})",
+                           job.config.pipeline.schedule, job.config.training.steps, print_time(run), turns,
+                           print_time(probing)));
+}
+
 Sides in_turns(const Job& job, int turns) {
+    announce(job, turns);
     InterleavedRun run = interleave(job, turns);
     Sides sides;
     if (!is_first_rank())
@@ -63,7 +89,9 @@ int turns_for(const Job& job, std::optional<int> asked) {
             "run.backend",
             fmt::format("a run of backend {} does not take turns with probes", name_of(job.config.run.backend)),
             "leave --interleave out, or run with run.backend: cpu");
-    return asked.value_or(can_interleave(job) && job.config.cluster.profile.empty() ? kTurns : 0);
+    if (asked || !can_interleave(job) || !job.config.cluster.profile.empty())
+        return asked.value_or(0);
+    return affordable_turns(job, kTurns);
 }
 
 Sides both_sides(const Job& job, int turns) {

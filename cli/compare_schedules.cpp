@@ -38,6 +38,19 @@ std::vector<std::string> row_of_sides(const std::string& schedule, const Sides& 
             print_signed_percent(comparison.peak_memory_error)};
 }
 
+constexpr std::size_t kLeastWidth = 10;  // of a column whose cells are not known yet
+
+// Right away, also where the output goes to a file: a row may take minutes.
+void show(const std::string& text) {
+    print_result("{}", text);
+    finish_results();
+}
+
+std::string title_of(const Job& job, const Sides& sides) {
+    return fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model, print(sizes_of(job.config.pipeline)),
+                       name_of(job.config.run.backend), sides.measured.trace.machine);
+}
+
 Job job_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
     ConfigArguments own = arguments;
     own.set.push_back("pipeline.schedule=" + schedule);
@@ -136,7 +149,12 @@ void compare_one_by_one(const ConfigArguments& arguments, const std::vector<std:
         if (!is_first_rank())
             continue;
         const Comparison comparison = comparison_of(sides);
+        if (points.empty()) {
+            title = title_of(job, sides);
+            outputs.attempt([&] { show(title + table.last_row(kLeastWidth)); });
+        }
         table.add(row_of_sides(schedule, sides, comparison));
+        outputs.attempt([&] { show(table.last_row(kLeastWidth)); });
         Json point = json_of(sides, comparison);
         point["name"] = schedule;
         points.push_back(std::move(point));
@@ -144,14 +162,11 @@ void compare_one_by_one(const ConfigArguments& arguments, const std::vector<std:
             outputs.attempt([&] { draw(sides, root, schedule, pictures); });
         add_curve(losses, curve_of(schedule, sides.result->losses, job));
         emulated = is_emulated(job.config);
-        title = fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model, print(sizes_of(job.config.pipeline)),
-                            name_of(job.config.run.backend), sides.measured.trace.machine);
         if (kept)
             outputs.attempt([&] { write_points(root, title + table.print(), points); });
     }
     if (!is_first_rank())
         return;
-    outputs.attempt([&] { print_result("{}{}", title, table.print()); });
     outputs.attempt([&] {
         if (kept && !emulated)  // which learns nothing
             plot_curves(losses, "samples", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());

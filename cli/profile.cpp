@@ -132,7 +132,7 @@ Profile measure_with_progress(const Config& config, const Model& model, const st
     {
         ProgressLine line;
         profile = measure_profile(config, model, sizes,
-                                  [&](int done, int all) { line.show(fmt::format("measuring {}/{}", done, all)); });
+                                  [&](int done, int all) { line.show(fmt::format("timing layers, turn {} of {}", done + 1, all)); });
     }
     for (const std::string& note : profile.notes)
         print_note(note);

@@ -13,6 +13,18 @@
 
 namespace pw {
 
+std::string Table::line_of(const std::vector<std::string>& row, const std::vector<std::size_t>& widths) const {
+    std::string line;
+    for (std::size_t column = 0; column < row.size(); ++column) {
+        if (column > 0)
+            line += "  ";
+        line += left_ || column == 0 ? fmt::format("{:<{}}", row[column], widths[column])
+                                     : fmt::format("{:>{}}", row[column], widths[column]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line + '\n';
+}
+
 std::string Table::print() const {
     std::vector<std::size_t> widths;
     for (const auto& row : rows_) {
@@ -21,18 +33,16 @@ std::string Table::print() const {
             widths[column] = std::max(widths[column], row[column].size());
     }
     std::string text;
-    for (const auto& row : rows_) {
-        std::string line;
-        for (std::size_t column = 0; column < row.size(); ++column) {
-            if (column > 0)
-                line += "  ";
-            line += left_ || column == 0 ? fmt::format("{:<{}}", row[column], widths[column])
-                                         : fmt::format("{:>{}}", row[column], widths[column]);
-        }
-        line.erase(line.find_last_not_of(' ') + 1);
-        text += line + '\n';
-    }
+    for (const auto& row : rows_)
+        text += line_of(row, widths);
     return text;
+}
+
+std::string Table::last_row(std::size_t least) const {
+    std::vector<std::size_t> widths;
+    for (const std::string& title : rows_.front())
+        widths.push_back(std::max(least, title.size()));
+    return line_of(rows_.back(), widths);
 }
 
 std::string print_percent(double part) { return fmt::format("{:.1f} %", part * 100); }

@@ -12,8 +12,12 @@ public:
     explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
     std::string print() const;
+    // Returns the last row, in columns that are `least` wide at least: for tables that appear row by row.
+    std::string last_row(std::size_t least) const;
 
 private:
+    std::string line_of(const std::vector<std::string>& row, const std::vector<std::size_t>& widths) const;
+
     std::vector<std::vector<std::string>> rows_;
     bool left_;
 };

@@ -4,6 +4,7 @@
 #include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "workloads/costs/routes.h"
+#include "workloads/error.h"
 #include "workloads/median.h"
 
 #include <algorithm>
@@ -136,6 +137,7 @@ public:
         costs.neighbours = 0;  // the probes have as many devices as the plan
         if (!costs.last.empty())
             costs.busy_last = costs.last;
+        require_all_kinds();
         for (const auto& [kind, samples] : later_) {
             write(kind, samples, costs);
             calibration.tasks.push_back(times_of(kind, samples));
@@ -160,6 +162,21 @@ private:
     bool is_on_ranks() const { return job_.config.run.transport == RunConfig::Transport::Mpi; }
     bool sends_messages() const { return emulates_link() || is_on_ranks(); }
 
+    bool is_last(const Task& task, const Plan& plan) const {
+        return is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
+    }
+
+    // A prediction of which a part is calibrated and a part is not would be neither.
+    void require_all_kinds() const {
+        for (const std::vector<Task>& order : job_.plan.order)
+            for (const Task& task : order)
+                if (!is_transfer(task.op) && !later_.contains({task.stage, task.op, is_last(task, job_.plan)}))
+                    fail_with(ExitCode::RunFailed,
+                              "the probes of the plan have no time of {}: the prediction cannot be calibrated during the "
+                              "run\n  help: compare with a profile: cluster.profile, and without --interleave",
+                              print(task));
+    }
+
     void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {
         std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
         for (int node = 0; node < graph.size(); ++node) {
@@ -168,8 +185,7 @@ private:
             if (is_transfer(task.op))
                 continue;
             const bool computes = is_compute(task.op);
-            const bool last = computes && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
-            const Kind kind{task.stage, task.op, last};
+            const Kind kind{task.stage, task.op, is_last(task, plan)};
             bool& has_gradients = begun[{event.device, task.stage}];
             const bool first = makes_weight_gradient(task.op) && !std::exchange(has_gradients, true);
             if (task.op == Op::Update)

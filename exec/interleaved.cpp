@@ -52,12 +52,12 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, ranks);
     const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, ranks)); };
     std::vector<std::vector<RunResult>> results =
-        run_in_turns({{&probes.alone}, {&job, options}, {&probes.near}}, interleaved.turns, between);
-    interleaved.runs = std::move(results[1]);
+        run_in_turns({{&probes.near}, {&probes.alone}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
+    interleaved.runs = std::move(results[2]);
     if (ranks != nullptr && ranks->rank() != 0)
         return interleaved;
-    interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[0])), interleaved.turns},
-                                              {&probes.near, traces_of(std::move(results[2])), interleaved.turns}});
+    interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[1])), interleaved.turns},
+                                              {&probes.near, traces_of(std::move(results[0])), interleaved.turns}});
     if (!job.plan.asynchronous)
         leave_out_first_steps(interleaved.runs.front().trace, steps, interleaved.turns);
     return interleaved;

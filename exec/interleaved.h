@@ -7,8 +7,11 @@
 
 namespace pw {
 
+// An asynchronous plan, which is a single step, runs whole in the middle one of this many turns.
+inline constexpr int kTurnsOfARun = 8;
+
 struct InterleavedRun {
-    std::vector<RunResult> runs;  // one, its trace without the first step of every turn; one per turn if asynchronous
+    std::vector<RunResult> runs;  // one, its trace without the first step of every turn; of an asynchronous job all
     Calibration calibration;
     int turns = 0;
     Yardstick yardstick;  // before, between and after the turns

@@ -1,13 +1,16 @@
 #include "exec/probes.h"
 
+#include "exec/turns.h"
 #include "job/plan.h"
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
 #include "schedules/orders.h"
 #include "schedules/passes.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
 namespace pw {
@@ -18,6 +21,7 @@ constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
 constexpr int kTried = 4;       // numbers of micro-batches for each device, until the schedule takes one
 constexpr int kStepsAlone = 2;  // in a turn, the first of which is left out
+constexpr int kFewestNear = 2, kMostNear = 3;  // steps in a turn
 
 // Which operations the plan runs on its stages.
 class Operations {
@@ -160,10 +164,12 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
 }
 
 // Nothing where the plan is from a file, or where no number nearby suits its schedule.
-std::optional<Job> next_plan(const Job& job) {
+std::optional<Job> next_plan(const Job& job, int turns) {
     if (job.config.pipeline.schedule.ends_with(".csv"))
         return std::nullopt;
-    const int own = job.config.pipeline.micro_batches, steps = job.config.training.steps;
+    const int own = job.config.pipeline.micro_batches, all = job.config.training.steps;
+    const int steps = job.plan.asynchronous ? std::max(1, all / turns)
+                                            : std::clamp(all, kFewestNear * turns, kMostNear * turns);
     for (int number = own + 1; number <= own + kTried * job.plan.shape.devices; ++number)
         try {
             Job next = with_microbatches(job, number, steps);
@@ -181,21 +187,64 @@ Job in_groups(const Job& job, const Operations& operations, int turns) {
     const int microbatches = other_number(std::max(2 * group * unit, most + 1), unit, job);
     const int all = job.plan.shape.microbatches * steps_of(job);
     const int each = (all + turns * microbatches - 1) / (turns * microbatches);
-    return probe_of(job, microbatches, turns * std::max(2, each), operations,
+    return probe_of(job, microbatches, turns * std::clamp(each, kFewestNear, kMostNear), operations,
                     [&](const Holding& own) { return group_by_group(own, operations, group); });
+}
+
+// The work of a plan: of the device that computes longest, and of all devices together.
+struct Work {
+    Ns longest = 0, all = 0;
+};
+
+Work work_of(const Job& job) {
+    const PlanGraph& graph = job.proof->graph;
+    const std::vector<Ns> times = durations_of(job.plan, graph, job.costs, job.versions);
+    std::vector<Ns> devices(job.plan.order.size(), 0);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            devices[graph.device_of(node)] += times[node];
+    return {*std::ranges::max_element(devices), std::accumulate(devices.begin(), devices.end(), Ns{0})};
+}
+
+// At least this long: a device waits, too.
+Ns time_of_run(const Job& job) { return steps_of(job) * work_of(job).longest; }
+
+// In all turns. An asynchronous plan is filled and drained in every one, a synchronous one as often as the job's.
+Ns time_of_near(const Job& near, int turns) {
+    const Work work = work_of(near);
+    return near.plan.asynchronous ? turns * (work.longest + work.all / near.plan.shape.microbatches)
+                                  : steps_of(near) * work.longest;
+}
+
+// Micro-batches of `alone`: as many as the plan has, or nearly, since a step's first tasks find caches that its updates
+// have filled; fewer where one after the other they would take longer than the run.
+int microbatches_alone(const Job& job, int turns) {
+    const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches), unit = even_share(job.plan.shape);
+    const Ns each = std::max<Ns>(1, work_of(job).all / job.plan.shape.microbatches);
+    const Ns most = time_of_run(job) / (Ns{kStepsAlone} * turns * each);
+    const int least = std::max(3, 2 * unit);
+    return other_number(std::max<int>(least, static_cast<int>(std::min<Ns>(usual - 1, most))), unit, job);
 }
 
 }  // namespace
 
 Probes probes_of(const Job& job, int turns) {
     const Operations operations(job.plan);
-    // As long as the plan's steps, or nearly: a step's first tasks find caches that its updates have filled.
-    const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
-    const int alone = other_number(std::max(3, usual - 1), even_share(job.plan.shape), job);
-    std::optional<Job> next = next_plan(job);
-    return {probe_of(job, alone, kStepsAlone * turns, operations,
+    std::optional<Job> next = next_plan(job, turns);
+    return {probe_of(job, microbatches_alone(job, turns), kStepsAlone * turns, operations,
                      [&](const Holding& own) { return one_by_one(own, operations); }),
             next ? std::move(*next) : in_groups(job, operations, turns)};
+}
+
+int affordable_turns(const Job& job, int wanted) {
+    const Ns run = time_of_run(job);
+    int turns = job.plan.asynchronous ? wanted : turns_of(steps_of(job), wanted);
+    for (; turns > 1; --turns) {
+        const Probes probes = probes_of(job, turns);
+        if (steps_of(probes.alone) * work_of(probes.alone).all + time_of_near(probes.near, turns) <= 2 * run)
+            break;
+    }
+    return turns;
 }
 
 }  // namespace pw

@@ -1,5 +1,5 @@
-// Probes of a plan: other plans over the same stages on the same devices, with other numbers of micro-batches. What
-// their tasks take tells what those of the plan will take, and is never the plan's own time.
+// Probes of a plan: other plans over the same stages on the same devices, with other numbers of micro-batches. The times
+// of their tasks calibrate the prediction of the plan, which never contains the plan's own times.
 #pragma once
 
 #include "job/job.h"
@@ -15,8 +15,13 @@ struct Probes {
     Job alone, near;
 };
 
-// Returns the probes of a job with kernels on the host. They run for `turns` turns: `alone` two steps in each, `near`
-// as many as the job. They learn nothing: their learning rate is 0.
+// Returns the probes of a job with kernels on the host, for `turns` turns: `alone` runs two steps in each, `near` two or
+// three, or of an asynchronous job a whole plan of its share of the job's steps. In `alone` every holder of a stage has
+// two micro-batches or more, so that it adds gradients to others. The probes do not train: their learning rate is 0.
 Probes probes_of(const Job& job, int turns);
+
+// Returns the largest number of turns, `wanted` at most, in which the probes take at most twice as long as the job's
+// run, by the job's costs; 1 where even that takes longer.
+int affordable_turns(const Job& job, int wanted);
 
 }  // namespace pw

@@ -142,8 +142,6 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     const bool has_neighbours = devices > 1 && kernels->has_neighbours();
     std::string why_alone;  // all the same, of any size
     for (std::size_t size = 0; size < samples.size(); ++size) {
-        if (progress)
-            progress(static_cast<int>(size), static_cast<int>(samples.size()));
         Bench bench(config, model, data, *kernels, samples[size], kInFlight);
         if (has_neighbours && kernels->on_host() && why_alone.empty())
             why_alone = what_forbids_neighbours(bench, cores);
@@ -152,6 +150,8 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
             neighbours.emplace(config, model, data, cores, samples[size]);
         PassTimes alone(profile.layers.size()), busy = alone;
         for (int turn = 0; turn < kTurns; ++turn) {
+            if (progress)
+                progress(static_cast<int>(size) * kTurns + turn, static_cast<int>(samples.size()) * kTurns);
             bench.take_turn(alone);
             if (!neighbours)
                 continue;

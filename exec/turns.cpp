@@ -69,7 +69,8 @@ std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, in
         for (int turn = 0; turn < turns; ++turn) {
             if (turn > 0)
                 rota.pass_on(number);
-            results.push_back(run(*taker.job, taker.options));
+            if (runs_in_turn(turn, turns, taker.every))
+                results.push_back(run(*taker.job, taker.options));
         }
         return results;
     }
@@ -85,6 +86,8 @@ std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, in
 }  // namespace
 
 int turns_of(int steps, int wanted) { return std::max(1, std::min(wanted, steps / 2)); }
+
+bool runs_in_turn(int turn, int turns, int every) { return turn % every == (std::min(every, turns) - 1) / 2; }
 
 bool begins_turn(int step, int steps, int turns) {
     return step == 0 || turn_of(step, steps, turns) != turn_of(step - 1, steps, turns);

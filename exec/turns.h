@@ -9,11 +9,12 @@
 namespace pw {
 
 struct TurnTaker {
-    const Job* job;  // an asynchronous one, which is a single step, runs anew in every turn
+    const Job* job;
     RunOptions options = {};
+    int every = 1;  // an asynchronous job, which is a single step, runs whole in one of this many turns
 };
 
-// Returns what each has run: one result, or one per turn of an asynchronous job. All keep their memory in the meantime.
+// Returns what each has run: one result, or one per run of an asynchronous job. All keep their memory in the meantime.
 // `between` is called when nobody runs: before the first turn, between two, and after the last. Throws what a run
 // throws. Ranks call it together: since each does the same in the same order, their turns are in step.
 std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
@@ -22,6 +23,8 @@ std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& t
 // Returns the turns that so many steps make when each turn has two or more: the first step of a turn finds caches that
 // others have filled, and is no step like those behind it.
 int turns_of(int steps, int wanted);
+// Tells whether an asynchronous job runs in a turn: in the middle one of each `every` turns.
+bool runs_in_turn(int turn, int turns, int every);
 // Tells whether a step is the first of its turn. Steps are shared out evenly.
 bool begins_turn(int step, int steps, int turns);
 

@@ -7,9 +7,12 @@
 #include "schedules/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
+#include "tests/support/refusal.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -50,7 +53,7 @@ TEST_P(Calibrations, EveryTaskHasATime) {
     const Job& job = execution.job();
     const InterleavedRun run = run_interleaved(job, 2, {});
     EXPECT_EQ(run.turns, 2);
-    EXPECT_EQ(run.runs.size(), job.plan.asynchronous ? 2u : 1u);
+    EXPECT_EQ(run.runs.size(), 1u);
     EXPECT_EQ(run.runs.front().weights_hash, execution.run().weights_hash);  // turns change no number
     EXPECT_GT(run.yardstick.median(), 0);
     for (const std::vector<Task>& order : job.plan.order)
@@ -68,7 +71,7 @@ TEST_P(Calibrations, EveryTaskHasATime) {
 TEST_P(Calibrations, FirstStepsOfTurnsAreLeftOut) {
     const Execution execution(kMlp, settings());
     if (execution.job().plan.asynchronous)
-        GTEST_SKIP() << "it runs anew in every turn";
+        GTEST_SKIP() << "it is one step";
     std::set<int> steps;
     const InterleavedRun run = run_interleaved(execution.job(), 2, {});
     for (const TraceEvent& event : run.runs.front().trace.events)
@@ -85,6 +88,18 @@ TEST_P(Calibrations, ProbesAreOtherPlansOfOtherSizes) {
         EXPECT_EQ(probe->plan.shape.placement, plan.shape.placement);
         EXPECT_NE(hash_of(probe->plan), hash_of(plan));
     }
+}
+
+// The same step twice: calibrate() leaves the first out.
+ProbeTrace two_steps(Job& probe, const Costs& costs) {
+    probe.config.training.steps = 2;
+    Trace trace = simulate(probe.plan, costs, probe.mode);
+    const std::vector<TraceEvent> first = trace.events;
+    for (TraceEvent event : first) {
+        event.step = 1;
+        trace.events.push_back(event);
+    }
+    return {&probe, {trace}, 1};
 }
 
 // Times over the part of the time with neighbours are no straight line, but near to one.
@@ -111,14 +126,7 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     Probes probes = probes_of(job, 1);
     std::vector<ProbeTrace> traces;
     for (Job* probe : {&probes.alone, &probes.near}) {
-        probe->config.training.steps = 2;
-        Trace trace = simulate(probe->plan, told, probe->mode);
-        const std::vector<TraceEvent> first = trace.events;
-        for (TraceEvent event : first) {
-            event.step = 1;
-            trace.events.push_back(event);
-        }
-        traces.push_back({probe, {trace}, 1});
+        traces.push_back(two_steps(*probe, told));
     }
     const Costs found = calibrate(job, traces).costs;
     const double step = static_cast<double>(Simulator(job.plan, job.mode).step_time(told));
@@ -136,6 +144,88 @@ INSTANTIATE_TEST_SUITE_P(Plans, Calibrations,
                                          Settings{"pipeline.schedule=zb-v"}, Settings{"pipeline.schedule=pipedream"},
                                          Settings{"pipeline.schedule=1f1b", "pipeline.mini_batch=11"},
                                          Settings{"pipeline.schedule=1f1b", "pipeline.replicas=[2]"}));
+
+// Replicas of one stage with two micro-batches: the plan gives each device one or none, the probes each two.
+TEST(Probes, GiveEveryHolderTwoMicroBatches) {
+    for (const int replicas : {1, 2, 3, 4}) {
+        const Execution execution(kMlp, {fmt::format("cluster.devices={}", replicas), "pipeline.schedule=gpipe",
+                                         "pipeline.split=[]", fmt::format("pipeline.replicas=[{}]", replicas),
+                                         "pipeline.micro_batches=2", "training.steps=4"});
+        const Plan& alone = probes_of(execution.job(), 2).alone.plan;
+        for (const std::vector<Task>& order : alone.order)
+            EXPECT_GE(std::ranges::count(order, Op::Backward, &Task::op), 2) << replicas;
+    }
+}
+
+// A profile that is wrong by far changes nothing: every time of the calibrated prediction comes from the probes.
+TEST(Probes, CalibrateEveryTime) {
+    const Execution execution(kMlp, {"cluster.devices=4", "pipeline.schedule=gpipe", "pipeline.split=[]",
+                                     "pipeline.replicas=[4]", "pipeline.micro_batches=2", "training.steps=4"});
+    Job job = execution.job();
+    const Ns wrong = 3'600'000'000'000;
+    for (StageCost& cost : job.costs.stage)
+        cost.forward = cost.backward = cost.update = wrong;
+    const Costs found = run_interleaved(job, 2, {}).calibration.costs;
+    EXPECT_LT(found.stage[0].forward, wrong / 1000);
+    EXPECT_LT(found.stage[0].backward, wrong / 1000);
+    EXPECT_LT(found.stage[0].update, wrong / 1000);
+}
+
+TEST(Probes, RefuseATaskWithoutATime) {
+    const Execution execution(kMlp, {"cluster.devices=2", "pipeline.schedule=zb-h1", "training.steps=4"});
+    Job other = execution.job();
+    for (std::vector<Task>& order : other.plan.order)
+        for (Task& task : order)
+            if (task.op == Op::BackwardInput)
+                task.op = Op::Recompute;  // which no probe runs
+    Probes probes = probes_of(execution.job(), 1);
+    const ProbeTrace near = two_steps(probes.near, probes.near.costs);
+    expect_says(refusal([&] { (void)calibrate(other, {near}); }, ExitCode::RunFailed), {"have no time of 0R0"});
+}
+
+// Simulated with tasks of one unit and free links: the probes' size comes from the work in lists, not from a simulation.
+TEST(Probes, TakeAtMostTwiceAsLongAsTheRun) {
+    for (const std::string schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"})
+        for (const int devices : {1, 2, 4})
+            for (const int microbatches : {1, 2, 8, 20})
+                for (const int steps : {8, 30, 100}) {
+                    const Execution execution(
+                        kMlp, {fmt::format("cluster.devices={}", devices), "pipeline.schedule=" + schedule,
+                               fmt::format("pipeline.micro_batches={}", microbatches),
+                               fmt::format("training.steps={}", steps)});
+                    Job job = execution.job();
+                    job.costs.stage.assign(job.costs.stage.size(), {});
+                    for (StageCost& cost : job.costs.stage)
+                        cost.forward = cost.backward = cost.backward_input = cost.backward_weight = 1'000'000;
+                    job.costs.busy.clear();
+                    job.costs.speed.clear();
+                    job.costs.dispatch = 0;
+                    job.costs.link = {};
+                    const int turns = affordable_turns(job, 8);
+                    const Probes probes = probes_of(job, turns);
+                    const auto time_of = [](const Job& one) {
+                        return steps_of(one) * metrics_of(simulate(one.plan, one.costs, one.mode)).makespan;
+                    };
+                    const Ns near = time_of(probes.near) * (job.plan.asynchronous ? turns : 1);
+                    const std::string what = fmt::format("{} on {}, {} x {}", schedule, devices, steps, microbatches);
+                    EXPECT_TRUE(turns == 1 || time_of(probes.alone) + near <= 2 * time_of(job)) << what;
+                    EXPECT_TRUE(turns == 8 || microbatches < 8 || steps < 30) << what;
+                }
+}
+
+TEST(Turns, AnAsynchronousJobRunsInTheMiddleOnes) {
+    const auto those = [](int turns) {
+        std::vector<int> found;
+        for (int turn = 0; turn < turns; ++turn)
+            if (runs_in_turn(turn, turns, 8))
+                found.push_back(turn);
+        return found;
+    };
+    EXPECT_EQ(those(1), (std::vector<int>{0}));
+    EXPECT_EQ(those(2), (std::vector<int>{0}));
+    EXPECT_EQ(those(8), (std::vector<int>{3}));
+    EXPECT_EQ(those(16), (std::vector<int>{3, 11}));
+}
 
 TEST(Turns, HaveTwoStepsEach) {
     for (int steps = 1; steps < 40; ++steps)
