@@ -1,0 +1,191 @@
+// Inputs of public users, remade small (the folder `field` of the public data): each README says the right value and how
+// it is known, from a thread's own measurement, a formula, or a count by other code.
+#include "tests/support/cli_rig.h"
+#include "tests/support/public_data.h"
+#include "tests/support/refusal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+namespace {
+
+class PublicInputs : public Cli {
+protected:
+    // Copies a folder's files to where commands run. Returns false where the data is not here.
+    bool take(const std::string& name) const {
+        const std::string from = public_data("field/" + name);
+        if (from.empty())
+            return false;
+        for (const auto& entry : std::filesystem::directory_iterator(from))
+            std::filesystem::copy(entry.path(), file(entry.path().filename()),
+                                  std::filesystem::copy_options::overwrite_existing);
+        return true;
+    }
+    double ms_of_step(const std::string& arguments) const {
+        return run_well("simulate --json " + arguments).json().at("step_time_ns").get<double>() / 1e6;
+    }
+};
+
+#define NEED_FIELD(name) \
+    if (!take(name))     \
+    GTEST_SKIP() << "field/" << name << " is not here: set PIPEWRIGHT_DATA to the folder of the public data"
+
+TEST_F(PublicInputs, TraceWithoutUpdates) {
+    NEED_FIELD("01-foreign-trace");
+    const Json replay = run_well("compare trace.json --replay --json").json();
+    EXPECT_EQ(replay.at("step_time_ns"), 90'000);
+    EXPECT_EQ(replay.at("replayed_ns"), 90'000);
+    run_well("plot trace.json -o trace.svg");
+}
+
+TEST_F(PublicInputs, LoopedSplitOfEightyLayers) {
+    NEED_FIELD("02-vpp-uneven-layers");
+    EXPECT_LE(ms_of_step("config.yaml"), 615);
+    EXPECT_LE(run_well("search config.yaml --json").json().at("objective_ns").get<double>() / 1e6, 602);
+}
+
+TEST_F(PublicInputs, MemoryOfZeroBubbleWithRecomputation) {
+    NEED_FIELD("03-zbh1-recompute");
+    const auto held = [&](const std::string& set) {
+        const Json json = run_well("simulate config.yaml --json " + set).json();
+        std::vector<double> gigabytes;
+        for (const Json& device : json.at("devices"))
+            gigabytes.push_back(device.at("memory").at("activations").get<double>() / 1e9);
+        return std::pair(json.at("step_time_ns").get<double>() / 1e6, gigabytes);
+    };
+    const auto [plain, kept] = held("");
+    EXPECT_EQ(plain, 510);
+    const auto [recomputed, less] = held("--set pipeline.recompute=all");
+    EXPECT_EQ(recomputed, 670);
+    const std::vector<double> right_kept{4.0, 3.6, 3.2, 2.8}, right_less{1.0, 1.6, 2.2, 2.8};
+    for (std::size_t device = 0; device < 4; ++device) {
+        EXPECT_NEAR(kept[device], right_kept[device], 1e-9);
+        EXPECT_NEAR(less[device], right_less[device], 1e-9);
+    }
+}
+
+TEST_F(PublicInputs, GroupsBelowTheNumberOfDevices) {
+    NEED_FIELD("05-group-below-devices");
+    const Said circle = run("validate group2.csv");
+    EXPECT_EQ(circle.code, 3);
+    for (const std::string task : {"4F3", "3F3", "3B0", "4B0"})
+        EXPECT_TRUE(contains(circle.err, task)) << circle.err;
+    EXPECT_FALSE(contains(circle.err, "validate")) << circle.err;
+    const std::string too_few = error_of("simulate six-devices.yaml", 2);
+    EXPECT_FALSE(contains(too_few, "from 6")) << too_few;
+    EXPECT_TRUE(contains(too_few, "micro-batches") && contains(too_few, "devices")) << too_few;
+    EXPECT_EQ(ms_of_step("six-devices.yaml --set pipeline.group="), 42);
+}
+
+TEST_F(PublicInputs, MessagesBelowTheEagerLimit) {
+    NEED_FIELD("06-eager-messages");
+    EXPECT_NEAR(ms_of_step("config.yaml --set transfer.communicator=edge"), 124.2, 0.05);
+    const Said eager = run("simulate config.yaml");
+    EXPECT_EQ(eager.code, 0) << eager.err;
+    EXPECT_TRUE(contains(eager.err, "rendezvous")) << eager.err;
+    EXPECT_EQ(run("simulate config.yaml --set transfer.protocol=eager").code, 0);
+    EXPECT_EQ(run("simulate config.yaml --set 'workload.output=64 MiB'").code, 3);
+}
+
+TEST_F(PublicInputs, OneDispatcherOfAllDevices) {
+    NEED_FIELD("07-one-dispatcher");
+    const std::string shared = "config.yaml --set 'cluster.dispatcher=per host' --set 'cluster.dispatch=20 ms'";
+    const auto rate = [&](const std::string& more) {
+        return run_well("simulate --json " + shared + more).json().at("samples_per_second").get<double>();
+    };
+    EXPECT_NEAR(rate(" --set pipeline.micro_batches=16") / rate(""), 1, 0.02);
+    EXPECT_GE(ms_of_step(shared), 2 * 8 * 8 * 20);  // a call for each F and B of 8 micro-batches on 8 stages
+}
+
+TEST_F(PublicInputs, AStageWithoutParameters) {
+    NEED_FIELD("09-stage-without-parameters");
+    for (const std::string more : {"", "--reference", "--set training.shard_optimizer=false"}) {
+        const Json json = run_well("run config.yaml --json " + more).json();
+        EXPECT_EQ(json.at("weights_hash"), "c15c3d860606c31f") << more;
+        const std::vector<double> right{2.2803090387, 2.3398333860, 2.2506926410};
+        for (std::size_t k = 0; k < right.size(); ++k)
+            EXPECT_NEAR(json.at("losses").at(k).get<double>(), right[k], 1e-9) << more;
+    }
+}
+
+TEST_F(PublicInputs, OneTensorWithManyReaders) {
+    NEED_FIELD("11-one-tensor-many-readers");
+    EXPECT_NEAR(ms_of_step("config.yaml"), 26.60, 0.001);
+    EXPECT_NEAR(ms_of_step("config.yaml --set pipeline.schedule=1f1b --set pipeline.micro_batches=8 "
+                           "--set 'cluster.link.bandwidth=1 GB/s'"),
+                157, 0.001);
+}
+
+TEST_F(PublicInputs, RankTableOfOneServer) {
+    NEED_FIELD("12-rank-table");
+    const double hop = 10e6 / 30e9 * 1e3 + 0.005;
+    EXPECT_NEAR(ms_of_step("config.yaml"), 45 + (14 + 12) * hop, 0.001);
+}
+
+TEST_F(PublicInputs, MegatronLayoutOfFortyTwoLayers) {
+    NEED_FIELD("14-megatron-layout");
+    const std::string layout = run_well("search config.yaml --json").json().at("megatron_layout");
+    EXPECT_TRUE(layout.starts_with("E")) << layout;
+    EXPECT_TRUE(layout.ends_with("ttL")) << layout;
+    // Written out, without "t*3": 42 t, one E and one L.
+    const auto count = [&](char letter) {
+        int all = 0;
+        for (std::size_t at = 0; at < layout.size(); ++at)
+            if (layout[at] == letter)
+                all += at + 1 < layout.size() && layout[at + 1] == '*' ? std::atoi(layout.c_str() + at + 2) : 1;
+        return all;
+    };
+    EXPECT_EQ(count('t'), 42) << layout;
+    EXPECT_EQ(count('E'), 1) << layout;
+    EXPECT_EQ(count('L'), 1) << layout;
+}
+
+TEST_F(PublicInputs, LayerTimesForSeveralSizes) {
+    NEED_FIELD("15-metis-profile");
+    const auto step = [&](int size, const std::string& note) {
+        const Said said = run(fmt::format("simulate simulate.yaml --json --set pipeline.micro_batches={} --set "
+                                          "pipeline.micro_batch_size={}",
+                                          64 / size, size));
+        EXPECT_EQ(contains(said.err, note), size == 3) << said.err;
+        EXPECT_EQ(said.json().at("interpolated"), size == 3);
+        return said.json().at("step_time_ns").get<double>() / 1e9;
+    };
+    EXPECT_NEAR(step(1, "scaled"), 3.981, 5e-4);
+    EXPECT_NEAR(step(2, "scaled"), 4.142, 5e-4);
+    EXPECT_NEAR(step(4, "scaled"), 4.448, 5e-4);
+    EXPECT_EQ(run("simulate as-it-is.yaml").code, 0);
+}
+
+TEST_F(PublicInputs, FilesOfTorchProfiler) {
+    NEED_FIELD("16-torch-profiler");
+    const Json replay = run_well("compare rank0.json rank1.json --replay --json").json();
+    EXPECT_EQ(replay.at("step_time_ns"), 152'000'000);
+    EXPECT_EQ(replay.at("replayed_ns"), 150'000'000);
+}
+
+TEST_F(PublicInputs, MicroBatchesOfUnequalLength) {
+    NEED_FIELD("18-unequal-micro-batches");
+    EXPECT_EQ(ms_of_step("equal.yaml"), 132);
+    EXPECT_NEAR(ms_of_step("equal.yaml --set pipeline.micro_batch_lengths=lengths.csv"), 199.5, 1e-3);
+    const auto sorted = [&](const std::string& list) {
+        return ms_of_step("equal.yaml --set 'pipeline.micro_batch_lengths=[" + list + "]'");
+    };
+    EXPECT_NEAR(sorted("2, 1.75, 1.5, 1, 0.875, 0.5, 0.25, 0.125"), 151, 1e-3);
+    EXPECT_NEAR(sorted("0.125, 0.25, 0.5, 0.875, 1, 1.5, 1.75, 2"), 148.5, 1e-3);
+}
+
+TEST_F(PublicInputs, CountedStepsOfTwoSchedules) {
+    NEED_FIELD("20-gpipe-against-1f1b");
+    for (const auto& [schedule, held] : {std::pair{"gpipe", 32}, std::pair{"1f1b", 8}}) {
+        const Json json = run_well(fmt::format("simulate config.yaml --json --set pipeline.schedule={}", schedule)).json();
+        EXPECT_EQ(json.at("step_time_ns"), 78'000) << schedule;
+        EXPECT_NEAR(json.at("bubble_rate").get<double>(), 0.179, 5e-4) << schedule;
+        EXPECT_EQ(json.at("devices").at(0).at("peak_in_flight"), held) << schedule;
+    }
+}
+
+}  // namespace
+}  // namespace pw
