@@ -167,6 +167,7 @@ public:
                  root.type_name(), help_);
         if (!place.at("traceEvents").is_array())
             place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
+        check_versions();
         if (foreign_ && !(place.has("otherData") && place.object_at("otherData").has("plan_hash"))) {
             make_header(place);
             return std::move(trace_);
@@ -300,6 +301,18 @@ private:
                     "trace '{}': traceEvents[{}].args.peer: {} is no stage at the other end of {}\n"
                     "  help: the trace has {} stages, counted from 0",
                     path_, places_[i], task.peer, print(task), trace_.stages);
+        }
+    }
+
+    // A version is the number of updates before it: one per earlier step, or those of the trace.
+    void check_versions() const {
+        for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+            const TraceEvent& event = trace_.events[i];
+            if (event.version - std::int64_t{event.step} > std::ssize(trace_.events))
+                fail(
+                    "trace '{}': traceEvents[{}].args.version: {} in step {}, more updates than the {} tasks of the "
+                    "trace make\n  help: versions are counted from 0, the weights before the first update; -1 is none",
+                    path_, places_[i], event.version, event.step, trace_.events.size());
         }
     }
 
