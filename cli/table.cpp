@@ -2,16 +2,24 @@
 
 #include "cli/streams.h"
 #include "job/launched_ranks.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include <unistd.h>
 
 namespace pw {
+
+void Table::add(std::vector<std::string> row) {
+    for (std::string& cell : row)
+        cell = escaped_line(cell);
+    rows_.push_back(std::move(row));
+}
 
 std::string Table::print() const {
     std::vector<std::size_t> widths;
