@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
@@ -27,7 +27,13 @@ std::string compressed(const std::string& text) {
     return bytes;
 }
 
-std::string text_of(std::istream& stream) { return {std::istreambuf_iterator<char>(stream), {}}; }
+std::string text_of(std::istream& stream) {
+    std::string text;
+    std::array<char, 1 << 16> piece;
+    while (stream.read(piece.data(), piece.size()), stream.gcount() > 0)
+        text.append(piece.data(), static_cast<std::size_t>(stream.gcount()));
+    return text;
+}
 
 // Digits do not shrink below a third.
 std::string digits(std::size_t count) {
