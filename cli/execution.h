@@ -9,6 +9,7 @@
 #include "workloads/error.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,12 @@ struct RunArguments {
     std::string trace, resume, checkpoints, dump, save, losses;
     int steps = 0, checkpoint_every = 0, keep = 2;
     bool reference = false, json = false;
+    bool say_started = false;  // rank 0 writes kStartedLine first: `launch` asks for it
 
     Config load() const;  // with so many steps
 };
+inline constexpr const char* kSayStarted = "--say-started";
+inline constexpr std::string_view kStartedLine = "pipewright run has started";
 void add_run_options(CLI::App& command, RunArguments& arguments);
 void check_targets(const RunArguments& arguments);  // before a training of hours
 bool is_same_place(const std::string& folder, const std::string& other);

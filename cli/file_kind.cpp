@@ -1,11 +1,13 @@
 #include "cli/file_kind.h"
 
 #include "workloads/error.h"
+#include "workloads/text/gzip.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
+#include <istream>
+#include <memory>
 #include <string_view>
 #include <system_error>
 
@@ -20,9 +22,9 @@ std::string beginning_of(const std::string& path) {
     if (!std::filesystem::is_regular_file(path, ignored))
         return "";
     std::string text(kEnough, '\0');
-    std::ifstream file(path, std::ios::binary);
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
+    const std::unique_ptr<std::istream> file = open_text(path, "name another file", kMostTrace);
+    file->read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file->gcount()));
     text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
     return text;
 }

@@ -47,7 +47,7 @@ Words launcher_of(const LaunchArguments& arguments) {
     if (words.empty())
         fail("--launcher names no program\n  help: leave it out, which means mpirun, or write --launcher srun");
     words.insert(words.end(), {"-n", std::to_string(arguments.ranks),
-                               std::filesystem::read_symlink("/proc/self/exe").string(), "run"});
+                               std::filesystem::read_symlink("/proc/self/exe").string(), "run", kSayStarted});
     return words;
 }
 
@@ -95,6 +95,24 @@ std::string told(const ProgramEnd& end) {
     return fmt::format("{} (exit code {})", what, end.code);
 }
 
+// Takes rank 0's first line out of the results. Returns whether there is one.
+bool take_started_line(std::string& results) {
+    const std::size_t at = results.find(kStartedLine);
+    if (at == std::string::npos)
+        return false;
+    const std::size_t line = results.rfind('\n', at) + 1, end = results.find('\n', at);
+    results.erase(line, end == std::string::npos ? end : end + 1 - line);
+    return true;
+}
+
+// What hinders a launcher at its first try, as a host or a permission that is missing, hinders it again.
+[[noreturn]] void fail_unstarted(const LaunchArguments& arguments, const ProgramEnd& end) {
+    fail_with(static_cast<ExitCode>(end.code),
+              "'{0}' ended with exit code {1} before rank 0 had started\n  help: it says why above; try `{0} -n {2} "
+              "hostname` until that works",
+              arguments.launcher, end.code, arguments.ranks);
+}
+
 [[noreturn]] void fail_for_good(const ProgramEnd& end, int restarts, const std::string& checkpoints) {
     const bool wrong = !end.stopped && !another_try_may_mend(end.code);
     const std::string after = wrong          ? ", and would again"
@@ -113,11 +131,15 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
     check_targets(run);
     check_checkpoints_are_own(run);
     std::string start = run.resume;
+    bool has_started = false;  // a try
     for (int restart = 0;; ++restart) {
         Words from = words;
         if (!start.empty())
             from.push_back("--resume=" + start);
-        const ProgramEnd end = run_whole_program(from);
+        ProgramEnd end = run_whole_program(from);
+        has_started |= take_started_line(end.results);
+        if (!has_started && end.code != 0 && !end.stopped)
+            fail_unstarted(arguments, end);
         const bool last = end.stopped || !another_try_may_mend(end.code) || restart == arguments.most_restarts;
         if (end.code == 0 || last)
             write_result(end.results);

@@ -176,8 +176,9 @@ std::string print_misfits(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
         const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
         if (needed > limit)
-            text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n", report.names[device],
-                                print_bytes(needed), print_bytes(limit), print_bytes(needed - limit));
+            text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n",
+                                escaped_line(report.names[device]), print_bytes(needed), print_bytes(limit),
+                                print_bytes(needed - limit));
     }
     return text;
 }

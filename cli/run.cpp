@@ -344,7 +344,14 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
 Action add_run(CLI::App& command) {
     auto arguments = std::make_shared<RunArguments>();
     add_run_options(command, *arguments);
-    return [arguments] { run_config(*arguments); };
+    command.add_flag(kSayStarted, arguments->say_started)->group("");  // not in the help
+    return [arguments] {
+        if (arguments->say_started && launched_ranks().rank <= 0) {
+            print_result("{}\n", kStartedLine);
+            finish_results();
+        }
+        run_config(*arguments);
+    };
 }
 
 }  // namespace pw

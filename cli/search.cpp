@@ -73,11 +73,10 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
 [[noreturn]] void fail_without_a_try(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
     if (result.stop == SearchStop::Memory)
         fail_without_memory(memory);
-    fail_with(
-        ExitCode::RunFailed,
-        "the time limit of {:g} s had passed before a plan was tried\n  help: raise --time-limit, or search fewer "
-        "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
-        arguments.time_limit);
+    fail_with(ExitCode::RunFailed,
+              "the time limit of {:g} s ends before a plan was tried\n  help: raise --time-limit, or search fewer "
+              "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
+              arguments.time_limit);
 }
 
 [[noreturn]] void fail_infeasible(const SearchResult& result) {

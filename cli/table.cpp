@@ -2,12 +2,14 @@
 
 #include "cli/streams.h"
 #include "job/launched_ranks.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include <unistd.h>
 
@@ -23,6 +25,12 @@ std::string Table::line_of(const std::vector<std::string>& row, const std::vecto
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return line + '\n';
+}
+
+void Table::add(std::vector<std::string> row) {
+    for (std::string& cell : row)
+        cell = escaped_line(cell);
+    rows_.push_back(std::move(row));
 }
 
 std::string Table::print() const {

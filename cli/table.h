@@ -6,11 +6,12 @@
 
 namespace pw {
 
-// A table has columns as wide as their widest cell; the first is flush left, the others flush right unless `left`.
+// A table has columns as wide as their widest cell; the first is flush left, the others flush right unless `left`. Line
+// breaks and other controls in cells are escaped.
 class Table {
 public:
     explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
-    void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+    void add(std::vector<std::string> row);
     std::string print() const;
     // Returns the last row, in columns that are `least` wide at least: for tables that appear row by row.
     std::string last_row(std::size_t least) const;

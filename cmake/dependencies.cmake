@@ -10,6 +10,7 @@ find_dependency(fmt 9 ${required})
 find_dependency(yaml-cpp 0.7 ${required})
 find_dependency(nlohmann_json 3.11 ${required})
 find_dependency(Threads ${required})
+find_dependency(ZLIB ${required})
 find_dependency(OpenMP ${required} COMPONENTS CXX)
 
 # Debian's package configuration of oneDNN wants OpenCL, which its CPU engine does not need.

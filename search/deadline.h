@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <limits>
 
 namespace pw {
 
@@ -20,13 +21,18 @@ public:
     // The deadline looks at the clock at every `rarely`-th question.
     explicit Deadline(double seconds, std::size_t rarely = 4096)
         : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                      std::chrono::duration<double>(std::min(seconds, 1e9)))),
+                                                      std::min(std::chrono::duration<double>(seconds), kUnlimited))),
           rarely_(rarely) {}
     // Once true, it stays so.
     bool passed() {
         if (!passed_ && ++asked_ % rarely_ == 0)
             passed_ = std::chrono::steady_clock::now() >= end_ - room_;
         return passed_;
+    }
+    // Infinite where there is no limit.
+    std::chrono::duration<double> left() const {
+        const std::chrono::duration<double> left = end_ - std::chrono::steady_clock::now();
+        return left < kUnlimited / 2 ? left : std::chrono::duration<double>(std::numeric_limits<double>::infinity());
     }
     // From now on it passes so much earlier: what comes next takes as long and is not interrupted.
     void leave(std::chrono::steady_clock::duration room) { room_ = room; }
@@ -36,6 +42,7 @@ public:
     }
 
 private:
+    static constexpr std::chrono::duration<double> kUnlimited{1e9};
     std::chrono::steady_clock::time_point end_;
     std::chrono::steady_clock::duration room_{0};
     std::size_t rarely_, asked_ = 0;

@@ -186,11 +186,10 @@ public:
 
     int most() const {
         std::vector<int> change(static_cast<std::size_t>(position_) + 1, 0);
-        for (const auto& [first, last] : life_)
-            if (first >= 0) {
-                ++change[static_cast<std::size_t>(first)];
-                --change[static_cast<std::size_t>(last) + 1];
-            }
+        for (const auto& [version, life] : life_) {
+            ++change[static_cast<std::size_t>(life.first)];
+            --change[static_cast<std::size_t>(life.second) + 1];
+        }
         int now = 0, most = 0;
         for (const int step : change)
             most = std::max(most, now += step);
@@ -199,14 +198,10 @@ public:
 
 private:
     void lives_at(int version, int position) {
-        if (version >= static_cast<int>(life_.size()))
-            life_.resize(static_cast<std::size_t>(version) + 1, {-1, -1});
-        auto& [first, last] = life_[static_cast<std::size_t>(version)];
-        first = first < 0 ? position : first;
-        last = position;
+        life_.try_emplace(version, position, position).first->second.second = position;
     }
 
-    std::vector<std::pair<int, int>> life_;  // [version]: first and last position, both included; -1 for none
+    std::map<int, std::pair<int, int>> life_;  // by version: first and last position, both included
     int newest_ = -1, position_ = 0;
 };
 

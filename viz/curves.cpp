@@ -200,7 +200,9 @@ void chart_by_gnuplot(const Chart& chart, const std::string& file) {
     }
     if (lines.empty())
         fail("cannot plot '{}': no curve has a finite value", file);
-    draw_by_gnuplot(file, script + "plot " + lines + "\n", data_of(chart, layout));
+    const std::string name =
+        chart.title.empty() ? fmt::format("{} over {}", layout.y.label, layout.x.label) : chart.title;
+    draw_by_gnuplot(file, script + "plot " + lines + "\n", data_of(chart, layout), {name, {}});
 }
 
 void chart_text(const Chart& chart, const std::string& file) {

@@ -6,21 +6,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
-#include <system_error>
-
-extern char** environ;
 
 namespace pw {
 
@@ -72,41 +70,44 @@ const Terminal& terminal_of(const std::string& file) {
 
 bool is_script(const std::string& file) { return fs::path(file).extension() == ".gp"; }
 
-constexpr const char* kScript = "picture.gp";
+// "steps.svg" for "folder/steps.gp".
+std::string picture_of_script(const std::string& file) {
+    return fs::path(file).filename().replace_extension(terminal_of(file).suffix).string();
+}
 
-// Of scripts and their pictures; goes with all that is in it.
-class TemporaryFolder {
+// A file in memory, without a name: it goes with the last process that has it open.
+class MemoryFile {
 public:
-    TemporaryFolder() : path_((fs::temp_directory_path() / "pipewright-plot-XXXXXX").string()) {
-        if (mkdtemp(path_.data()) == nullptr)
-            fail_with(ExitCode::RunFailed, "cannot make the folder '{}' for gnuplot: {}\n  help: set TMPDIR", path_,
-                      std::strerror(errno));
+    MemoryFile() : number_(memfd_create("pipewright-plot", MFD_CLOEXEC)) {
+        if (number_ < 0)
+            fail_with(ExitCode::RunFailed, "no memory for a picture: {}", std::strerror(errno));
     }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~MemoryFile() { close(number_); }
+    MemoryFile(const MemoryFile&) = delete;
+    MemoryFile& operator=(const MemoryFile&) = delete;
+    int number() const { return number_; }
 
-    const std::string& path() const { return path_; }
-    std::string file(const std::string& name) const { return (fs::path(path_) / name).string(); }
+    void write(std::string_view text) const {
+        while (!text.empty()) {
+            const ssize_t wrote = ::write(number_, text.data(), text.size());
+            if (wrote < 0 && errno != EINTR)
+                fail_with(ExitCode::RunFailed, "no memory for a picture: {}", std::strerror(errno));
+            text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(wrote, 0)));
+        }
+    }
+    std::string contents() const {
+        std::string text(static_cast<std::size_t>(std::max<off_t>(lseek(number_, 0, SEEK_END), 0)), '\0');
+        std::size_t got = 0;
+        for (ssize_t more = 1; got < text.size() && more > 0;
+             got += static_cast<std::size_t>(std::max<ssize_t>(more, 0)))
+            more = pread(number_, text.data() + got, text.size() - got, static_cast<off_t>(got));
+        text.resize(got);
+        return text;
+    }
 
 private:
-    std::string path_;
+    int number_;
 };
-
-// "picture.svg" for "folder/steps.svg", and the picture's own name where the user keeps the script.
-std::string output_of(const std::string& file) {
-    const std::string_view suffix = terminal_of(file).suffix;
-    return is_script(file) ? fs::path(file).filename().replace_extension(suffix).string()
-                           : fmt::format("picture{}", suffix);
-}
-
-std::string contents_of(const std::string& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // What gnuplot wrote to its error stream, and its exit status.
 struct Outcome {
@@ -126,21 +127,34 @@ std::string read_all(int descriptor) {
     }
 }
 
-// Runs in the script's folder, without the user's start-up files: same script, same picture.
-Outcome run_script(const std::string& folder) {
+// Starts gnuplot, which ends with this process whatever ends that, SIGKILL too. Returns 0, or the error. Between vfork
+// and exec only calls of the system are made.
+int start_gnuplot(int script, int picture, int errors, pid_t& child) {
+    const char* arguments[] = {"gnuplot", "-d", "/dev/stdin", nullptr};
+    const pid_t parent = getpid();
+    volatile int failed = 0;
+    child = vfork();
+    if (child == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(script, STDIN_FILENO) >= 0 &&
+            dup2(picture, STDOUT_FILENO) >= 0 && dup2(errors, STDERR_FILENO) >= 0)
+            execvp(arguments[0], const_cast<char**>(arguments));
+        failed = errno;
+        _exit(127);
+    }
+    if (child < 0)
+        return errno;
+    if (failed != 0)
+        waitpid(child, nullptr, 0);
+    return failed;
+}
+
+// Without the user's start-up files: same script, same picture.
+Outcome run_script(const MemoryFile& script, const MemoryFile& picture) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(errno));
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    const char* arguments[] = {"gnuplot", "-d", kScript, nullptr};
     pid_t child = 0;
-    const int failed = posix_spawnp(&child, "gnuplot", &actions, nullptr, const_cast<char**>(arguments), environ);
-    posix_spawn_file_actions_destroy(&actions);
+    const int failed = start_gnuplot(script.number(), picture.number(), ends[1], child);
     close(ends[1]);
     if (failed != 0) {
         close(ends[0]);
@@ -159,15 +173,47 @@ Outcome run_script(const std::string& folder) {
     return outcome;
 }
 
-// gnuplot exits with 0 on a full disk, too.
-bool is_whole(const std::string& picture) {
+// gnuplot exits with 0 where it could not write everything, too.
+bool is_whole(std::string_view picture, std::string_view end) {
     constexpr std::size_t kTail = 64;
-    std::ifstream file(picture, std::ios::binary | std::ios::ate);
-    const auto size = file ? static_cast<std::size_t>(file.tellg()) : 0;
-    std::string tail(std::min(size, kTail), '\0');
-    file.seekg(static_cast<std::streamoff>(size - tail.size()));
-    file.read(tail.data(), static_cast<std::streamsize>(tail.size()));
-    return tail.find(terminal_of(picture).end) != std::string::npos;
+    return picture.substr(picture.size() - std::min(picture.size(), kTail)).find(end) != std::string_view::npos;
+}
+
+std::string xml_text(std::string_view text) {
+    std::string escaped;
+    for (const char c : text)
+        escaped += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
+    return escaped;
+}
+
+// Gives the picture and its parts names for people: browsers show them under the mouse, screen readers read them out.
+// gnuplot writes its own name, and a part's expressions or number.
+std::string with_names(std::string_view svg, const PictureNames& names) {
+    constexpr std::string_view kBegin = "<title>", kEnd = "</title>", kPart = "<g id=\"gnuplot_plot_";
+    std::string named;
+    bool is_first = true;
+    std::size_t part = 0;
+    for (std::size_t at; (at = svg.find(kBegin)) != std::string_view::npos;) {
+        const std::size_t begin = at + kBegin.size(), end = svg.find(kEnd, begin);
+        if (end == std::string_view::npos)
+            break;
+        const std::string_view before = svg.substr(0, at), own = svg.substr(begin, end - begin);
+        const bool is_part = before.rfind(kPart) != std::string_view::npos && before.rfind(kPart) > before.rfind('\n');
+        std::string name(own);
+        if (is_first)
+            name = xml_text(names.picture);
+        else if (is_part && part < names.parts.size())
+            name = xml_text(names.parts[part]);
+        else if (own.starts_with("gnuplot_plot_") || own.starts_with(kGnuplotData))
+            name.clear();
+        part += is_part ? 1 : 0;
+        is_first = false;
+        named += before;
+        if (!name.empty())
+            named += fmt::format("{}{}{}", kBegin, name, kEnd);
+        svg.remove_prefix(end + kEnd.size());
+    }
+    return named.append(svg);
 }
 
 }  // namespace
@@ -192,29 +238,33 @@ std::string gnuplot_quoted(std::string_view text) {
 }
 
 std::string gnuplot_output(const std::string& file, int width, int height) {
-    return fmt::format("set encoding utf8\n{}set output {}\n", terminal_of(file).chosen_by(width, height),
-                       gnuplot_quoted(output_of(file)));
+    const std::string output = is_script(file) ? gnuplot_quoted(picture_of_script(file)) : "";
+    return fmt::format("set encoding utf8\n{}{}", terminal_of(file).chosen_by(width, height),
+                       output.empty() ? "" : fmt::format("set output {}\n", output));
 }
 
 std::string_view gnuplot_bold(const std::string& file) { return terminal_of(file).bold; }
 
 double gnuplot_point_size(const std::string& file) { return terminal_of(file).point_size; }
 
-void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data) {
+void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data,
+                     const PictureNames& names) {
     const std::string whole = fmt::format("{} << end_of_data\n{}end_of_data\n{}", kGnuplotData, data, script);
     if (is_script(file))
         return write_file(file, whole);
-    const TemporaryFolder folder;
-    write_file(folder.file(kScript), whole);
-    const Outcome outcome = run_script(folder.path());
+    const MemoryFile input, output;
+    input.write(whole);
+    const Outcome outcome = run_script(input, output);
     if (outcome.status != 0)
         fail_with(ExitCode::RunFailed,
                   "gnuplot failed to draw '{}':\n{}\n  help: write a .gp instead to see its script", file,
                   outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
-    if (!is_whole(folder.file(output_of(file))))
-        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is the disk full?",
+    const std::string picture = output.contents();
+    const Terminal& terminal = terminal_of(file);
+    if (!is_whole(picture, terminal.end))
+        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is memory full?",
                   file);
-    write_file(file, contents_of(folder.file(output_of(file))));
+    write_file(file, terminal.suffix == ".svg" ? with_names(picture, names) : picture);
 }
 
 }  // namespace pw

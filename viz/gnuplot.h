@@ -4,13 +4,14 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pw {
 
 // Returns a text in single quotes, as gnuplot reads it. Line breaks become spaces.
 std::string gnuplot_quoted(std::string_view text);
-// Returns the lines of a script that choose terminal and output; the picture, of so many pixels, lies in the script's
-// folder.
+// Returns the lines of a script that choose the terminal, for a picture of so many pixels, and, for FILE.gp, the
+// output, in the folder in which it is drawn.
 std::string gnuplot_output(const std::string& file, int width, int height);
 // Returns the name of the bold font, which terminals spell differently.
 std::string_view gnuplot_bold(const std::string& file);
@@ -18,8 +19,16 @@ std::string_view gnuplot_bold(const std::string& file);
 double gnuplot_point_size(const std::string& file);
 // The name of the data of a script, which the script brings along.
 inline constexpr std::string_view kGnuplotData = "$data";
-// Lets gnuplot make FILE, in a temporary folder of which nothing stays; for FILE.gp it writes the script. It throws
-// Error (RunFailed) with what gnuplot says, or where gnuplot left only a part of a picture.
-void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data);
+// What the picture and each element of the script's plot commands, in their order, are called for people: SVG has them
+// as titles. An empty name is left out.
+struct PictureNames {
+    std::string picture;
+    std::vector<std::string> parts;
+};
+// Lets gnuplot make FILE, with script and picture in memory: no file but FILE is written, and gnuplot ends with this
+// process. For FILE.gp it writes the script. It throws Error (RunFailed) with what gnuplot says, or where gnuplot left
+// only a part of a picture.
+void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data,
+                     const PictureNames& names);
 
 }  // namespace pw

@@ -300,11 +300,11 @@ function zoom(factor, pixel = (left + width - right) / 2) {
 }
 
 function resize() {
+    canvas.style.height = height + "px";  // first: a vertical scroll bar takes some of the width
     width = Math.max(document.documentElement.clientWidth, 480);
     canvas.width = width * devicePixelRatio;
     canvas.height = height * devicePixelRatio;
     canvas.style.width = width + "px";
-    canvas.style.height = height + "px";
     draw.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     render();
 }

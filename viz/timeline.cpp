@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -19,6 +21,36 @@
 namespace pw {
 
 namespace {
+
+// One column of pixels of a row: the parts of it that boxes of some colour cover.
+class Column {
+public:
+    void add(Colour colour, double part, bool is_thin) {
+        for (std::size_t k = 0; k < sums_.size(); ++k)
+            sums_[k] += part * channel(colour, k);
+        covered_ += part;
+        has_thin_ = has_thin_ || is_thin;
+    }
+    // Nothing where no thin box is. However short a box is, it is to be seen.
+    std::optional<Colour> mean(Colour background) const {
+        if (!has_thin_ || covered_ <= 0)
+            return {};
+        const double shown = std::clamp(covered_, kLeastShown, 1.0);
+        Colour colour = 0;
+        for (std::size_t k = 0; k < sums_.size(); ++k)
+            colour = colour << 8 | static_cast<Colour>(
+                                       std::lround(shown * sums_[k] / covered_ + (1 - shown) * channel(background, k)));
+        return colour;
+    }
+
+private:
+    static constexpr double kLeastShown = 0.1;
+    static double channel(Colour colour, std::size_t k) { return (colour >> (16 - 8 * k)) & 0xff; }
+
+    std::array<double, 3> sums_{};  // red, green, blue
+    double covered_ = 0;            // more than 1 where boxes overlap
+    bool has_thin_ = false;
+};
 
 // Builds script and data side by side: what one plots, the other holds in a named block.
 class TimelineScript {
@@ -38,7 +70,9 @@ public:
         if (layout_.memory > 0)
             add_memory();
         add("unset multiplot\n");
-        draw_by_gnuplot(file_, script_, data_);
+        for (const Timeline& timeline : picture_.timelines)
+            names_.picture += (names_.picture.empty() ? "" : "; ") + timeline.title;
+        draw_by_gnuplot(file_, script_, data_, names_);
     }
 
 private:
@@ -54,6 +88,9 @@ private:
 
     double in_unit(Ns time) const { return static_cast<double>(time) / picture_.time.size; }
     double x_of(double pixel) const { return pixel / layout_.width; }
+    double top_of_lane(double row, bool receives) const {
+        return row + layout_.task + kLaneGap + (receives ? kLane + kLaneGap : 0);
+    }
     double y_of(double pixel) const { return 1 - pixel / screen_; }  // from the top of the picture
 
     void add_label(double x, double y, std::string_view text, std::string_view font) {
@@ -116,9 +153,9 @@ private:
         if (!timeline.has_transfers)
             return;
         for (const int lane : {0, 1}) {
-            const double y = top + layout_.task + kLaneGap + lane * (kLane + kLaneGap);
-            add("set object rectangle from 0,{:.2f} to {:.6f},{:.2f} back fc rgb '#f1f3f5' fs solid 1 noborder\n", y,
-                in_unit(timeline.length), y + kLane);
+            const double y = top_of_lane(top, lane == 1);
+            add("set object rectangle from 0,{:.2f} to {:.6f},{:.2f} back fc rgb '{}' fs solid 1 noborder\n", y,
+                in_unit(timeline.length), y + kLane, hex(kLaneBed));
         }
     }
 
@@ -134,6 +171,7 @@ private:
                     place_task(picture_.timelines[i], box, top, i, numbered.count(box.event->task.op) > 0);
                 for (const Box& box : row.transfers)
                     place_transfer(box, top, i);
+                place_thin(picture_.timelines[i], row, top);
             }
         plot_boxes();
     }
@@ -146,6 +184,8 @@ private:
         const bool narrow = layout_.pixels(picture_, median_) <= 4;
         for (const auto& [key, rows] : blocks_) {
             const auto [task, op, chunk] = key;
+            const std::string words =
+                fmt::format("{}{}", words_of(op), chunk > 0 ? fmt::format(", stage {} of its device", chunk + 1) : "");
             const std::string name = fmt::format("{}.{}", letters_of(op), chunk);
             put("# {}\n{}\n\n", name, rows);
             const std::string boxes = fmt::format(
@@ -153,8 +193,21 @@ private:
             lines += fmt::format("{} lc rgb '{}' fs solid 1 {}, \\\n     ", boxes,
                                  hex(colour_of(op, chunk, task ? chunks_ : 1)),
                                  task && !narrow ? "border lc rgb '#ffffff'" : "noborder");
-            if (op == Op::Recompute)
+            names_.parts.push_back(words);
+            if (op == Op::Recompute) {
+                names_.parts.push_back(words);
                 lines += fmt::format("{} lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ", boxes, hex(kHatch));
+            }
+        }
+        if (!thin_.empty()) {
+            put("# thin: boxes below {} pixels wide: each column of pixels has the mean colour of what is in "
+                "it\n{}\n\n",
+                kThin, thin_);
+            lines += fmt::format(
+                "{} index 'thin' using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror lc rgb variable fs solid 1 "
+                "noborder, \\\n     ",
+                kGnuplotData);
+            names_.parts.push_back("several tasks");
         }
         for (const auto& [key, rows] : texts_) {
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
@@ -163,7 +216,10 @@ private:
                 "{} index '{}' using 1:2:(stringcolumn(3)) with labels center "
                 "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
                 kGnuplotData, name, key.second, hex(key.first));
+            names_.parts.emplace_back();
         }
+        if (lines.empty())
+            lines = "NaN notitle,";  // no task takes time
         lines.resize(lines.rfind(','));
         add("\nplot {}\n", lines);
     }
@@ -217,9 +273,9 @@ private:
         const double height = layout_.task / timeline.lanes;
         const double y = top + height * box.lane;
         const Task& task = box.event->task;
-        blocks_[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
-
         const double width = layout_.pixels(picture_, box.end - box.start);
+        if (width >= kThin)
+            blocks_[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
         const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
         const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
         const double x = in_unit(box.start + (box.end - box.start) / 2);
@@ -234,8 +290,51 @@ private:
 
     void place_transfer(const Box& box, double top, std::size_t panel) {
         const Op op = box.event->task.op;
-        const double y = top + layout_.task + kLaneGap + (is_recv(op) ? kLane + kLaneGap : 0);
-        blocks_[{false, op, 0}] += box_row(box, y, y + kLane, panel);
+        const double y = top_of_lane(top, is_recv(op));
+        if (layout_.pixels(picture_, box.end - box.start) >= kThin)
+            blocks_[{false, op, 0}] += box_row(box, y, y + kLane, panel);
+    }
+
+    static bool is_in_lane(const Box& box, bool receives) { return is_recv(box.event->task.op) == receives; }
+
+    // What is thinner than kThin pixels would be left out or widened, by where it happens to lie, and make patterns
+    // that are not there: those columns of pixels get the mean of the colours in them.
+    void place_thin(const Timeline& timeline, const Row& row, double top) {
+        const double height = layout_.task / timeline.lanes;
+        for (int lane = 0; lane < timeline.lanes; ++lane)
+            place_columns(row.tasks, kWhite, top + height * lane, height,
+                          [lane](const Box& box) { return box.lane == lane; });
+        for (const bool receives : {false, true})
+            place_columns(row.transfers, kLaneBed, top_of_lane(top, receives), kLane,
+                          [receives](const Box& box) { return is_in_lane(box, receives); });
+    }
+
+    template <class Belongs>
+    void place_columns(const std::vector<Box>& boxes, Colour background, double y, double height, Belongs belongs) {
+        std::vector<Column> columns(static_cast<std::size_t>(layout_.field()) + 1);
+        bool any = false;
+        for (const Box& box : boxes) {
+            if (!belongs(box))
+                continue;
+            const Op op = box.event->task.op;
+            const double from = layout_.pixels(picture_, box.start), to = layout_.pixels(picture_, box.end);
+            const bool is_thin = to - from < kThin;
+            any = any || is_thin;
+            for (int x = static_cast<int>(from); x < to; ++x)
+                columns[static_cast<std::size_t>(x)].add(colour_of(op, box.chunk, is_transfer(op) ? 1 : chunks_),
+                                                         std::min(to, x + 1.0) - std::max<double>(from, x), is_thin);
+        }
+        if (!any)
+            return;
+        const double unit = in_unit(picture_.length) / layout_.field();
+        for (std::size_t x = 0, next = 0; x < columns.size(); x = next) {  // equal neighbours are one
+            const std::optional<Colour> colour = columns[x].mean(background);
+            for (next = x + 1; next < columns.size() && columns[next].mean(background) == colour;)
+                ++next;
+            if (colour)
+                thin_ += fmt::format("{:.9g} {:.9g} {:.2f} {:.2f} {}\n", static_cast<double>(x) * unit,
+                                     static_cast<double>(next) * unit, y, y + height, *colour);
+        }
     }
 
     void add_memory() {
@@ -262,6 +361,8 @@ private:
                     put_memory(time, bytes);
                 put_memory(timeline.length, row.memory.back().second);
                 put("\n\n");
+                names_.parts.push_back(fmt::format("memory of device {}{}", row.device,
+                                                   picture_.timelines.size() > 1 ? ", " + timeline.title : ""));
                 lines +=
                     fmt::format("{} index '{}' using 1:2 with steps lw {} dt {} lc rgb '{}', \\\n     ", kGnuplotData,
                                 name, timeline.rows.size() > 8 ? "1.0" : "1.6", timeline.dashed ? "(7,4)" : "solid",
@@ -307,7 +408,8 @@ private:
         }
     }
 
-    static constexpr Colour kHatch = 0x2f6db5;
+    static constexpr Colour kHatch = 0x2f6db5, kLaneBed = 0xf1f3f5, kWhite = 0xffffff;
+    static constexpr double kThin = 2;  // pixels
 
     const Picture& picture_;
     const std::string& file_;
@@ -318,7 +420,9 @@ private:
     std::map<std::pair<Colour, int>, std::string> texts_;
     int chunks_ = 1, font_ = 10;
     Ns median_ = 0;
+    std::string thin_;  // rows of data
     std::string script_, data_;
+    PictureNames names_;
 };
 
 }  // namespace

@@ -21,8 +21,9 @@ struct TimelineLayout {
     std::vector<std::vector<double>> rows;  // top of every row, by panel
     std::vector<double> titles;
 
+    int field() const { return width - left - kRight; }  // width of the rows
     double pixels(const Picture& picture, Ns time) const {
-        return static_cast<double>(time) / static_cast<double>(picture.length) * (width - left - kRight);
+        return static_cast<double>(time) / static_cast<double>(picture.length) * field();
     }
 };
 

@@ -1,9 +1,12 @@
 #include "workloads/machine_memory.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,14 +22,53 @@ Bytes of_system() {
     return pages > 0 && page > 0 ? Bytes{pages} * page : kNoLimit;
 }
 
-// Returns the limit of the control group, of version 2 or of version 1; "max" is no number.
-Bytes of_control_group() {
-    for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-        Bytes limit = 0;
-        if (std::ifstream(path) >> limit && limit > 0)
-            return limit;
+// How a version of control groups spells things (cgroup-v2.rst, cgroup-v1/memory.rst of the Linux kernel).
+struct GroupFiles {
+    std::string_view controller;  // in /proc/self/cgroup
+    std::string_view folder;      // in the root
+    std::string_view limit, use;
+    std::string_view caches[2];  // in memory.stat
+};
+constexpr GroupFiles kGroupFiles[] = {
+    {"", "", "memory.max", "memory.current", {"inactive_file", "active_file"}},
+    {"memory",
+     "memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_inactive_file", "total_active_file"}},
+};
+
+// "max" is no number.
+std::optional<Bytes> number_in(const std::filesystem::path& file) {
+    Bytes number = 0;
+    return std::ifstream(file) >> number && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+Bytes caches_of(const std::filesystem::path& group, const GroupFiles& files) {
+    std::ifstream stat(group / "memory.stat");
+    Bytes caches = 0, bytes = 0;
+    for (std::string name; stat >> name >> bytes;)
+        if (name == files.caches[0] || name == files.caches[1])
+            caches += bytes;
+    return caches;
+}
+
+Bytes left_in_group(const std::filesystem::path& group, const GroupFiles& files) {
+    const std::optional<Bytes> limit = number_in(group / files.limit), use = number_in(group / files.use);
+    if (!limit || *limit == 0)
+        return kNoLimit;
+    return use ? std::max<Bytes>(*limit - std::max<Bytes>(*use - caches_of(group, files), 0), 0) : *limit;
+}
+
+// The groups of a path, "/a/b", "/a" and "/". In a container the path may be that of the host, of which only the last
+// one is there.
+Bytes left_in_path(const std::filesystem::path& root, const std::filesystem::path& path, const GroupFiles& files) {
+    Bytes left = kNoLimit;
+    for (std::filesystem::path group = path;; group = group.parent_path()) {
+        left = std::min(left, left_in_group(root / files.folder / group.relative_path(), files));
+        if (!group.has_relative_path())
+            return left;
     }
-    return kNoLimit;
 }
 
 template <class Resource>
@@ -39,9 +81,25 @@ Bytes of_process(Resource resource) {
 
 }  // namespace
 
+// Lines of `own` are "0::/path" (version 2) and "4:memory:/path".
+Bytes memory_left_in_groups(const std::string& root, const std::string& own) {
+    Bytes left = kNoLimit;
+    std::ifstream groups(own);
+    for (std::string line; std::getline(groups, line);) {
+        const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+        if (second == std::string::npos)
+            continue;
+        const std::string_view controller = std::string_view(line).substr(first + 1, second - first - 1);
+        for (const GroupFiles& files : kGroupFiles)
+            if (controller == files.controller)
+                left = std::min(left, left_in_path(root, line.substr(second + 1), files));
+    }
+    return left;
+}
+
 Bytes memory_of_machine() {
-    static const Bytes least =
-        std::min({of_system(), of_control_group(), of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
+    static const Bytes least = std::min({of_system(), memory_left_in_groups("/sys/fs/cgroup", "/proc/self/cgroup"),
+                                         of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
     return least;
 }
 

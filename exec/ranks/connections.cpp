@@ -1,22 +1,25 @@
 #include "exec/ranks/connections.h"
 
+#include "exec/ranks/handshake.h"
 #include "exec/system/threads.h"
 #include "workloads/error.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <random>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -25,40 +28,6 @@ namespace pw {
 namespace {
 
 constexpr Ns kMillisecond = 1'000'000;
-
-// Closes a socket, or another file, that nobody has taken.
-class Socket {
-public:
-    explicit Socket(int number) : number_(number) {}
-    ~Socket() {
-        if (number_ >= 0)
-            ::close(number_);
-    }
-    Socket(const Socket&) = delete;
-    Socket& operator=(const Socket&) = delete;
-    int number() const { return number_; }
-    int take() { return std::exchange(number_, -1); }
-
-private:
-    int number_;
-};
-
-struct Hello {
-    std::uint64_t token = 0;
-    std::int32_t rank = 0;
-};
-
-void prepare(int socket) {
-    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
-    fcntl(socket, F_SETFD, FD_CLOEXEC);
-    const int on = 1;
-    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-bool is_ready(int socket, short events, Ns wait) {
-    pollfd entry{socket, events, 0};
-    return ::poll(&entry, 1, static_cast<int>(wait / kMillisecond)) == 1;
-}
 
 // IPv4 addresses of this host, its own loop last: another host would reach itself there.
 std::vector<in_addr> own_addresses() {
@@ -84,44 +53,9 @@ std::string print(in_addr address, std::uint16_t port) {
     return fmt::format("{}:{}", text, port);
 }
 
-bool send_whole(int socket, const Hello& hello, Ns wait) {
-    return is_ready(socket, POLLOUT, wait) &&
-           ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
-}
-
-bool receive_whole(int socket, Hello& hello, Ns wait) {
-    std::size_t got = 0;
-    while (got < sizeof hello && is_ready(socket, POLLIN, wait)) {
-        const ssize_t more = recv(socket, reinterpret_cast<char*>(&hello) + got, sizeof hello - got, 0);
-        if (more <= 0)
-            return false;
-        got += static_cast<std::size_t>(more);
-    }
-    return got == sizeof hello;
-}
-
-// A socket to rank 0, whose hello has been answered; -1 when nobody there knows the token.
-int call(in_addr address, std::uint16_t port, const Hello& hello) {
-    constexpr Ns kWait = 2'000'000'000;
-    Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
-    if (socket.number() < 0)
-        return -1;
-    prepare(socket.number());
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_addr = address;
-    to.sin_port = htons(port);
-    if (connect(socket.number(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0 && errno != EINPROGRESS)
-        return -1;
-    Hello answer;
-    if (!send_whole(socket.number(), hello, kWait) || !receive_whole(socket.number(), answer, kWait) ||
-        answer.token != hello.token)
-        return -1;
-    return socket.take();
-}
-
 class TcpConnections : public Connections {
 public:
+    explicit TcpConnections(int rejected) : rejected_(rejected) {}
     void add(int socket, int rank) {
         sockets_.push_back(socket);
         ranks_.push_back(rank);
@@ -133,6 +67,7 @@ public:
     }
 
     const std::vector<int>& ranks() const override { return ranks_; }
+    int rejected() const override { return rejected_; }
 
     void wait(std::vector<Entry>& entries, Ns time) override {
         polled_.clear();
@@ -168,74 +103,115 @@ public:
     void close(int connection) override { ::close(std::exchange(sockets_[static_cast<std::size_t>(connection)], -1)); }
 
 private:
+    const int rejected_;
     std::vector<int> sockets_, ranks_;                            // by connection
     const Socket woken_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // where there is none left waits take their time
     std::vector<pollfd> polled_;
 };
 
-std::unique_ptr<Connections> accept_all(int listener, std::uint64_t token, std::size_t others, Ns timeout) {
-    auto connections = std::make_unique<TcpConnections>();
-    const Ns until = clock_now() + timeout;
-    while (connections->ranks().size() < others) {
-        const Ns left = until - clock_now();
-        if (left <= 0 || !is_ready(listener, POLLIN, left))
-            break;
-        Socket caller(accept(listener, nullptr, nullptr));
-        if (caller.number() < 0)
-            continue;
-        prepare(caller.number());
-        Hello hello;
-        if (!receive_whole(caller.number(), hello, left) || hello.token != token ||
-            !send_whole(caller.number(), {token, 0}, left))
-            continue;
-        connections->add(caller.take(), hello.rank);
+// Tells whether two ranks see the same network: processes of one host may be in different network namespaces. Empty where
+// the system does not say.
+struct HostNetwork {
+    std::array<char, 40> boot = {};  // the kernel's random boot_id
+    std::uint64_t device = 0, inode = 0;
+    auto operator<=>(const HostNetwork&) const = default;
+};
+
+HostNetwork own_network() {
+    HostNetwork own;
+    std::string boot;
+    struct stat state {};
+    if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> boot) || stat("/proc/self/ns/net", &state) != 0)
+        return own;
+    boot.copy(own.boot.data(), own.boot.size());
+    own.device = state.st_dev;
+    own.inode = state.st_ino;
+    return own;
+}
+
+// On rank 0: whether all ranks have said within `time` that they see its network.
+bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
+    const auto networks = std::make_shared<std::vector<HostNetwork>>(static_cast<std::size_t>(ranks.size() - 1));
+    ranks.keep(networks);  // one that comes later may still be written
+    std::vector<Ranks::Ticket> tickets;
+    for (std::size_t k = 0; k < networks->size(); ++k)
+        tickets.push_back(ranks.receive(static_cast<int>(k) + 1, kNetwork, std::as_writable_bytes(std::span(&(*networks)[k], 1))));
+    for (const Ns until = clock_now() + time;;) {
+        std::erase_if(tickets, [&](Ranks::Ticket ticket) { return ranks.done(ticket); });
+        if (tickets.empty())
+            return own != HostNetwork() && std::ranges::count(*networks, own) == std::ssize(*networks);
+        if (clock_now() >= until)
+            return false;
+        sleep_for(kMillisecond / 20);
     }
+}
+
+Socket listen_on(in_addr address, std::uint16_t& port) {
+    Socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr = address;
+    socklen_t length = sizeof own;
+    if (!listener.is_open() || bind(listener.number(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0 ||
+        listen(listener.number(), SOMAXCONN) != 0 ||
+        getsockname(listener.number(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+        fail_with(ExitCode::RunFailed, "rank 0 cannot listen for the others: {}", std::strerror(errno));
+    port = ntohs(own.sin_port);
+    return listener;
+}
+
+// Rank 0 listens, on this host only if all ranks are here, and tells the others over MPI where.
+std::unique_ptr<Connections> listen_for_ranks(Ranks& ranks, Ns timeout) {
+    const bool all_here = share_network(ranks, own_network(), timeout / 4);
+    const in_addr loopback{htonl(INADDR_LOOPBACK)}, any{htonl(INADDR_ANY)};
+    std::uint16_t port = 0;
+    const Socket listener = listen_on(all_here ? loopback : any, port);
+    const HandshakeKey key = random_key();
+    Mail where;
+    put(where, key);
+    put(where, port);
+    put_all(where, all_here ? std::vector<in_addr>{loopback} : own_addresses());
+    (void)broadcast(ranks, where);
+    AcceptedRanks accepted = accept_ranks(listener.number(), key, ranks.size(), timeout);
+    auto connections = std::make_unique<TcpConnections>(accepted.rejected);
+    for (std::size_t k = 0; k < accepted.sockets.size(); ++k)
+        if (accepted.sockets[k].is_open())
+            connections->add(accepted.sockets[k].take(), static_cast<int>(k) + 1);
+    return connections;
+}
+
+std::unique_ptr<Connections> call_listener(Ranks& ranks, Ns timeout) {
+    const HostNetwork own = own_network();
+    const Ranks::Ticket sent = ranks.send(0, kNetwork, std::as_bytes(std::span(&own, 1)), false);
+    const Mail where = broadcast(ranks, {});
+    wait_for(ranks, std::span(&sent, 1));
+    MailReader reader(where);
+    const auto key = reader.get<HandshakeKey>();
+    const auto port = reader.get<std::uint16_t>();
+    std::vector<sockaddr_in> addresses;
+    std::string tried;
+    for (const in_addr& address : reader.get_all<in_addr>()) {
+        sockaddr_in& to = addresses.emplace_back();
+        to.sin_family = AF_INET;
+        to.sin_addr = address;
+        to.sin_port = htons(port);
+        tried += fmt::format("{}{}", tried.empty() ? "" : ", ", print(address, port));
+    }
+    Socket socket = call_first_rank(addresses, key, ranks.rank(), timeout);
+    if (!socket.is_open())
+        fail_with(ExitCode::RunFailed,
+                  "rank {} cannot reach rank 0 over TCP at {} within {}\n  help: let the hosts reach each other: "
+                  "failures are told there",
+                  ranks.rank(), tried, print_time(timeout));
+    auto connections = std::make_unique<TcpConnections>(0);
+    connections->add(socket.take(), 0);
     return connections;
 }
 
 }  // namespace
 
-// Rank 0 listens; the others learn over MPI where.
 std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
-    const int rank = ranks.rank();
-    Socket listener(rank == 0 ? ::socket(AF_INET, SOCK_STREAM, 0) : -1);
-    std::uint64_t token = 0;
-    Mail where;
-    if (rank == 0) {
-        sockaddr_in own{};
-        own.sin_family = AF_INET;
-        socklen_t length = sizeof own;
-        if (listener.number() < 0 ||
-            bind(listener.number(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0 ||
-            listen(listener.number(), ranks.size()) != 0 ||
-            getsockname(listener.number(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
-            fail_with(ExitCode::RunFailed, "rank 0 cannot listen for the others: {}", std::strerror(errno));
-        prepare(listener.number());
-        std::random_device random;
-        token = std::uint64_t{random()} << 32 | random();
-        put(where, token);
-        put(where, ntohs(own.sin_port));
-        put_all(where, own_addresses());
-    }
-    where = broadcast(ranks, where);
-    if (rank == 0)
-        return accept_all(listener.number(), token, static_cast<std::size_t>(ranks.size() - 1), timeout);
-    MailReader reader(where);
-    token = reader.get<std::uint64_t>();
-    const auto port = reader.get<std::uint16_t>();
-    std::string tried;
-    for (const in_addr& address : reader.get_all<in_addr>()) {
-        if (const int socket = call(address, port, {token, rank}); socket >= 0) {
-            auto connections = std::make_unique<TcpConnections>();
-            connections->add(socket, 0);
-            return connections;
-        }
-        tried += fmt::format("{}{}", tried.empty() ? "" : ", ", print(address, port));
-    }
-    fail_with(
-        ExitCode::RunFailed,
-        "rank {} cannot reach rank 0 over TCP at {}\n  help: let the hosts reach each other: failures are told there",
-        rank, tried);
+    return ranks.rank() == 0 ? listen_for_ranks(ranks, timeout) : call_listener(ranks, timeout);
 }
 
 }  // namespace pw

@@ -17,6 +17,7 @@ class Connections {
 public:
     virtual ~Connections() = default;                   // closes what is open
     virtual const std::vector<int>& ranks() const = 0;  // at the other ends, by connection
+    virtual int rejected() const { return 0; }          // connections of other programs, closed at the start
 
     struct Entry {
         int connection = 0;
@@ -33,7 +34,7 @@ public:
 };
 
 // Connects all ranks, which call it together, over TCP. Rank 0 gets the connections of those that have called it within
-// `timeout`. Throws Error (RunFailed) on a rank that does not reach rank 0.
+// `timeout`. Throws Error (RunFailed) on a rank that does not reach rank 0 within `timeout`.
 std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout);
 
 }  // namespace pw

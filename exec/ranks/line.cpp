@@ -42,7 +42,9 @@ void Line::fail_uncalled(int size) {
     for (int rank = 1; rank < size; ++rank)
         if (std::ranges::none_of(peers_, [rank](const Peer& peer) { return peer.rank == rank; }))
             missing += fmt::format("{}rank {}", missing.empty() ? "" : ", ", rank);
-    const std::string text = fmt::format("{} did not call rank 0 over TCP within {}", missing, print_time(timeout_));
+    std::string text = fmt::format("{} did not call rank 0 over TCP within {}", missing, print_time(timeout_));
+    if (const int rejected = connections_->rejected(); rejected > 0)
+        text += fmt::format("; {} connections of other programs were closed", rejected);
     tell_failure(text, ExitCode::PeerSilent);
     throw Error(ExitCode::PeerSilent, text);
 }

@@ -143,10 +143,13 @@ std::string MailReader::get_text() {
     return {text.begin(), text.end()};
 }
 
+void MailReader::fail_short() {
+    fail_with(ExitCode::RunFailed, "a message between ranks is too short: do all run the same pipewright?");
+}
+
 const std::byte* MailReader::take(std::size_t bytes) {
     if (bytes > rest_.size())
-        fail_with(ExitCode::RunFailed, "a message between ranks is {} bytes too short: do all run the same pipewright?",
-                  bytes - rest_.size());
+        fail_short();
     const std::byte* taken = rest_.data();
     rest_ = rest_.subspan(bytes);
     return taken;

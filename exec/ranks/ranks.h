@@ -56,7 +56,7 @@ private:
 };
 
 // Tags below kFirstTag are for what all ranks do together; plans take the others.
-enum RankTag { kSize, kContent, kClock, kTurn, kStateSize, kStateContent };
+enum RankTag { kSize, kContent, kClock, kTurn, kStateSize, kStateContent, kNetwork };
 inline constexpr int kFirstTag = 16;
 
 // Waits until all messages are through. Waiting threads look again and again, and sleep between.
@@ -110,9 +110,12 @@ public:
     }
     template <class Value>
     std::vector<Value> get_all() {
-        std::vector<Value> values(get<std::size_t>());
+        const auto count = get<std::size_t>();
+        if (count > rest_.size() / sizeof(Value))
+            fail_short();
+        std::vector<Value> values(count);
         if (!values.empty())
-            std::memcpy(values.data(), take(values.size() * sizeof(Value)), values.size() * sizeof(Value));
+            std::memcpy(values.data(), take(count * sizeof(Value)), count * sizeof(Value));
         return values;
     }
     std::string get_text();
@@ -120,6 +123,7 @@ public:
 
 private:
     const std::byte* take(std::size_t bytes);  // throws Error (RunFailed) when there are fewer
+    [[noreturn]] static void fail_short();
     std::span<const std::byte> rest_;
 };
 

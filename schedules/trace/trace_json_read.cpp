@@ -3,6 +3,7 @@
 #include "schedules/trace/trace_plan.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
+#include "workloads/text/gzip.h"
 #include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
@@ -10,8 +11,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <istream>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -159,14 +161,15 @@ public:
         : path_(path), foreign_(foreign), help_(foreign ? kForeign : kOnlyOwn) {}
 
     Trace read() {
-        std::ifstream file = open_file(path_, kWriteOne, kMostTrace);
-        const json root = parse(file);
+        const std::unique_ptr<std::istream> file = open_text(path_, kWriteOne, kMostTrace);
+        const json root = parse(*file);
         const Place place{path_, root, "file", help_};
         if (!root.is_object())
             fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path_,
                  root.type_name(), help_);
         if (!place.at("traceEvents").is_array())
             place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
+        check_versions();
         if (foreign_ && !(place.has("otherData") && place.object_at("otherData").has("plan_hash"))) {
             make_header(place);
             return std::move(trace_);
@@ -177,7 +180,7 @@ public:
     }
 
 private:
-    json parse(std::ifstream& file) {
+    json parse(std::istream& file) {
         try {
             const auto kept = [this](int depth, json::parse_event_t event, json& value) {
                 return keep(depth, event, value);
@@ -303,6 +306,18 @@ private:
         }
     }
 
+    // A version is the number of updates before it: one per earlier step, or those of the trace.
+    void check_versions() const {
+        for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+            const TraceEvent& event = trace_.events[i];
+            if (event.version - std::int64_t{event.step} > std::ssize(trace_.events))
+                fail(
+                    "trace '{}': traceEvents[{}].args.version: {} in step {}, more updates than the {} tasks of the "
+                    "trace make\n  help: versions are counted from 0, the weights before the first update; -1 is none",
+                    path_, places_[i], event.version, event.step, trace_.events.size());
+        }
+    }
+
     // The header may stand behind the events.
     void check_devices() const {
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -339,9 +354,9 @@ bool is_trace(const std::string& path) {
     struct Known {
         bool trace;
     };
-    std::ifstream file = open_file(path, kWriteOne, kMostTrace);
+    const std::unique_ptr<std::istream> file = open_text(path, kWriteOne, kMostTrace);
     try {
-        const json rest = json::parse(file, [](int depth, json::parse_event_t event, json& value) {
+        const json rest = json::parse(*file, [](int depth, json::parse_event_t event, json& value) {
             if (depth == 1 && event == json::parse_event_t::key && value == "traceEvents")
                 throw Known{true};
             if (depth > kMostJsonDepth)

@@ -87,7 +87,7 @@ private:
             return;
         }
         trials_.push_back(std::make_unique<Trial>(problem_, space_, *sized->second, choice));
-        no_memory_.push_back(false);
+        left_out_.push_back(false);
     }
 
     // Returns the step time of the best plan that fits so far, or kNever when there is none.
@@ -110,7 +110,7 @@ private:
         progress_(fmt::format("{} {}/{}: {}, {} plans simulated", doing, done, all, found, candidates));
     }
 
-    // Returns false when there was not enough memory. What was found stays.
+    // Returns false when there was not enough memory, or time for the choice's plan. What was found stays.
     template <class Work>
     bool attempt(std::size_t index, Ns limit, Work work) {
         Trial& trial = *trials_[index];
@@ -122,6 +122,7 @@ private:
             if (hurried_ && trial.is_open() && !deadline.passed())
                 trial.finish();
         } catch (const TimeIsUp&) {
+            enough = !trial.is_too_long();
         } catch (const std::bad_alloc&) {
             enough = false;
         }
@@ -140,12 +141,12 @@ private:
             std::vector<std::size_t> batch;
             std::copy_if(order.begin() + static_cast<std::ptrdiff_t>(begin),
                          order.begin() + static_cast<std::ptrdiff_t>(begin + count), std::back_inserter(batch),
-                         [&](std::size_t index) { return !no_memory_[index]; });
+                         [&](std::size_t index) { return !left_out_[index]; });
             for_each_index(batch.size(), limits_.threads,
-                           [&](std::size_t i) { no_memory_[batch[i]] = !attempt(batch[i], limit, work); });
+                           [&](std::size_t i) { left_out_[batch[i]] = !attempt(batch[i], limit, work); });
             if (limits_.threads > 1)
                 for (const std::size_t index : batch)
-                    no_memory_[index] = no_memory_[index] && !attempt(index, limit, work);
+                    left_out_[index] = left_out_[index] && !attempt(index, limit, work);
             for (const std::size_t index : batch)
                 if (trials_[index]->has_plan())  // else the time would be up before the first one
                     step_lasts_ = std::max(step_lasts_, trials_[index]->step_lasts());
@@ -279,7 +280,7 @@ private:
                     least = std::min(least, trials_[index]->bound());
             std::vector<std::size_t> order = ordered_by([](const Trial& trial) { return trial.bound(); });
             std::erase_if(order, [&](std::size_t index) {
-                return proven_[index] || no_memory_[index] || trials_[index]->is_sharp() ||
+                return proven_[index] || left_out_[index] || trials_[index]->is_sharp() ||
                        trials_[index]->bound() >= least;
             });
             if (order.empty())
@@ -315,7 +316,7 @@ private:
         std::size_t open = 0;
         for (std::size_t index = 0; index < trials_.size(); ++index) {
             proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
-            open += !proven_[index] && !no_memory_[index];
+            open += !proven_[index] && !left_out_[index];
         }
         return open;
     }
@@ -333,7 +334,7 @@ private:
             try {
                 trials_[index]->settle();
             } catch (const std::bad_alloc&) {
-                no_memory_[index] = true;
+                left_out_[index] = true;
             }
             trials_[index]->close();
         });
@@ -345,7 +346,9 @@ private:
         result.every_choice = families_.empty();
         result.notes = notes_;
         result.lower_bound = lower_bound();
-        result.left_out = unknown_ + static_cast<int>(std::count(no_memory_.begin(), no_memory_.end(), true));
+        const auto too_long = static_cast<int>(
+            std::count_if(trials_.begin(), trials_.end(), [](const auto& trial) { return trial->is_too_long(); }));
+        result.left_out = unknown_ + static_cast<int>(std::count(left_out_.begin(), left_out_.end(), true)) - too_long;
         result.choices = unknown_;
         for (const auto& trial : trials_) {
             result.candidates += trial->candidates();
@@ -357,7 +360,7 @@ private:
             assert(!plan.fits || plan.lower_bound <= plan.step_time);
             plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
         }
-        if (time_is_up_ || deadline_.passed())
+        if (time_is_up_ || deadline_.passed() || too_long > 0)
             result.stop = SearchStop::Time;
         else if (out_of_memory_ || result.left_out > 0)
             result.stop = SearchStop::Memory;
@@ -404,9 +407,9 @@ private:
     std::vector<std::string> notes_;
     std::map<int, std::unique_ptr<SizedModel>> sized_;  // by micro-batch size; none: there was no memory for it
     std::vector<std::unique_ptr<Trial>> trials_;
-    std::vector<char> no_memory_, proven_;  // by trial
-    int unknown_ = 0;                       // choices of sizes for which there was no memory
-    bool out_of_memory_ = false;            // beside the choices
+    std::vector<char> left_out_, proven_;  // by trial
+    int unknown_ = 0;                      // choices of sizes for which there was no memory
+    bool out_of_memory_ = false;           // beside the choices
 };
 
 }  // namespace

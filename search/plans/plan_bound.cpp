@@ -51,11 +51,17 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices)
 // Returns what of a stage's update, or of its optimizer's states, is left for each of its holders.
 std::int64_t shard_of(std::int64_t whole, int shards) { return (whole + shards - 1) / shards; }
 
-std::size_t position_of_backward(const std::vector<Task>& tasks, int microbatch) {
-    const auto found = std::find_if(tasks.begin(), tasks.end(), [&](const Task& task) {
-        return makes_input_gradient(task.op) && task.microbatch == microbatch;
-    });
-    return static_cast<std::size_t>(found - tasks.begin());
+// Returns the position of the first backward of each micro-batch; that of the end where it has none.
+std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) {
+    std::vector<std::size_t> positions;
+    for (std::size_t at = tasks.size(); at-- > 0;) {
+        const auto microbatch = static_cast<std::size_t>(tasks[at].microbatch);
+        if (microbatch >= positions.size())
+            positions.resize(microbatch + 1, tasks.size());
+        if (makes_input_gradient(tasks[at].op))
+            positions[microbatch] = at;
+    }
+    return positions;
 }
 
 }  // namespace
@@ -80,12 +86,15 @@ void PlanBound::Way::count(const Task& task) {
 template <class JumpsAt>
 PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) {
     Way way;
+    std::vector<std::size_t> backwards;  // made where there are jumps
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
         way.count(task);
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
             continue;
-        const std::size_t backward = position_of_backward(tasks, task.microbatch);
+        if (backwards.empty())
+            backwards = positions_of_backwards(tasks);
+        const std::size_t backward = backwards[static_cast<std::size_t>(task.microbatch)];
         if (backward >= end)
             continue;
         ++way.jumps;

@@ -8,6 +8,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace pw {
@@ -81,10 +82,36 @@ Judge& Trial::judge() {
     return *judge_;
 }
 
+// Making a plan and simulating it is not interrupted. What plans with fewer micro-batches take tells in time whether it
+// would end too late.
+void Trial::check_time_for_plan(const Deadline& deadline) {
+    constexpr int kPlanAndSteps = 4;  // the time for its plan, its simulation and its buffers, in times for the plan
+    constexpr int kFirst = 8192, kTimes = 8;  // forwards of the first plan, growth of the next ones
+    const std::chrono::duration<double> left = deadline.left();
+    const PlanChoice& choice = found_.choice;
+    const auto devices = static_cast<int>(choice.devices.size());
+    for (std::int64_t count = std::max(1, kFirst / choice.stages);
+         !too_long_ && std::isfinite(left.count()) && count * kTimes <= choice.micro_batches; count *= kTimes) {
+        PlanChoice smaller = choice;
+        smaller.micro_batches = static_cast<int>((count + devices - 1) / devices) * devices;
+        const auto start = std::chrono::steady_clock::now();
+        try {
+            const Judge judge(problem_, smaller, model_.profile, model_.costs);
+        } catch (const Error&) {  // some schedules are defined for some numbers only
+            continue;
+        }
+        const std::chrono::duration<double> lasts = std::chrono::steady_clock::now() - start;
+        too_long_ = lasts * kPlanAndSteps * choice.micro_batches / smaller.micro_batches > left;
+    }
+    if (too_long_)
+        throw TimeIsUp{};
+}
+
 void Trial::open(Deadline& deadline) {
     if (open_ || !refused_.empty())
         return;
     deadline.check();
+    check_time_for_plan(deadline);
     const auto start = std::chrono::steady_clock::now();
     try {
         judge();

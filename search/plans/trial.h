@@ -45,6 +45,7 @@ public:
     // Works out the bounds, once; refused() when the schedule is not defined for the choice. Throws TimeIsUp, as
     // what follows may.
     void open(Deadline& deadline);
+    bool is_too_long() const { return too_long_; }  // there was no time to make its plan: it cannot be opened
     bool is_open() const { return open_; }
     const std::string& refused() const { return refused_; }               // why; empty when it is not refused
     const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
@@ -131,6 +132,7 @@ private:
     bool leaves_room(const Descent& descent, int stage, const Piece& piece) const;
 
     Judge& judge();
+    void check_time_for_plan(const Deadline& deadline);
     void propose_what_fits(Deadline& deadline);
     std::optional<Value> try_cuts(const Cuts& cuts, const Value& above);
     void try_cuts(const Cuts& cuts) { try_cuts(cuts, best_); }
@@ -156,6 +158,7 @@ private:
     std::int64_t tasks_of_plan_ = 0;
     std::chrono::steady_clock::duration step_lasts_{0};
     bool open_ = false;
+    bool too_long_ = false;
     std::string refused_;
     std::optional<BeyondLimit> beyond_;
     Ns work_ = 0;  // least work of a micro-batch

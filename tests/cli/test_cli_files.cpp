@@ -202,4 +202,36 @@ TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {
         EXPECT_TRUE(contains(error_of(command + replicas, 2), "summed by 2 devices"));
 }
 
+// As traces of other programs often are.
+TEST_F(CliFiles, TracesMayBeCompressed) {
+    run_well("simulate uniform.yaml --trace t.json --set pipeline.micro_batches=64");
+    run_well("simulate uniform.yaml --trace t.json.gz --set pipeline.micro_batches=64");
+    const std::string compressed = read("t.json.gz");
+    EXPECT_TRUE(compressed.starts_with("\x1f\x8b"));
+    EXPECT_LT(compressed.size(), read("t.json").size() / 4);
+    EXPECT_EQ(shell("gzip -dc t.json.gz").out, read("t.json"));
+    run_well("validate t.json.gz");
+    EXPECT_EQ(run_well("compare t.json t.json.gz").out, run_well("compare t.json t.json").out);
+    run_well("plot t.json -o plain.txt");
+    run_well("plot t.json.gz -o compressed.txt");
+    EXPECT_EQ(read("compressed.txt"), read("plain.txt"));
+    write("cut.json.gz", compressed.substr(0, compressed.size() / 2));
+    write("damaged.json.gz", compressed.substr(0, 500) + "damaged" + compressed.substr(507));
+    for (const char* command : {"validate", "compare t.json", "plot -o x.txt"}) {
+        EXPECT_TRUE(contains(error_of(std::string(command) + " cut.json.gz", 2), "the file ends in the middle"));
+        EXPECT_TRUE(contains(error_of(std::string(command) + " damaged.json.gz", 2), "cannot be decompressed at byte"));
+    }
+}
+
+// Names come from files, and a row of a table stays one line.
+TEST_F(CliFiles, NamesOfSeveralLinesStayInTheirCells) {
+    write("names.yaml",
+          "workload: {model: uniform, stages: 2}\ncluster: {devices: [{name: \"a\\nb\\tc\"}, {name: \"d\\re\"}]}\n"
+          "pipeline: {micro_batches: 2}\n");
+    const std::string table = run_well("simulate names.yaml").out;
+    EXPECT_TRUE(contains(table, "a\\x0ab\\x09c ")) << table;
+    EXPECT_TRUE(contains(table, "d\\x0de ")) << table;
+    EXPECT_TRUE(contains(run_well("validate names.yaml").out, "device a\\x0ab\\x09c: "));
+}
+
 }  // namespace pw

@@ -28,6 +28,7 @@ training: {steps: 6}
         write("fake", R"sh(#!/bin/sh
 echo "call: $*" >>calls
 [ "$1" = -n ] && shift 2
+start() { echo 'pipewright run has started'; }
 eval "$(sed -n "$(wc -l <calls)p" tries)"
 )sh");
         std::filesystem::permissions(file("fake"), std::filesystem::perms::owner_all);
@@ -59,7 +60,8 @@ constexpr const char* kKept = "--checkpoint kept --checkpoint-every 1 --json";
 
 TEST_F(Launch, EndsWithTheWeightsOfAnUndisturbedRun) {
     const Json whole = run_well("run four.yaml --json").json();
-    const Said said = launch("exit 1\n\"$@\" --steps=2; kill -9 $$\n\"$@\" --steps=5; exit 5\nexec \"$@\"\n", kKept);
+    const Said said =
+        launch("start; exit 1\n\"$@\" --steps=2; kill -9 $$\n\"$@\" --steps=5; exit 5\nexec \"$@\"\n", kKept);
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);  // and nothing of the tries before is on stdout
     for (const char* line : {"the run failed (exit code 1): restart 1 of 3, from the beginning\n",
@@ -91,22 +93,41 @@ TEST_F(Launch, PassesOverACheckpointThatIsNotWhole) {
 
 TEST_F(Launch, StartsAgainWhatAnotherTryMayMend) {
     for (const int code : {1, 5, 9, 15, 134, 137, 139, 143, 255}) {
-        const Said said = launch(fmt::format("exit {0}\nexit {0}\n", code), "--max-restarts 1");
+        const Said said = launch(fmt::format("start; exit {0}\nexit {0}\n", code), "--max-restarts 1");
         EXPECT_EQ(said.code, code) << said.err;
         EXPECT_EQ(calls().size(), 2u) << code;
         EXPECT_TRUE(says(said.err, "restart 1 of 1, from the beginning")) << said.err;
         EXPECT_TRUE(says(said.err, fmt::format("(exit code {}) after 1 restarts\n", code))) << said.err;
     }
     for (const int code : {2, 3, 4}) {
-        const Said said = launch(fmt::format("exit {0}\nexit {0}\n", code), "");
+        const Said said = launch(fmt::format("start; exit {0}\nexit {0}\n", code), "");
         EXPECT_EQ(said.code, code) << said.err;
         EXPECT_EQ(calls().size(), 1u) << code;
         EXPECT_TRUE(says(said.err, "and would again")) << said.err;
     }
 }
 
+// mpirun that refuses to start, or hosts that cannot be reached.
+TEST_F(Launch, StopsAtOnceWhereNoRankHasStarted) {
+    for (const int code : {1, 5, 137, 255}) {
+        const Said said = launch(fmt::format("echo refused >&2; exit {0}\n", code), "");
+        EXPECT_EQ(said.code, code) << said.err;
+        EXPECT_EQ(calls().size(), 1u) << code;
+        EXPECT_EQ(said.out, "");
+        EXPECT_TRUE(says(said.err, fmt::format("error: './fake' ended with exit code {} before rank 0 had started\n"
+                                               "  help: it says why above; try `./fake -n 4 hostname` until",
+                                               code)))
+            << said.err;
+    }
+    // A host may be away for a while between two tries.
+    const Said later = launch("\"$@\" --steps=2; exit 1\nexit 1\nexec \"$@\"\n", kKept);
+    EXPECT_EQ(later.code, 0) << later.err;
+    EXPECT_EQ(calls().size(), 3u);
+    EXPECT_FALSE(says(later.out, "has started")) << later.out;
+}
+
 TEST_F(Launch, StartsThreeTimesAgainUnlessToldOtherwise) {
-    const std::string always = "exit 1\nexit 1\nexit 1\nexit 1\nexit 1\nexit 1\n";
+    const std::string always = "start; exit 1\nexit 1\nexit 1\nexit 1\nexit 1\nexit 1\n";
     EXPECT_EQ(launch(always, "").code, 1);
     EXPECT_EQ(calls().size(), 4u);
     EXPECT_EQ(launch(always, "--max-restarts 0").code, 1);
@@ -122,9 +143,9 @@ TEST_F(Launch, HandsTheOptionsOfRunOnAsTheyAre) {
                              "--save 'two words'");
     EXPECT_EQ(said.code, 0) << said.err;
     const std::string words = read("words");
-    EXPECT_TRUE(
-        words.ends_with("|run|four.yaml|--set=training={steps: 2, seed: 3}|--set=workload.hidden=[32,32,32]|"
-                        "--steps=3|--save=two words|--json=true|"))
+    EXPECT_TRUE(words.ends_with(
+        "|run|--say-started|four.yaml|--set=training={steps: 2, seed: 3}|--set=workload.hidden=[32,32,32]|"
+        "--steps=3|--save=two words|--json=true|"))
         << words;
     EXPECT_TRUE(says(said.err, "without --checkpoint DIR --checkpoint-every N a restart begins from the beginning"));
     EXPECT_EQ(launch("exec \"$@\"\n", "--steps 1 --set 'training={seed: 3}'").code, 0);
@@ -142,13 +163,13 @@ TEST_F(Launch, GoesOnFromNoCheckpointThatItWasNotTold) {
     const Said other = launch("exit 0\n", std::string(kKept) + " --resume kept/step-00000002");
     EXPECT_EQ(other.code, 2) << other.err;
     // begins with the other folder's, goes on with its own
-    const Said fresh = launch("exit 1\n\"$@\" --steps=4; exit 1\nexec \"$@\"\n",
+    const Said fresh = launch("start; exit 1\n\"$@\" --steps=4; exit 1\nexec \"$@\"\n",
                               "--checkpoint fresh --checkpoint-every 1 --json --resume kept");
     ASSERT_EQ(fresh.code, 0) << fresh.err;
     EXPECT_TRUE(says(fresh.err, "restart 1 of 3, from kept\n")) << fresh.err;
     EXPECT_TRUE(says(fresh.err, "restart 2 of 3, from fresh/step-00000004\n")) << fresh.err;
     EXPECT_EQ(fresh.json()["weights_hash"], whole);
-    const Said same = launch("exit 1\nexec \"$@\"\n", std::string(kKept) + " --resume ./kept/");
+    const Said same = launch("start; exit 1\nexec \"$@\"\n", std::string(kKept) + " --resume ./kept/");
     ASSERT_EQ(same.code, 0) << same.err;
     EXPECT_EQ(same.json()["weights_hash"], whole);
 }
@@ -186,7 +207,7 @@ echo $! >>left
 while [ "$(wc -l <left)" -lt 4 ]; do sleep 0.01; done
 )sh");
     write("look.sh", "for left in $(cat left); do kill -0 $left 2>/dev/null && echo $left >>alive; done; exit 0\n");
-    write("tries", ". ./leave.sh; exit 1\n. ./look.sh\n");
+    write("tries", "start; . ./leave.sh; exit 1\n. ./look.sh\n");
     ASSERT_EQ(run_script(
                   R"(sh -c 'sleep 600 & echo $! >other; exec "$0" launch -n 2 --launcher ./fake four.yaml' "$1" 2>err
 kill $(cat other)

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -234,6 +236,85 @@ TEST_F(Files, OfLayersApartMakeStagesApart) {
     write("plan.csv", "0F0,0B0\n1F0,1B0\n");
     const std::string error = error_of("simulate cfg.yaml --set pipeline.schedule=plan.csv", 2);
     EXPECT_NE(error.find("waits for the one before"), std::string::npos) << error;
+}
+
+// A trace of another program may say any number: each of a trace is made as large as it gets, in one place and in all.
+class LargeNumbers : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("cfg.yaml",
+              "workload: {model: uniform, stages: 2, output: 1 MB}\npipeline: {micro_batches: 4}\ncluster: {link: "
+              "{bandwidth: 1 GB/s}}\n");
+        run_well("simulate cfg.yaml --trace t.json");
+        trace_ = Json::parse(read("t.json"));
+    }
+
+    // The first event with this phase and operation.
+    static Json& event_of(Json& trace, const std::string& phase, const std::string& op = "") {
+        for (Json& event : trace["traceEvents"])
+            if (event["ph"] == phase && (op.empty() || event["args"]["op"] == op))
+                return event;
+        throw std::out_of_range(op);
+    }
+
+    // Every command reads it, within a limit of memory, or refuses it as a mistake of the file.
+    void try_commands(const Json& changed, const std::string& what) const {
+        write("m.json", changed.dump());
+        for (const char* command : {"validate m.json", "compare t.json m.json", "plot m.json -o m.html",
+                                    "plot m.json -o m.txt", "compare m.json --replay"}) {
+            const Said said = run(command);
+            EXPECT_TRUE(said.code == 0 || said.code == 2 || said.code == 3) << what << command << said.err;
+            EXPECT_EQ(said.err.find("out of memory"), std::string::npos) << what << command;
+        }
+    }
+
+    Json trace_;
+};
+
+TEST_F(LargeNumbers, OfATraceTakeNoMemory) {
+    const MayHave limit(rlim_t{256} << 20);
+    for (const std::int64_t number : {std::int64_t{2'147'483'647}, std::int64_t{1} << 61}) {
+        const auto enlarge = [&](Json& object, const char* where, auto place) {
+            for (const auto& [key, value] : object.items()) {
+                if (!value.is_number_integer())
+                    continue;
+                Json changed = trace_;
+                place(changed)[key] = number;
+                try_commands(changed, fmt::format("{} {} {}: ", where, key, number));
+            }
+        };
+        enlarge(trace_["otherData"], "header", [](Json& trace) -> Json& { return trace["otherData"]; });
+        for (const char* op : {"F", "U", "SEND_F", "RECV_B"}) {
+            const auto args = [op](Json& trace) -> Json& { return event_of(trace, "X", op)["args"]; };
+            enlarge(args(trace_), op, args);
+        }
+        const auto counter = [](Json& trace) -> Json& { return event_of(trace, "C"); };
+        enlarge(counter(trace_), "counter", counter);
+        enlarge(counter(trace_)["args"], "counter", [&](Json& trace) -> Json& { return counter(trace)["args"]; });
+        for (const auto& [key, value] : event_of(trace_, "X")["args"].items()) {
+            Json changed = trace_;
+            for (Json& event : changed["traceEvents"])
+                if (event["ph"] == "X" && value.is_number_integer())
+                    event["args"][key] = number;
+            try_commands(changed, fmt::format("all {} {}: ", key, number));
+        }
+    }
+}
+
+// A version counts the updates before it.
+TEST_F(LargeNumbers, OfAVersionAreRefusedAlikeByAllCommands) {
+    Json changed = trace_;
+    event_of(changed, "X", "F")["args"]["version"] = 1000;
+    write("m.json", changed.dump());
+    const std::string error = error_of("validate m.json", 2);
+    EXPECT_NE(error.find(".args.version: 1000 in step 0, more updates than the "), std::string::npos) << error;
+    EXPECT_NE(error.find("\n  help: versions are counted from 0"), std::string::npos) << error;
+    for (const char* command : {"compare m.json m.json", "plot m.json -o m.html", "compare m.json --replay"})
+        EXPECT_EQ(error_of(command, 2), error) << command;
+    event_of(changed, "X", "F")["args"]["version"] = 3;
+    write("m.json", changed.dump());
+    run_well("compare m.json m.json");
 }
 
 }  // namespace

@@ -24,6 +24,10 @@ TEST(EscapedControls, WriteOutWhatIsNoText) {
     EXPECT_EQ(escaped_controls("\xe2\x82 x"), "\\xe2\\x82 x");
 }
 
+TEST(EscapedLine, HasNoBreaks) {
+    EXPECT_EQ(escaped_line("two\nlines\tand\r\x1b µ"), "two\\x0alines\\x09and\\x0d\\x1b µ");
+}
+
 TEST(Shortened, EndsBetweenCharactersAndSaysHowLongItWas) {
     EXPECT_EQ(shortened("short", 5), "short");
     EXPECT_EQ(shortened("longer", 5), "longe... (6 bytes)");

@@ -1,6 +1,7 @@
 #include "workloads/text/files.h"
 
 #include "workloads/error.h"
+#include "workloads/text/gzip.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -128,7 +129,7 @@ std::string read_text(const std::string& path, std::string_view help, std::uintm
         if (got < 0)
             fail_to_read(path, std::strerror(errno), help);
         if (got == 0)
-            return text;
+            return is_gzip(text) ? gunzip(text, path, help, most) : text;
         text.append(buffer, 0, static_cast<std::size_t>(got));
         if (text.size() > most)
             fail_too_large(path, most, help);
@@ -186,6 +187,8 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_link
     }
     if (descriptor_ < 0)
         fail_with_reason(path_, std::strerror(errno));
+    if (is_gzip_name(path_))
+        gzip_ = std::make_unique<GzipWriter>([this](std::string_view bytes) { write_plain(bytes); });
 }
 
 NewFile::~NewFile() {
@@ -210,6 +213,13 @@ void NewFile::bypass_cache() {
 }
 
 void NewFile::write(std::string_view bytes) {
+    if (gzip_)
+        gzip_->write(bytes);
+    else
+        write_plain(bytes);
+}
+
+void NewFile::write_plain(std::string_view bytes) {
     while (!bytes.empty()) {
         const std::size_t taken = std::min(bytes.size(), kBuffer - buffered_);
         std::memcpy(buffer_.get() + buffered_, bytes.data(), taken);
@@ -236,6 +246,8 @@ void NewFile::flush() {
 }
 
 void NewFile::finish() {
+    if (gzip_)
+        gzip_->finish();
     flush();
     if (!draft_.empty() && !reached_the_disk(descriptor_))
         fail_to_write();

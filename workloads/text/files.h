@@ -15,12 +15,15 @@
 
 namespace pw {
 
+class GzipWriter;
+
 inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;   // bytes of a config, plan, profile or instance
 inline constexpr std::uintmax_t kMostTrace = std::uintmax_t{4} << 30;   // bytes of a trace: some eight million tasks
 inline constexpr std::uintmax_t kMostTokens = std::uintmax_t{1} << 30;  // bytes of a data set of text
 
-// Returns the text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. Throws Error
-// (BadInput) with the path, what it is instead or why it cannot be read, and `help`.
+// Returns the text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. What gzip has
+// compressed is decompressed. Throws Error (BadInput) with the path, what it is instead or why it cannot be read, and
+// `help`.
 std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most = kMostText);
 
 // Opens a regular file of at most so many bytes, to be read piece by piece. Throws as read_text does.
@@ -28,7 +31,8 @@ std::ifstream open_file(const std::string& path, std::string_view help,
                         std::uintmax_t most = std::numeric_limits<std::uintmax_t>::max());
 
 // A new file is written beside its name and takes it at the end, on the disk. What is no regular file (/dev/null, a
-// pipe) is written as it is. Everything throws Error (RunFailed) naming the path.
+// pipe) is written as it is. A file whose name ends in ".gz" is compressed. Everything throws Error (RunFailed) naming
+// the path.
 class NewFile {
 public:
     explicit NewFile(std::string path);
@@ -43,6 +47,7 @@ public:
     void finish();
 
 private:
+    void write_plain(std::string_view bytes);
     void flush();
     bool set_direct(bool direct);
     [[noreturn]] void fail_to_write() const;
@@ -53,6 +58,7 @@ private:
         void operator()(char* memory) const { std::free(memory); }
     };
     std::unique_ptr<char, Free> buffer_;
+    std::unique_ptr<GzipWriter> gzip_;
     std::size_t buffered_ = 0;  // bytes
     bool is_direct_ = false;
     int descriptor_ = -1;

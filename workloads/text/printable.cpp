@@ -7,11 +7,28 @@
 namespace pw {
 namespace {
 
+bool is_break(char character) { return character == '\n' || character == '\t'; }
+
 bool is_control(std::string_view character) {
     const auto first = static_cast<unsigned char>(character[0]);
     if (character.size() == 2)  // U+0080 to U+009F: ESC and a letter in one
         return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
-    return character.size() == 1 && ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7F);
+    return character.size() == 1 && (first < 0x20 || first == 0x7F);
+}
+
+std::string escaped(std::string_view text, bool breaks) {
+    std::string result;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = utf8_length(text, at);
+        const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+        if (length == 0 || (is_control(character) && (breaks || !is_break(character[0]))))
+            for (const char byte : character)
+                result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        else
+            result += character;
+        at += character.size();
+    }
+    return result;
 }
 
 }  // namespace
@@ -32,20 +49,9 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
     return length;
 }
 
-std::string escaped_controls(std::string_view text) {
-    std::string result;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t length = utf8_length(text, at);
-        const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
-        if (length == 0 || is_control(character))
-            for (const char byte : character)
-                result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-        else
-            result += character;
-        at += character.size();
-    }
-    return result;
-}
+std::string escaped_controls(std::string_view text) { return escaped(text, false); }
+
+std::string escaped_line(std::string_view text) { return escaped(text, true); }
 
 std::string shortened(std::string_view text, std::size_t most) {
     if (text.size() <= most)

@@ -16,6 +16,8 @@ std::size_t utf8_length(std::string_view text, std::size_t at);
 // Returns the text with all that a terminal would act on written out, as \x1b: control characters but line breaks and
 // tabs, and bytes that are no UTF-8.
 std::string escaped_controls(std::string_view text);
+// Returns the same for one line or one cell of a table: line breaks and tabs are written out, too.
+std::string escaped_line(std::string_view text);
 
 // Returns at most so many bytes of the text, and says how many there are.
 std::string shortened(std::string_view text, std::size_t most);

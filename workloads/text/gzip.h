@@ -1,0 +1,43 @@
+// Files that gzip has compressed (RFC 1952). They are recognised by their first bytes, and written where a name ends in
+// ".gz".
+#pragma once
+
+#include "workloads/text/files.h"
+
+#include <cstdint>
+#include <functional>
+#include <istream>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace pw {
+
+bool is_gzip(std::string_view text);  // its first bytes are those of gzip
+inline bool is_gzip_name(std::string_view path) { return path.ends_with(".gz"); }
+
+// Returns what the compressed text of a file holds. Throws Error (BadInput) with the file, the byte and `help` where it
+// is no whole and sound gzip, where it holds more than `most` bytes, and where a small file expands as no text of
+// ours does.
+std::string gunzip(std::string_view compressed, const std::string& path, std::string_view help, std::uintmax_t most);
+
+// Opens a regular file, compressed or not, whose text is read piece by piece and has at most `most` bytes. Throws as
+// read_text does, and for what is compressed as gunzip does, also while it is read from its buffer.
+std::unique_ptr<std::istream> open_text(const std::string& path, std::string_view help, std::uintmax_t most);
+
+// Compresses what is written; the same text gives the same bytes.
+class GzipWriter {
+public:
+    explicit GzipWriter(std::function<void(std::string_view)> write);
+    ~GzipWriter();
+    GzipWriter(const GzipWriter&) = delete;
+    GzipWriter& operator=(const GzipWriter&) = delete;
+    void write(std::string_view bytes);
+    void finish();
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace pw
