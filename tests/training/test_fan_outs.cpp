@@ -1,6 +1,6 @@
 // Tensors that many layers of several stages read: a stage sends one summed gradient back, and a run equals its oracle.
+#include "tests/support/many_readers.h"
 #include "tests/support/predicted_memory.h"
-#include "workloads/models/model_builder.h"
 
 #include <gtest/gtest.h>
 
@@ -10,38 +10,7 @@
 namespace pw {
 namespace {
 
-// Six residual blocks that all add the stem, whose tensor has eight readers; the output of the second block has three.
-// The layer `side` has an early number and can be in any stage.
-Model of_many_readers() {
-    constexpr int kChannels = 4;
-    Model model{"many readers", {3, 8, 8}, 10, {}};
-    Builder build(model);
-    const int stem = build.batch_norm("stem.bn", build.convolution("stem.conv", kData, kChannels, 3, 1), true);
-    const int side = build.convolution("side", stem, kChannels, 1, 1);
-    int last = stem, second = stem;
-    for (int block = 1; block <= 6; ++block) {
-        const std::string name = fmt::format("block{}", block);
-        last = build.convolution(name + ".conv", last, kChannels, 3, 1);
-        last = build.batch_norm(name + ".bn", last, false);
-        last = build.add_relu(name + ".add", last, stem);
-        if (block == 2)
-            second = last;
-        if (block == 4 || block == 5)
-            last = build.add_relu(name + ".again", last, second);
-    }
-    last = build.concat("join", last, side);
-    last = build.linear("fc", build.average_pool("pool", last), 10);
-    build.loss(LayerKind::CrossEntropy, last);
-    return model;
-}
-
-constexpr const char* kManyReaders = R"(
-workload: {model: resnet50, image_size: 32, classes: 10}
-pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 2}
-training: {steps: 2, learning_rate: 0.05, seed: 3}
-)";
-
-Execution of_readers(const std::vector<std::string>& set) { return {kManyReaders, set, of_many_readers()}; }
+Execution of_readers(const std::vector<std::string>& set) { return {kManyReaders, set, model_of_many_readers()}; }
 
 // The stem's tensor goes to two or three other stages; in the last two splits the stage of `side` comes before stages
 // of layers that have higher numbers, or after them.
