@@ -79,10 +79,10 @@ TEST(FanOutPredictions, OneGradientPerReadingStage) {
     EXPECT_EQ(fan.step(kByStage), forward + backward);
     EXPECT_EQ(fan.step(kByLayer), forward + backward + 1'000'000);  // 10 MB more from the second stage
     const auto bytes = [&](const std::vector<std::string>& rule) {
-        std::vector<Bytes> backward;
+        std::vector<Bytes> sent;
         for (const EdgeBytes& edge : fan.job(rule).costs.edges)
-            backward.push_back(edge.backward);
-        return backward;
+            sent.push_back(edge.backward);
+        return sent;
     };
     const Bytes mega = 1'000'000;  // edges: 0-1, 0-2, 0-3, 1-2, 2-3
     EXPECT_EQ(bytes(kByStage), (std::vector<Bytes>{11 * mega, 10 * mega, 10 * mega, mega, mega}));

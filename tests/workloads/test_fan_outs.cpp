@@ -142,8 +142,10 @@ public:
             if (split_backward_) {
                 std::erase_if(own_, [](const auto& place) { return place.first.first.first == Region::Workspace; });
                 for (const int layer : layout.layers)
-                    if (has_weight_pass(made_.graph[layer].kind) && pass.output_gradient[layer].region != Region::None)
+                    if (has_weight_pass(made_.graph[layer].kind) &&
+                        pass.output_gradient[layer].region != Region::None) {
                         EXPECT_EQ(get(pass.output_gradient[layer]), read_[layer]) << "W of layer " << layer;
+                    }
             }
         }
         return read_;
