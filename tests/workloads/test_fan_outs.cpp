@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -30,22 +31,28 @@ Case random_case(std::mt19937& random) {
     const int layers = 3 + below(12), stages = 1 + below(4);
     std::vector<int> stage_of;
     for (int layer = 0; layer < layers; ++layer) {
-        constexpr LayerKind kOneInput[] = {LayerKind::Convolution, LayerKind::BatchNorm, LayerKind::Relu};
-        const int reads = layer == 0 ? 0 : 1 + below(std::min(layer, 3));
-        const LayerKind kind = reads == 2  ? (below(3) > 0 ? LayerKind::Add : LayerKind::Concat)
-                               : reads > 2 ? LayerKind::Profiled
-                                           : kOneInput[below(3)];
-        add_vertex(Layer{.name = fmt::format("l{}", layer), .kind = kind, .input = {}, .output = {}}, made.graph);
+        std::vector<int> inputs;
+        for (int more = layer == 0 ? 0 : 1 + below(std::min(layer, 3)); more > 0; --more)
+            inputs.push_back(below(3) > 0 ? below(std::min(layer, 2)) : layer - 1 - below(std::min(layer, 2)));
         int stage = 0;
-        for (int position = 0; position < reads; ++position) {
-            const int input = below(3) > 0 ? below(std::min(layer, 2)) : layer - 1 - below(std::min(layer, 2));
-            add_edge(input, layer, LayerInput{position}, made.graph);
+        for (const int input : inputs)
             stage = std::max(stage, stage_of[input]);
-        }
         stage_of.push_back(std::min(stages - 1, stage + (below(3) == 0 ? 1 + below(2) : 0)));
-        LayerBytes& bytes = made.bytes.emplace_back();
+        LayerBytes bytes;
         bytes.output = 64 * (1 + below(3));
+        LayerKind kind = inputs.size() == 2 ? LayerKind::Concat : LayerKind::Profiled;
+        if (inputs.size() == 1)
+            kind = std::array{LayerKind::Convolution, LayerKind::BatchNorm,
+                              LayerKind::Relu}[static_cast<std::size_t>(below(3))];
+        if (inputs.size() == 2 && below(4) > 0 && made.bytes[inputs[0]].output == made.bytes[inputs[1]].output)
+            kind = LayerKind::Add;
+        if (kind == LayerKind::Add || kind == LayerKind::BatchNorm)
+            bytes.output = made.bytes[inputs[0]].output;
         bytes.joins = kind == LayerKind::Add || kind == LayerKind::BatchNorm;
+        made.bytes.push_back(bytes);
+        add_vertex(Layer{.name = fmt::format("l{}", layer), .kind = kind, .input = {}, .output = {}}, made.graph);
+        for (std::size_t position = 0; position < inputs.size(); ++position)
+            add_edge(inputs[position], layer, LayerInput{static_cast<int>(position)}, made.graph);
     }
     std::map<int, int> number;  // stages without layers are left out
     for (const int stage : stage_of)
