@@ -28,23 +28,27 @@ struct Case {
 Case random_case(std::mt19937& random) {
     const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
     Case made;
-    const int layers = 3 + below(12), stages = 1 + below(4);
+    const int layers = 3 + below(12), stages = 1 + below(4), hub = below(4);
     std::vector<int> stage_of;
     for (int layer = 0; layer < layers; ++layer) {
         std::vector<int> inputs;
         for (int more = layer == 0 ? 0 : 1 + below(std::min(layer, 3)); more > 0; --more)
-            inputs.push_back(below(3) > 0 ? below(std::min(layer, 2)) : layer - 1 - below(std::min(layer, 2)));
+            inputs.push_back(below(2) == 0 && hub < layer ? hub : layer - 1 - below(std::min(layer, 2)));
+        const bool adds = layer > 1 && below(2) == 0 && made.graph[layer - 1].kind == LayerKind::BatchNorm;
+        if (adds)  // a norm and its add, which are run as one where nothing else reads the norm
+            inputs = {layer - 1, below(layer - 1)};
         int stage = 0;
         for (const int input : inputs)
             stage = std::max(stage, stage_of[input]);
         stage_of.push_back(std::min(stages - 1, stage + (below(3) == 0 ? 1 + below(2) : 0)));
         LayerBytes bytes;
-        bytes.output = 64 * (1 + below(3));
+        bytes.output = 64 * (below(3) > 0 ? 1 : 1 + below(3));
         LayerKind kind = inputs.size() == 2 ? LayerKind::Concat : LayerKind::Profiled;
         if (inputs.size() == 1)
             kind = std::array{LayerKind::Convolution, LayerKind::BatchNorm,
                               LayerKind::Relu}[static_cast<std::size_t>(below(3))];
-        if (inputs.size() == 2 && below(4) > 0 && made.bytes[inputs[0]].output == made.bytes[inputs[1]].output)
+        if (inputs.size() == 2 && (adds || below(4) > 0) &&
+            made.bytes[inputs[0]].output == made.bytes[inputs[1]].output)
             kind = LayerKind::Add;
         if (kind == LayerKind::Add || kind == LayerKind::BatchNorm)
             bytes.output = made.bytes[inputs[0]].output;

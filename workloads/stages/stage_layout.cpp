@@ -243,8 +243,8 @@ private:
         return std::move(state.pass);
     }
 
-    // Returns the last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it,
-    // or -1 for none.
+    // Returns the last layer that may change the gradient of `layer`'s tensor where `add` has made it first, or -1 for
+    // none.
     int changed_by(int layer, int add) const {
         const std::vector<Contribution> parts = contributions_of(layer);
         int last = kind(layer) == LayerKind::Add ? layer : -1;
@@ -263,9 +263,8 @@ private:
         const auto can = [&](int input) {
             if (!local(input) || (split && has_weight_pass(kind(input))))
                 return false;
-            const std::vector<Contribution> parts = contributions_of(input);
-            return parts.front().local && parts.front().reader == add &&
-                   std::ranges::none_of(parts, [&](const Contribution& part) { return part.reader > add; });
+            const Contribution first = contributions_of(input).front();
+            return first.local && first.reader == add;
         };
         std::array<bool, 2> shared{can(inputs[0]), can(inputs[1])};
         if (shared[0] && shared[1] &&
