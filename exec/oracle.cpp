@@ -41,14 +41,16 @@ bool stages_agree(const Plan& plan) {
     return true;
 }
 
-StageSplit one_stage(const Model& model) {
-    const auto layers = static_cast<int>(boost::num_vertices(model.layers));
-    StageSplit split;
-    split.stage_of.assign(static_cast<std::size_t>(layers), 0);
-    split.layers.emplace_back();
-    for (int layer = 0; layer < layers; ++layer)
-        split.layers[0].push_back(layer);
-    return split;
+// All layers in one stage, which sums the gradients of a tensor's readers in the groups of this split.
+StageSplit one_stage(const StageSplit& split) {
+    StageSplit whole;
+    whole.layers.emplace_back();
+    for (std::size_t layer = 0; layer < split.stage_of.size(); ++layer) {
+        whole.layers[0].push_back(static_cast<int>(layer));
+        whole.stage_of.push_back(0);
+        whole.reader_groups.push_back(split.group_of(static_cast<int>(layer)));
+    }
+    return whole;
 }
 
 // One stage: each backward follows its forward, in the order of the sums. No sums: a plan that only evaluates.
@@ -127,7 +129,7 @@ Job oracle_of(const Job& job) {
     const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
     const bool shares_stages = has_replicas(job.plan.shape);
     if (!tells_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
-        oracle.split = one_stage(*job.model);
+        oracle.split = one_stage(job.split);
         oracle.plan.shape.stages = 1;
         oracle.plan.shape.edges.reset();
         oracle.plan.shape.ties.clear();

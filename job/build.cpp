@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <numeric>
 #include <string>
 
 namespace pw {
@@ -118,7 +119,9 @@ Model build_model(const Config& config) {
     }
 }
 
-StageSplit make_split(const Config& config, const Model& model, const Profile& profile) {
+namespace {
+
+StageSplit split_of_layers(const Config& config, const Model& model, const Profile& profile) {
     const PipelineConfig& pipeline = config.pipeline;
     if (pipeline.split == PipelineConfig::Split::Cuts)
         return split_by_cuts(config, model);
@@ -133,6 +136,22 @@ StageSplit make_split(const Config& config, const Model& model, const Profile& p
         config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error.what(),
                        "write fewer stages");
     }
+}
+
+}  // namespace
+
+StageSplit make_split(const Config& config, const Model& model, const Profile& profile) {
+    StageSplit split = split_of_layers(config, model, profile);
+    group_readers(split, config.run);
+    return split;
+}
+
+void group_readers(StageSplit& split, const RunConfig& run) {
+    split.reader_groups.clear();
+    if (run.fan_out_gradients == RunConfig::FanOutGradients::Stage)
+        return;
+    split.reader_groups.resize(split.stage_of.size());
+    std::iota(split.reader_groups.begin(), split.reader_groups.end(), 0);
 }
 
 Profile profile_of(const Config& config, const Model& model) {

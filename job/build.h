@@ -11,6 +11,9 @@ namespace pw {
 Model build_model(const Config& config);
 // Makes the split that the config asks for; `profile` serves `auto`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
+// Sets which gradients of a tensor with several readers are summed first, as run.fan_out_gradients says; a new split
+// sums by stages.
+void group_readers(StageSplit& split, const RunConfig& run);
 // Returns the profile of the config's cost source (cost_source.h).
 Profile profile_of(const Config& config, const Model& model);
 // Returns the profile with the dispatch that the config gives, if it gives one. Throws where the profile has a link

@@ -219,8 +219,8 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
 }
 
 RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
-    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "allow_nan", "precision",
-              "deterministic", "gpus", "sms", "graph"});
+    at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "fan_out_gradients",
+              "allow_nan", "precision", "deterministic", "gpus", "sms", "graph"});
     RunConfig run;
     run.backend = at["backend"].choice(run.backend);
     run.transport = at["transport"].choice(RunConfig::Transport::Auto);
@@ -233,6 +233,7 @@ RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     run.gradient_order = at["gradient_order"].choice(run.gradient_order);
     if (run.gradient_order != RunConfig::GradientOrder::Plan)
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
+    run.fan_out_gradients = at["fan_out_gradients"].choice(run.fan_out_gradients);
     run.allow_nan = at["allow_nan"].boolean(run.allow_nan);
     read_cuda(at, run);
     check_transport(at["transport"], run, cluster);

@@ -157,6 +157,8 @@ struct RunConfig {
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
+    // Which gradients of a tensor with several readers are summed first: those of a stage, which sends one, or none.
+    enum class FanOutGradients { Stage, Layer } fan_out_gradients = FanOutGradients::Stage;
     bool allow_nan = false;  // go on with losses and gradients that are not finite
     // The keys from here on are for the backend cuda.
     Precision precision = Precision::Fp32;
@@ -182,6 +184,9 @@ inline constexpr Choice<RunConfig::Transport> kChoices<RunConfig::Transport>[] =
 template <>
 inline constexpr Choice<RunConfig::GradientOrder> kChoices<RunConfig::GradientOrder>[] = {
     {"plan", RunConfig::GradientOrder::Plan}, {"micro_batch", RunConfig::GradientOrder::MicroBatch}};
+template <>
+inline constexpr Choice<RunConfig::FanOutGradients> kChoices<RunConfig::FanOutGradients>[] = {
+    {"stage", RunConfig::FanOutGradients::Stage}, {"layer", RunConfig::FanOutGradients::Layer}};
 
 // Tells whether the devices are shared out among the processes that a launcher has started.
 bool runs_on_ranks(const RunConfig& run);

@@ -192,6 +192,8 @@ std::string print_config(const Config& config) {
         "run:\n  backend: {}\n  transport: {}\n  threads_per_device: {}\n  timeout: {}\n  gradient_order: {}\n",
         name_of(run.backend), name_of(run.transport), run.threads_per_device, exact_time(run.timeout),
         name_of(run.gradient_order));
+    if (run.fan_out_gradients != RunConfig{}.fan_out_gradients)
+        out += fmt::format("  fan_out_gradients: {}\n", name_of(run.fan_out_gradients));
     if (run.allow_nan)
         out += "  allow_nan: true\n";
     if (run.backend == RunConfig::Backend::Cuda)

@@ -31,10 +31,12 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
         slowest = std::min(slowest, device.speed);
     for (std::size_t layer = 0; layer < costs.bytes().size(); ++layer) {
         const LayerBytes& own = costs.bytes()[layer];
-        const auto readers = std::min<double>(static_cast<double>(out_degree(layer, graph)), plan.shape.stages);
+        const auto readers = static_cast<double>(out_degree(layer, graph));
+        const double tensors = std::min<double>(readers, plan.shape.stages);
+        const bool by_layer = config.run.fan_out_gradients == RunConfig::FanOutGradients::Layer;
         bytes += all_bytes_of(own);
         weights += own.weights;
-        sent += 2 * readers * static_cast<double>(own.output);
+        sent += (tensors + (by_layer ? readers : tensors)) * static_cast<double>(own.output);
     }
     Costs links;
     add_cluster(links, config, profile);

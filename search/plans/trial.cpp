@@ -303,7 +303,7 @@ void Trial::propose_what_fits(Deadline& deadline) {
     Cuts cuts = cuts_of(bounds_, bound);
     for (int round = 0; round < kRounds && !cuts.empty(); ++round) {
         deadline.check();
-        const std::vector<Bytes> reserved = judge().reserved(space_.split_of(cuts));
+        const std::vector<Bytes> reserved = judge().reserved(split_of(cuts));
         spent_ += 3 * tasks_of_plan_;
         if (reserved.empty() || !judge().shortage(reserved))
             return;
@@ -318,9 +318,15 @@ void Trial::propose_what_fits(Deadline& deadline) {
     }
 }
 
+StageSplit Trial::split_of(const Cuts& cuts) const {
+    StageSplit split = space_.split_of(cuts);
+    group_readers(split, problem_.config.run);
+    return split;
+}
+
 // Returns the value of the cuts where it is below this one.
 std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above) {
-    const StageSplit split = space_.split_of(cuts);
+    const StageSplit split = split_of(cuts);
     const std::optional<Ns> time = judge().step_time(split);
     ++candidates_;
     spent_ += tasks_of_plan_;

@@ -134,6 +134,7 @@ private:
     Judge& judge();
     void check_time_for_plan(const Deadline& deadline);
     void propose_what_fits(Deadline& deadline);
+    StageSplit split_of(const Cuts& cuts) const;
     std::optional<Value> try_cuts(const Cuts& cuts, const Value& above);
     void try_cuts(const Cuts& cuts) { try_cuts(cuts, best_); }
     bool move_cut(Cuts& cuts, std::size_t which, int steps) const;

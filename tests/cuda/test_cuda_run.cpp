@@ -5,6 +5,7 @@
 #include "job/build.h"
 #include "schedules/plan_graph.h"
 #include "tests/support/execution.h"
+#include "tests/support/many_readers.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -85,6 +86,20 @@ TEST_P(Precisions, ASmallerLastMicroBatch) {
     const std::vector<std::string> skips = set({"pipeline.micro_batch_size=2", "pipeline.mini_batch=3"});
     expect_equal(Execution(kSmallUNet, skips).run(), Execution(kSmallUNet, with(skips, {"cluster.devices=1"})).run(),
                  "unet");
+}
+
+// By either rule, and where a stage is on two devices.
+TEST_P(Precisions, TensorsWithManyReaders) {
+    for (const std::vector<std::string>& way :
+         {std::vector<std::string>{"cluster.devices=4", "pipeline.split=[block1.add, block3.bn, block5.add]"},
+          {"cluster.devices=3", "pipeline.split=[block3, block5]", "pipeline.schedule=zb-h1",
+           "transfer.receive=deferred"},
+          {"cluster.devices=4", "pipeline.split=[block3]", "pipeline.replicas=[2,2]"}})
+        for (const char* rule : {"stage", "layer"}) {
+            const Execution execution(kManyReaders, with(set(way), {std::string("run.fan_out_gradients=") + rule}),
+                                      model_of_many_readers());
+            expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", rule, fmt::join(way, " ")));
+        }
 }
 
 // U takes in what F left, and evaluation reads it; one graph does the same every step.

@@ -99,6 +99,16 @@ TEST(Config, OnlyTheModelIsRequired) {
     EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
 }
 
+TEST(Config, ReadsHowFanOutsAreSummedAndPrintsItBack) {
+    const std::string stage = "workload: {model: mlp}",
+                      layer = "{workload: {model: mlp}, run: {fan_out_gradients: layer}}";
+    EXPECT_EQ(load(stage).run.fan_out_gradients, RunConfig::FanOutGradients::Stage);
+    EXPECT_EQ(load(load(stage).yaml).run.fan_out_gradients, RunConfig::FanOutGradients::Stage);
+    EXPECT_EQ(load(layer).run.fan_out_gradients, RunConfig::FanOutGradients::Layer);
+    EXPECT_EQ(load(load(layer).yaml).run.fan_out_gradients, RunConfig::FanOutGradients::Layer);
+    EXPECT_TRUE(contains(mistakes("{workload: {model: mlp}, run: {fan_out_gradients: stages}}"), "stage"));
+}
+
 TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 3, inside: nvlink3, between: {bandwidth: "
@@ -205,7 +215,8 @@ using AllChoices =
                    TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
                    PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer,
                    TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,
-                   RunConfig::GradientOrder, SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
+                   RunConfig::GradientOrder, RunConfig::FanOutGradients, SearchConfig::Objective,
+                   SearchConfig::Recompute, SearchConfig::P2p>;
 TYPED_TEST_SUITE(ClosedChoices, AllChoices);
 TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
     for (const auto& [name, value] : kChoices<TypeParam>) {

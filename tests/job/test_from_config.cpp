@@ -49,6 +49,17 @@ TEST(FromConfig, ListsEqualCuts) {
     EXPECT_EQ(split_of(same).layers, split.layers);
 }
 
+// By stage unless the config says otherwise.
+TEST(FromConfig, SplitsGroupTheReadersOfATensorAsAsked) {
+    const std::string text = "{{workload: {{model: resnet50}}, pipeline: {{split: [layer3]}}, run: {{{}}}}}";
+    const StageSplit by_stage = split_of(load(fmt::format(fmt::runtime(text), "")));
+    const StageSplit by_layer = split_of(load(fmt::format(fmt::runtime(text), "fan_out_gradients: layer")));
+    for (int layer = 0; layer < std::ssize(by_stage.stage_of); ++layer) {
+        EXPECT_EQ(by_stage.group_of(layer), by_stage.stage_of[layer]);
+        EXPECT_EQ(by_layer.group_of(layer), layer);
+    }
+}
+
 // Of the config, else of the profile, whether it is read, handed over or not there.
 TEST(FromConfig, TasksTakeTheDispatchThatIsGiven) {
     const std::string given = "{workload: {model: mlp}, cluster: {dispatch: 3 us}}";

@@ -100,6 +100,8 @@ Config random_config(Random& random, const std::string& schedule) {
             device.speed = std::vector<double>{0.3, 0.7, 1, 1.4}[static_cast<std::size_t>(pick(random, 0, 3))];
     if (pick(random, 0, 2) == 0)
         config.run.transport = RunConfig::Transport::Link;  // senders keep copies, and lists wait for them
+    if (pick(random, 0, 3) == 0)
+        config.run.fan_out_gradients = RunConfig::FanOutGradients::Layer;
     config.training.steps = 6;
     return config;
 }
@@ -132,8 +134,9 @@ void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visi
     }
 }
 
-Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
+Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, StageSplit split,
                   const Plan& plan) {
+    group_readers(split, config.run);
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, plan.shape, {}, config.sums);

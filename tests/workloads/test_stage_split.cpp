@@ -38,6 +38,11 @@ LayerGraph chain(int layers) {
     return graph_of(edges);
 }
 
+void sum_by_layer(StageSplit& split) {
+    split.reader_groups.resize(split.stage_of.size());
+    std::iota(split.reader_groups.begin(), split.reader_groups.end(), 0);
+}
+
 Cuts cuts_of(const StageSplit& split) {
     Cuts cuts;
     for (int stage = 1; stage < split.stages(); ++stage)
@@ -224,21 +229,29 @@ TEST(Boundaries, OfAChainAreItsCuts) {
 TEST(Boundaries, SkipStraightToEachReader) {
     // a feeds b, c and e; d adds b and c; f adds d and e.
     const LayerGraph graph = graph_of({{}, {0}, {0}, {1, 2}, {0}, {3, 4}});
-    const auto boundaries = boundaries_of(graph, split_by_lists(graph, {{"a"}, {"b", "c", "d"}, {"e"}, {"f"}}));
+    StageSplit split = split_by_lists(graph, {{"a"}, {"b", "c", "d"}, {"e"}, {"f"}});
+    auto boundaries = boundaries_of(graph, split);
     std::vector<std::pair<int, int>> pairs;
     for (const Boundary& boundary : boundaries)
         pairs.emplace_back(boundary.from, boundary.to);
     EXPECT_EQ(pairs, (std::vector<std::pair<int, int>>{{0, 1}, {0, 2}, {1, 3}, {2, 3}}));
     EXPECT_EQ(boundaries[0].tensors[0].readers, (std::vector<int>{1, 2}));
+    EXPECT_TRUE(boundaries[0].tensors[0].gradients_summed);
+    EXPECT_TRUE(boundaries[1].tensors[0].gradients_summed);
+    sum_by_layer(split);
+    boundaries = boundaries_of(graph, split);
     EXPECT_FALSE(boundaries[0].tensors[0].gradients_summed);  // e's gradient comes first in the sum
     EXPECT_TRUE(boundaries[1].tensors[0].gradients_summed);
 }
 
-TEST(Boundaries, SumGradientsOnlyAtTheEndOfTheReaders) {
+// The gradients of layers, summed in reverse layer order wherever they are.
+TEST(Boundaries, OfGradientsByLayerSumOnlyAtTheEndOfTheReaders) {
     // a is read by b, c, d, e (a ReLU each); f to h join them.
     const LayerGraph graph = graph_of({{}, {0}, {0}, {0}, {0}, {1, 2}, {3, 4}, {5, 6}});
     const auto summed = [&](const Lists& lists, int to) {
-        for (const Boundary& boundary : boundaries_of(graph, split_by_lists(graph, lists)))
+        StageSplit split = split_by_lists(graph, lists);
+        sum_by_layer(split);
+        for (const Boundary& boundary : boundaries_of(graph, split))
             if (boundary.from == 0 && boundary.to == to)
                 return boundary.tensors.at(0).gradients_summed;
         ADD_FAILURE() << "no boundary to " << to;

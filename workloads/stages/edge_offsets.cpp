@@ -30,7 +30,7 @@ std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& spl
             }
             // The sum of the producer's output gradient is kept where its first summand landed.
             if (has_weight_pass(graph[tensor.layer].kind) &&
-                readers_of_layer(graph, tensor.layer).back() == tensor.readers.back())
+                split.stage_of[first_summed(split, readers_of_layer(graph, tensor.layer))] == boundary.to)
                 edge.backward_until_weight = true;
         }
         edges.push_back(edge);

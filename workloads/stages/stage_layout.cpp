@@ -1,6 +1,7 @@
 #include "workloads/stages/stage_layout.h"
 
 #include "workloads/stages/edge_offsets.h"
+#include "workloads/stages/fan_outs.h"
 #include "workloads/stages/transients.h"
 
 #include <algorithm>
@@ -10,13 +11,6 @@
 namespace pw {
 
 namespace {
-
-// One summand of a tensor's gradient, from a layer of this stage or from another stage.
-struct Contribution {
-    int reader, position;
-    bool local;
-    Slot inbox;  // when it comes from another stage
-};
 
 class Layouter {
 public:
@@ -174,17 +168,9 @@ private:
                     layout_.norms[add].push_back(joins(input, add) ? input : -1);
     }
 
-    // Summands of the gradient of the tensor that `layer` makes, last reader first.
+    // Summands of the gradient of the tensor that `layer` makes, in the order of the sum.
     std::vector<Contribution> contributions_of(int layer) const {
-        std::vector<Contribution> found;
-        for (int reader : readers_of_layer(graph_, layer)) {
-            if (!local(reader))
-                continue;
-            const std::vector<int> producers = inputs_of_layer(graph_, reader);
-            for (int position = 0; position < static_cast<int>(producers.size()); ++position)
-                if (producers[position] == layer)
-                    found.push_back({reader, position, true, {}});
-        }
+        std::vector<Contribution> found = local_reads(layer, readers_of_layer(graph_, layer));
         for (std::size_t e = 0; e < boundaries_.size(); ++e) {
             if (boundaries_[e].from != layout_.stage)
                 continue;
@@ -194,15 +180,28 @@ private:
                     continue;
                 for (std::size_t k = 0; k < offsets_[e].backward[t].size(); ++k) {
                     const int reader = tensor.gradients_summed ? tensor.readers.back() : tensor.readers[k];
-                    found.push_back(
-                        {reader, 0, false, {Region::Inbox, offsets_[e].backward[t][k], static_cast<int>(e)}});
+                    const Slot inbox{Region::Inbox, offsets_[e].backward[t][k], static_cast<int>(e)};
+                    found.push_back({split_.group_of(reader), reader, 0, false, inbox});
                 }
             }
         }
-        std::sort(found.begin(), found.end(), [](const Contribution& a, const Contribution& b) {
-            return std::pair(a.reader, a.position) > std::pair(b.reader, b.position);
-        });
+        sort_for_sum(found);
         return found;
+    }
+
+    // The summands that the layers of this stage among the readers of a tensor make.
+    std::vector<Contribution> local_reads(int producer, const std::vector<int>& readers) const {
+        std::vector<Contribution> reads;
+        for (const int reader : readers) {
+            if (!local(reader))
+                continue;
+            const std::vector<int> producers = inputs_of_layer(graph_, reader);
+            for (int position = 0; position < static_cast<int>(producers.size()); ++position)
+                if (producers[position] == producer)
+                    reads.push_back({split_.group_of(reader), reader, position, true, {}});
+        }
+        sort_for_sum(reads);
+        return reads;
     }
 
     struct BackwardState {
@@ -229,19 +228,23 @@ private:
         // Slots are pointed at while they are packed, and sums copy them afterwards: two sweeps.
         for (int layer : layout_.layers)
             place_gradient(state, layer);
-        place_boundary_gradients(state);
+        for_each_sent([&](const Slot&, const std::vector<Contribution>& parts, int producer) {
+            place_summands(state, parts, producer);
+        });
         state.pass.scratch = pack_transients(state.transients);
         state.pass.workspace = state.pass.scratch + largest_scratch();
         for (int layer : layout_.layers)
             state.pass.output_gradient[layer] = state.pass.output_gradient[state.home_of[layer]];
         for (int layer : layout_.layers)
             add_sums(state, contributions_of(layer), state.pass.output_gradient[layer], layer);
-        add_boundary_sums(state);
+        for_each_sent([&](const Slot& home, const std::vector<Contribution>& parts, int producer) {
+            add_sums(state, parts, home, producer);
+        });
         return std::move(state.pass);
     }
 
-    // Returns the last layer that changes the gradient of `layer`'s tensor after `add`, its last reader, has made it,
-    // or -1 for none.
+    // Returns the last layer that may change the gradient of `layer`'s tensor where `add` has made it first, or -1 for
+    // none.
     int changed_by(int layer, int add) const {
         const std::vector<Contribution> parts = contributions_of(layer);
         int last = kind(layer) == LayerKind::Add ? layer : -1;
@@ -295,9 +298,7 @@ private:
             return;
         if (state.home_of[layer] == layer)
             place_home(state, layer, parts.front());
-        for (const Contribution& part : parts)
-            if (part.local && !(&part == &parts.front()))
-                place_summand(state, part, layer);
+        place_summands(state, parts, layer);
     }
 
     void place_home(BackwardState& state, int layer, const Contribution& first) {
@@ -313,92 +314,70 @@ private:
         }
     }
 
-    // A further summand: written to the workspace, then added.
-    void place_summand(BackwardState& state, const Contribution& part, int producer) {
-        Slot& slot = state.pass.input_gradient[part.reader][part.position];
-        slot.region = Region::Workspace;
-        const int at = backward_step(state, part.reader);
-        const int last = is_joined(state, part, producer) ? backward_step(state, state.pass.joined[producer]) : at;
-        state.transients.push_back({bytes_[producer].output, at, last, &slot});
+    // Further summands: each is written to the workspace, and lives until it is added.
+    void place_summands(BackwardState& state, const std::vector<Contribution>& parts, int producer) {
+        for (const Addition& addition : additions_of(parts)) {
+            const Contribution& part = parts[addition.from];
+            if (!part.local)
+                continue;
+            Slot& slot = state.pass.input_gradient[part.reader][part.position];
+            slot.region = Region::Workspace;
+            const int last = is_joined(state, parts, addition, producer) ? state.pass.joined[producer] : addition.after;
+            state.transients.push_back(
+                {bytes_[producer].output, backward_step(state, part.reader), backward_step(state, last), &slot});
+        }
     }
 
-    // What the layer above an add that is run with a norm gives to the add's gradient is added in their I.
-    bool is_joined(const BackwardState& state, const Contribution& part, int producer) const {
-        return local(producer) && state.pass.joined[producer] >= 0 && part.local &&
-               step(part.reader) == step(producer) + 1;
+    // What the layer above an add that is run with a norm gives to the add's gradient is added in their I, where it
+    // comes last.
+    bool is_joined(const BackwardState& state, const std::vector<Contribution>& parts, const Addition& addition,
+                   int producer) const {
+        const auto from = parts.begin() + static_cast<std::ptrdiff_t>(addition.from);
+        return local(producer) && state.pass.joined[producer] >= 0 && from->local &&
+               step(from->reader) == step(producer) + 1 && addition.to == 0 &&
+               std::none_of(from + 1, parts.end(), [](const Contribution& later) { return later.local; });
     }
 
-    // Gradients of tensors that other stages made go to their landing buffers.
-    void place_boundary_gradients(BackwardState& state) {
-        for_each_received([&](std::size_t e, std::size_t t, int k, const std::vector<Contribution>& parts) {
-            const int producer = boundaries_[e].tensors[t].layer;
-            state.pass.input_gradient[parts.front().reader][parts.front().position] = {
-                Region::Outbox, offsets_[e].backward[t][k], static_cast<int>(e)};
-            for (std::size_t n = 1; n < parts.size(); ++n)
-                place_summand(state, parts[n], producer);
-        });
-    }
-
-    void add_boundary_sums(BackwardState& state) {
-        for_each_received([&](std::size_t e, std::size_t t, int, const std::vector<Contribution>& parts) {
-            const int producer = boundaries_[e].tensors[t].layer;
-            const Slot home = state.pass.input_gradient[parts.front().reader][parts.front().position];
-            for (std::size_t n = 1; n < parts.size(); ++n)
-                state.pass.after[parts[n].reader].push_back(
-                    {state.pass.input_gradient[parts[n].reader][parts[n].position], home, bytes_[producer].output});
-        });
-    }
-
-    // Calls act(edge, tensor, gradient slot, summands) for every gradient this stage sends.
+    // Calls act(home, summands, producer) for every gradient that this stage sends, whose home is the landing buffer.
     template <class Act>
-    void for_each_received(Act act) const {
+    void for_each_sent(Act act) const {
         for (std::size_t e = 0; e < boundaries_.size(); ++e) {
             if (boundaries_[e].to != layout_.stage)
                 continue;
             for (std::size_t t = 0; t < boundaries_[e].tensors.size(); ++t) {
                 const BoundaryTensor& tensor = boundaries_[e].tensors[t];
-                if (tensor.gradients_summed) {
-                    act(e, t, 0, local_reads(tensor, tensor.readers));
-                    continue;
-                }
-                for (std::size_t k = 0; k < tensor.readers.size(); ++k)
-                    act(e, t, static_cast<int>(k), local_reads(tensor, {tensor.readers[k]}));
-            }
-        }
-    }
-
-    std::vector<Contribution> local_reads(const BoundaryTensor& tensor, const std::vector<int>& readers) const {
-        std::vector<Contribution> reads;
-        for (auto reader = readers.rbegin(); reader != readers.rend(); ++reader) {
-            const std::vector<int> producers = inputs_of_layer(graph_, *reader);
-            for (int position = static_cast<int>(producers.size()) - 1; position >= 0; --position)
-                if (producers[position] == tensor.layer)
-                    reads.push_back({*reader, position, true, {}});
-        }
-        return reads;
-    }
-
-    // Summands that came from other stages wait for the local ones after them in layer order.
-    void add_sums(BackwardState& state, const std::vector<Contribution>& parts, const Slot& home, int producer) {
-        for (std::size_t n = 0; n < parts.size(); ++n) {
-            const Contribution& part = parts[n];
-            const Bytes bytes = bytes_[producer].output;
-            if (part.local) {
-                Slot& slot = state.pass.input_gradient[part.reader][part.position];
-                if (n == 0)
-                    slot = home;
-                else if (is_joined(state, part, producer))
-                    state.pass.before[producer].push_back({slot, home, bytes});
+                const auto send = [&](std::size_t k, const std::vector<int>& readers) {
+                    const Slot home{Region::Outbox, offsets_[e].backward[t][k], static_cast<int>(e)};
+                    act(home, local_reads(tensor.layer, readers), tensor.layer);
+                };
+                if (tensor.gradients_summed)
+                    send(0, tensor.readers);
                 else
-                    state.pass.after[part.reader].push_back({slot, home, bytes});
-                continue;
+                    for (std::size_t k = 0; k < tensor.readers.size(); ++k)
+                        send(k, {tensor.readers[k]});
             }
-            if (n == 0)
-                continue;
-            const auto next = std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(n), parts.end(),
-                                           [](const Contribution& later) { return later.local; });
-            const int before = next == parts.end() ? producer : next->reader;
-            state.pass.before[before].push_back({part.inbox, home, bytes});
+        }
+    }
+
+    // Sums the gradient of the producer's tensor at its home. What came from other stages waits for the local summands
+    // after it in the order of the sum.
+    void add_sums(BackwardState& state, const std::vector<Contribution>& parts, const Slot& home, int producer) {
+        const auto slot_of = [&](std::size_t n) -> const Slot& {
+            return parts[n].local ? state.pass.input_gradient[parts[n].reader][parts[n].position] : parts[n].inbox;
+        };
+        if (!parts.empty() && parts.front().local)
+            state.pass.input_gradient[parts.front().reader][parts.front().position] = home;
+        for (const Addition& addition : additions_of(parts)) {
+            const Sum sum{slot_of(addition.from), slot_of(addition.to), bytes_[producer].output};
+            if (!parts[addition.from].local) {
+                const auto next = std::find_if(parts.begin() + static_cast<std::ptrdiff_t>(addition.from), parts.end(),
+                                               [](const Contribution& later) { return later.local; });
+                state.pass.before[next == parts.end() ? producer : next->reader].push_back(sum);
+            } else if (is_joined(state, parts, addition, producer)) {
+                state.pass.before[producer].push_back(sum);
+            } else {
+                state.pass.after[addition.after].push_back(sum);
+            }
         }
     }
 

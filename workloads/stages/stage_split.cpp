@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 
@@ -161,6 +163,31 @@ StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vect
     return from_starts(graph, partition_chain({.time = time}, stages).starts);
 }
 
+namespace {
+
+// Tells whether the gradients of a stage's readers of a tensor add up to one piece of its sum.
+bool are_summed_first(const StageSplit& split, const std::vector<int>& readers, int stage) {
+    int least = std::numeric_limits<int>::max(), most = -1, elsewhere = -1;  // groups
+    for (const int reader : readers) {
+        const int group = split.group_of(reader);
+        if (split.stage_of[reader] == stage) {
+            least = std::min(least, group);
+            most = std::max(most, group);
+        } else {
+            elsewhere = std::max(elsewhere, group);
+        }
+    }
+    return least == most || least > elsewhere;
+}
+
+}  // namespace
+
+int first_summed(const StageSplit& split, const std::vector<int>& readers) {
+    return *std::max_element(readers.begin(), readers.end(), [&](int a, int b) {
+        return std::pair(split.group_of(a), a) < std::pair(split.group_of(b), b);
+    });
+}
+
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
     std::vector<Boundary> boundaries;
     const auto boundary = [&](int from, int to) -> Boundary& {
@@ -170,20 +197,15 @@ std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& s
     };
     for (int layer = 0; layer < layers_in(graph); ++layer) {
         const auto stage_of = [&](int number) { return split.stage_of[number]; };
-        // The gradients are summed from the last reader down; readers of one stage add up to one
-        // piece of that sum only when they start it.
         const std::vector<int> readers = readers_of_layer(graph, layer);
-        for (std::size_t i = 0; i < readers.size(); ++i) {
-            const int to = stage_of(readers[i]);
+        for (const int reader : readers) {
+            const int to = stage_of(reader);
             if (to == stage_of(layer))
                 continue;
             auto& tensors = boundary(stage_of(layer), to).tensors;
-            if (tensors.empty() || tensors.back().layer != layer) {
-                const bool suffix = std::all_of(readers.begin() + static_cast<std::ptrdiff_t>(i), readers.end(),
-                                                [&](int later) { return stage_of(later) == to; });
-                tensors.push_back({layer, {}, suffix});
-            }
-            tensors.back().readers.push_back(readers[i]);
+            if (tensors.empty() || tensors.back().layer != layer)
+                tensors.push_back({layer, {}, are_summed_first(split, readers, to)});
+            tensors.back().readers.push_back(reader);
         }
     }
     std::sort(boundaries.begin(), boundaries.end(),

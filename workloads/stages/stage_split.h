@@ -13,6 +13,10 @@ namespace pw {
 struct StageSplit {
     std::vector<std::vector<int>> layers;
     std::vector<int> stage_of;  // layer -> stage
+    // Layer -> group. The gradients of a tensor's readers in one group are summed first, in reverse layer order, and
+    // then the sums of the groups in descending order. When empty, the groups are the stages.
+    std::vector<int> reader_groups = {};
+    int group_of(int layer) const { return reader_groups.empty() ? stage_of[layer] : reader_groups[layer]; }
     int stages() const { return static_cast<int>(layers.size()); }
 };
 
@@ -30,8 +34,8 @@ StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vect
 struct BoundaryTensor {
     int layer;                 // the layer that makes it
     std::vector<int> readers;  // its readers in the receiving stage, ascending
-    // The readers' gradients travel as one sum when no later reader sits in another stage, else
-    // one by one: a fan-out's gradients are summed in reverse layer order, across stages too.
+    // The readers' gradients travel as one sum when the readers are one group, or when their groups begin the sum; else
+    // one by one, and each reader is a group.
     bool gradients_summed;
 };
 
@@ -39,6 +43,9 @@ struct Boundary {
     int from, to;                         // stages
     std::vector<BoundaryTensor> tensors;  // ascending layer
 };
+
+// Returns the reader whose gradient begins the sum of a tensor's gradient; `readers` are all of the tensor's.
+int first_summed(const StageSplit& split, const std::vector<int>& readers);
 
 // Returns all pairs of stages between which tensors flow, ordered by (from, to).
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split);

@@ -1,0 +1,32 @@
+// How the gradients of a tensor that several layers read become one.
+#pragma once
+
+#include "workloads/stages/stage_layout.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace pw {
+
+// One summand of a tensor's gradient, from a layer of this stage or from another stage.
+struct Contribution {
+    int group, reader, position;  // StageSplit::group_of(reader); which of the reader's inputs the tensor is
+    bool local;
+    Slot inbox;  // when it comes from another stage
+};
+
+// Puts contributions in the order of the sum: descending groups, and in a group descending readers.
+void sort_for_sum(std::vector<Contribution>& contributions);
+
+// One step of the sum: contribution `from` is added to contribution `to`, as soon as the backward of the layer `after`
+// is done. Where `from` comes from another stage, `after` means nothing.
+struct Addition {
+    std::size_t from, to;
+    int after;
+};
+
+// Returns the steps in which sorted contributions become one, the first: those of a group are added to the first of the
+// group, and then the group to the whole. Every contribution but the first is the `from` of one step.
+std::vector<Addition> additions_of(const std::vector<Contribution>& contributions);
+
+}  // namespace pw
