@@ -372,7 +372,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     if (defaults.stages == 0)  // else the plan says which devices hold a stage
         resolve_devices(root, defaults.chunks, config);
     if (is_uniform(config)) {
-        spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
+        spread_uniform(config.workload.uniform, config.pipeline.stages);
         if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
             root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),
                                                "remove 'pipeline.split'");

@@ -27,7 +27,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 // Reads the block `workload`. Times of a uniform one that were given as one number have one entry until
 // `spread_uniform`.
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
-void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
+void spread_uniform(UniformWorkload& uniform, int stages);
 
 // Reads a link: its name, or a map, which may have further keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});

@@ -100,6 +100,7 @@ LayerBytes all_aligned(const LayerBytes& raw) {
             .output = aligned(raw.output),
             .saved_until_input = aligned(raw.saved_until_input),
             .kept_until_weight = aligned(raw.kept_until_weight),
+            .gradient_until_weight = aligned(raw.gradient_until_weight),
             .scratch = aligned(raw.scratch),
             .joins = raw.joins};
 }
@@ -245,6 +246,7 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
 }
 
 std::vector<Ns> layer_times(const Profile& profile, int samples) {
+            .gradient_until_weight = size(&LayerBytes::gradient_until_weight),
     std::vector<Ns> times;
     LargestLayer sum(profile, "nanoseconds", samples);
     for (const LayerProfile& layer : profile.layers) {
