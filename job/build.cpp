@@ -188,6 +188,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;
+    costs.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
     add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;

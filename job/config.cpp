@@ -145,7 +145,7 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "switches", "dispatch", "profile", "rank_table", "compute", "memory_bandwidth"});
+              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -153,6 +153,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
     if (at["dispatch"].present())
         cluster.dispatch = read_time(at["dispatch"], 0);
+    cluster.dispatcher = at["dispatcher"].choice(cluster.dispatcher);
     read_ranks(at, cluster);
     read_hosts(at, cluster);
     read_links(at, cluster);

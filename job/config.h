@@ -87,10 +87,16 @@ struct ClusterConfig {
     };
     std::vector<Switch> switches;
     std::optional<Ns> dispatch;  // what each task takes beside its work; when absent, the profile's
-    std::string profile;         // absolute path; when empty, costs are analytic
-    std::string rank_table;      // absolute path; devices and their hosts come from it unless it is empty
+    // One dispatcher per device, or one per host that issues the calls of its devices one at a time.
+    enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
+    std::string profile;     // absolute path; when empty, costs are analytic
+    std::string rank_table;  // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;
 };
+
+template <>
+inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispatcher>[] = {
+    {"per device", ClusterConfig::Dispatcher::PerDevice}, {"per host", ClusterConfig::Dispatcher::PerHost}};
 
 struct PipelineConfig {
     std::string schedule;  // a name, or the absolute path of a *.csv

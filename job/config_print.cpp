@@ -95,6 +95,8 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
     out += print_network(cluster);
     if (cluster.dispatch)
         out += fmt::format("  dispatch: {}\n", exact_time(*cluster.dispatch));
+    if (cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
+        out += fmt::format("  dispatcher: {}\n", name_of(cluster.dispatcher));
     if (!cluster.rank_table.empty())
         out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())

@@ -341,3 +341,12 @@ bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const
 }
 
 }  // namespace pw
+bool may_wait_for_calls(const Shape& shape, const Costs& costs) {
+    if (!costs.dispatch_by_host || costs.dispatch == 0)
+        return false;
+    std::set<int> hosts;
+    for (int device = 0; device < shape.devices; ++device)
+        hosts.insert(costs.host.empty() ? 0 : costs.host[device]);
+    return std::ssize(hosts) < shape.devices;
+}
+

@@ -93,3 +93,6 @@ private:
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 }  // namespace pw
+
+// Returns whether a device's calls may wait for those of another one: both have one dispatcher, and calls take time.
+bool may_wait_for_calls(const Shape& shape, const Costs& costs);

@@ -39,7 +39,8 @@ public:
 
     void run(const Costs& costs) {
         take(costs);
-        if (!busy_duration_.empty() || costs.mover_share > 0 || may_share_with_sums(graph_, mode_, costs))
+        if (!busy_duration_.empty() || costs.mover_share > 0 || may_wait_for_calls(plan_.shape, costs) ||
+            may_share_with_sums(graph_, mode_, costs))
             return run_events();
         if (!recurrence_ || recurrence_asks_ != asks_) {
             recurrence_.emplace(graph_, kinds_, mode_, *proof_, asks_);
@@ -88,6 +89,7 @@ private:
         const std::vector<Ns>*durations, *latencies;
     };
     OnePass one_pass(const char* what);
+    std::vector<Ns> waits_for_calls() const;
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
     void append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const;
@@ -129,6 +131,7 @@ private:
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
     bool by_events_ = false;                    // where the times are that were computed last
 };
+    std::vector<Ns> called_late_;  // how much of its duration a task waited for its host's dispatcher
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
     for (int node = own_[device].begin; node < own_[device].end; ++node) {
@@ -197,6 +200,23 @@ Ns Simulation::step_time() const {
 Simulation::OnePass Simulation::one_pass(const char* what) {
     if (!by_events_)
         return {&*recurrence_, &duration_, &latency_};
+// Returns by node how long the device of a task was ready for it and its host issued the calls of others.
+std::vector<Ns> Simulation::waits_for_calls() const {
+    std::vector<Ns> waits(static_cast<std::size_t>(graph_.size()), 0);
+    if (!may_wait_for_calls(plan_.shape, *costs_))
+        return waits;
+    for (int turn = 0; turn < graph_.size(); ++turn) {
+        const int node = own_times_->order()[turn];
+        if (is_transfer(graph_.task(node).op))
+            continue;
+        Ns ready = 0;
+        for (const int other : own_times_->waits(turn))
+            ready = std::max(ready, end_of(other));
+        waits[node] = start_of(node) - ready;
+    }
+    return waits;
+}
+
     own_kinds_.emplace(graph_);
     own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
     own_durations_.assign(static_cast<std::size_t>(graph_.size()), 0);
@@ -204,11 +224,14 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
             own_durations_[node] = end_of(node) - start_of(node);
+    called_late_ = waits_for_calls();
         if (is_send(graph_.task(node).op))
             own_latencies_[node] = latency_[kinds_.of(node)];
     }
     own_times_->evaluate(own_durations_, own_latencies_);
     for (int node = 0; node < graph_.size(); ++node)
+        if (!is_transfer(graph_.task(node).op))
+            own_durations_[node] += called_late_[node];
         if (own_times_->end(node) != end_of(node))
             fail("no pass gives the step of these costs, so there are no {}\n  help: report it, with the config", what);
     return {&*own_times_, &own_durations_, &own_latencies_};
@@ -216,7 +239,11 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
 
 Explanation Simulation::explain(const Costs& costs) {
     run(costs);
-    return pw::explain(plan_, graph_, *one_pass("critical paths").times);
+    Explanation all = pw::explain(plan_, graph_, *one_pass("critical paths").times);
+    for (int node = 0; by_events_ && node < graph_.size(); ++node)
+        if (is_compute(graph_.task(node).op))
+            all.idle[graph_.device_of(node)].dispatcher += called_late_[node];
+    return all;
 }
 
 Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
@@ -225,6 +252,11 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
     constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);
     refuse_large_table(static_cast<double>(threads) * kCount * sizeof(double) * graph_.size(), plan_.shape);
     const std::vector<int> updates = plan_.asynchronous ? updates_of_last_stage() : std::vector<int>{};
+    if (may_wait_for_calls(plan_.shape, costs))
+        fail(
+            "--samples: devices share a dispatcher (cluster.dispatcher: per host), and which call it issues next "
+            "changes "
+            "from draw to draw\n  help: write cluster.dispatcher: per device, or ask --what-if");
     const int groups = (draws - 1) / kCount + 1;
     Samples samples{std::vector<Ns>(static_cast<std::size_t>(groups) * kCount), {}};
     std::vector<int> busiest(samples.step_times.size());  // by draw

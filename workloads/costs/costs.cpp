@@ -164,6 +164,11 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     return *this;
 }
 
+// What is beyond the last digit of a double does not round a size up.
+Bytes scaled_bytes(Bytes bytes, double length) {
+    return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
+}
+
 Ns ring_sum(int holders, Bytes bytes, const Link& link) {
     const int steps = 2 * (holders - 1);
     const Ns moving = bounded(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);

@@ -124,11 +124,12 @@ struct Costs {
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
-    std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
-    int neighbours = 0;       // 0: all other devices of the host
-    Ns dispatch = 0;          // per task
-    bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;  // some time was not measured at this micro-batch size
+    std::vector<int> host;  // per device: devices of one host slow each other down (busy); when empty, all of them do
+    int neighbours = 0;     // 0: all other devices of the host
+    Ns dispatch = 0;        // per task
+    bool dispatch_by_host = false;  // one dispatcher per host issues the calls of all its devices, one at a time
+    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;      // some time was not measured at this micro-batch size
 
     bool are_apart(int device, int other) const {  // on different hosts
         return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
