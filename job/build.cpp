@@ -205,6 +205,7 @@ Dataset open_dataset(const Config& config, const Model& model) {
 Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
                      const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
+    costs.lengths = config.pipeline.micro_batch_lengths;
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     return costs;

@@ -109,6 +109,7 @@ struct PipelineConfig {
     // Samples of a mini-batch: they are fewer than micro_batches x micro_batch_size when the last micro-batch is
     // smaller.
     std::int64_t mini_batch = 1;
+    std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; when empty, all are alike
     std::vector<int> replicas;                                   // holders per stage; when empty, 1 each
     std::vector<int> recompute;                                  // stages that run R, recomputation, ascending
     enum class Recompute { None, All };                          // what the key may say instead of a list

@@ -35,7 +35,11 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
 void read_network(const Yaml& at, ClusterConfig& cluster);
 std::string print_network(const ClusterConfig& cluster);
 
-PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
+PipelineConfig read_pipeline(const Yaml& pipeline, const std::string& folder, std::vector<StageClaim>& claims);
+// Read pipeline.micro_batch_lengths: the CSV, and what the key is, a list or the path of a CSV.
+std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
+std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, const std::string& folder);
+std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 // Reads pipeline.recompute, once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 

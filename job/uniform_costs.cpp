@@ -59,6 +59,7 @@ Costs uniform_costs(const Config& config) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
         costs.edges.push_back({stage, stage + 1, output, output});
     }
+    costs.lengths = config.pipeline.micro_batch_lengths;
     if (const MicroBatchSizes sizes = sizes_of(config.pipeline); !sizes.is_even())
         add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
     const std::vector<DeviceConfig>& devices = config.cluster.devices;

@@ -103,6 +103,10 @@ private:
 
     void take(const Costs& costs) {
         costs_ = &costs;
+        if (costs.lengths != lengths_) {
+            lengths_ = costs.lengths;
+            kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_));
+        }
         duration_ = kinds_.durations(graph_, plan_.shape, costs);
         latency_ = kinds_.latencies(costs);
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
@@ -117,7 +121,8 @@ private:
     const PlanGraph& graph_;
     const std::shared_ptr<const VersionTable> known_versions_;
     const VersionTable& versions_;
-    const TaskKinds kinds_;
+    std::vector<MicroBatchLength> lengths_;  // of the costs
+    TaskKinds kinds_;
     const TransferMode mode_;
     std::vector<Own> own_;                  // by device
     std::optional<Recurrence> recurrence_;  // each is made for the costs that need it
@@ -126,12 +131,12 @@ private:
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     std::vector<Ns> own_durations_, own_latencies_;
+    std::vector<Ns> called_late_;  // how much of its duration a task waited for its host's dispatcher
     // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
     std::vector<Ns> duration_, busy_duration_, latency_;
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
     bool by_events_ = false;                    // where the times are that were computed last
 };
-    std::vector<Ns> called_late_;  // how much of its duration a task waited for its host's dispatcher
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
     for (int node = own_[device].begin; node < own_[device].end; ++node) {
@@ -195,11 +200,6 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
-// Devices and messages that share something change each other's rates, and no pass knows that. But each task takes what
-// it took beside the others of this step: with these times one pass gives the same step.
-Simulation::OnePass Simulation::one_pass(const char* what) {
-    if (!by_events_)
-        return {&*recurrence_, &duration_, &latency_};
 // Returns by node how long the device of a task was ready for it and its host issued the calls of others.
 std::vector<Ns> Simulation::waits_for_calls() const {
     std::vector<Ns> waits(static_cast<std::size_t>(graph_.size()), 0);
@@ -217,21 +217,26 @@ std::vector<Ns> Simulation::waits_for_calls() const {
     return waits;
 }
 
+// Devices and messages that share something change each other's rates, and no pass knows that. But each task takes what
+// it took beside the others of this step: with these times one pass gives the same step.
+Simulation::OnePass Simulation::one_pass(const char* what) {
+    if (!by_events_)
+        return {&*recurrence_, &duration_, &latency_};
     own_kinds_.emplace(graph_);
     own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
+    called_late_ = waits_for_calls();
     own_durations_.assign(static_cast<std::size_t>(graph_.size()), 0);
     own_latencies_ = own_durations_;
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
             own_durations_[node] = end_of(node) - start_of(node);
-    called_late_ = waits_for_calls();
+        if (!is_transfer(graph_.task(node).op))
+            own_durations_[node] += called_late_[node];
         if (is_send(graph_.task(node).op))
             own_latencies_[node] = latency_[kinds_.of(node)];
     }
     own_times_->evaluate(own_durations_, own_latencies_);
     for (int node = 0; node < graph_.size(); ++node)
-        if (!is_transfer(graph_.task(node).op))
-            own_durations_[node] += called_late_[node];
         if (own_times_->end(node) != end_of(node))
             fail("no pass gives the step of these costs, so there are no {}\n  help: report it, with the config", what);
     return {&*own_times_, &own_durations_, &own_latencies_};
@@ -247,16 +252,16 @@ Explanation Simulation::explain(const Costs& costs) {
 }
 
 Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
-    run(costs);
-    const OnePass pass = one_pass("samples");
-    constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);
-    refuse_large_table(static_cast<double>(threads) * kCount * sizeof(double) * graph_.size(), plan_.shape);
-    const std::vector<int> updates = plan_.asynchronous ? updates_of_last_stage() : std::vector<int>{};
     if (may_wait_for_calls(plan_.shape, costs))
         fail(
             "--samples: devices share a dispatcher (cluster.dispatcher: per host), and which call it issues next "
             "changes "
             "from draw to draw\n  help: write cluster.dispatcher: per device, or ask --what-if");
+    run(costs);
+    const OnePass pass = one_pass("samples");
+    constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);
+    refuse_large_table(static_cast<double>(threads) * kCount * sizeof(double) * graph_.size(), plan_.shape);
+    const std::vector<int> updates = plan_.asynchronous ? updates_of_last_stage() : std::vector<int>{};
     const int groups = (draws - 1) / kCount + 1;
     Samples samples{std::vector<Ns>(static_cast<std::size_t>(groups) * kCount), {}};
     std::vector<int> busiest(samples.step_times.size());  // by draw

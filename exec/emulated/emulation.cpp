@@ -279,9 +279,10 @@ void Emulation::sleep_for(Ns duration) const {
         std::this_thread::yield();
 }
 
-Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge) const {
+Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const {
     const EdgeBytes& bytes = plan.edges[edge];
-    const auto size = static_cast<std::size_t>(is_forward ? bytes.forward : bytes.backward);
+    const auto size = static_cast<std::size_t>(
+        scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch).bytes));
     const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
     if (buffer == nullptr || length == 0)
         return {};
@@ -295,7 +296,7 @@ Emulation::Ends Emulation::ends_of(const Task& transfer) const {
         return {};
     const EdgeBuffers& tensors = plan.tensors;
     return ends_of(is_send(transfer.op) ? tensors.made(is_forward, edge, mb) : tensors.landed(is_forward, edge, mb),
-                   is_forward, edge);
+                   is_forward, edge, mb);
 }
 
 namespace {
@@ -316,14 +317,15 @@ bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
 
 void Emulation::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
     tags_[is_forward][edge][microbatch] = tag;
-    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge);
+    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge, microbatch);
     fill(ends.start, ends.length, tag);
     fill(ends.end, ends.length, tag);
 }
 
 std::uint64_t Emulation::read(bool is_forward, int edge, const Task& reader) const {
     const std::uint64_t tag = tags_[is_forward][edge][reader.microbatch];
-    const Ends ends = ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge);
+    const Ends ends =
+        ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge, reader.microbatch);
     if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
         fail_with(ExitCode::RunFailed, "{} reads a {} that is not what stage {} made: its buffer was written over",
                   print(reader), is_forward ? "tensor" : "gradient",

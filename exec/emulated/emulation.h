@@ -120,7 +120,7 @@ private:
     struct Letter {
         std::array<std::byte, 64> start{}, end{};
     };
-    Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
+    Ends ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const;
     Ends ends_of(const Task& transfer) const;
     std::string note_on_short_tasks() const;
 

@@ -135,6 +135,7 @@ void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visi
 Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
                   const Plan& plan) {
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
+    costs.lengths = config.pipeline.micro_batch_lengths;
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, plan.shape, {}, config.sums);
     return metrics_of(simulate(plan, costs, problem.mode));
@@ -255,6 +256,36 @@ TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
                     times.backward.median = times.backward_input.median + times.backward_weight.median;
                 }
         });
+}
+
+// Times are so long that rounding lengths does not matter, and differ by operation.
+TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
+    Random random(77);
+    expect_the_least(20263u, soaks() ? 12 : 5, [&](Profile& profile, Config& config) {
+        for (LayerProfile& layer : profile.layers)
+            for (auto& [samples, times] : layer.times)
+                for (Measured* pass :
+                     {&times.forward, &times.backward_input, &times.backward_weight, &times.backward, &times.recompute})
+                    pass->median *= 100;
+        const auto any = [&] { return pick(random, 1, 40) * 0.1; };
+        config.search.micro_batch_sizes = {1};
+        const bool alike = pick(random, 0, 1) != 0;
+        for (std::int64_t microbatch = 0; microbatch < config.search.mini_batch; ++microbatch) {
+            const double all = any();
+            config.pipeline.micro_batch_lengths.push_back(alike ? MicroBatchLength{all, all, all, all}
+                                                                : MicroBatchLength{any(), any(), any(), any()});
+        }
+    });
+}
+
+TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
+    Random random(78);
+    expect_the_least(20264u, soaks() ? 12 : 4, [&](Profile& profile, Config& config) {
+        profile.dispatch.median = pick(random, 0, 1) ? pick(random, 1, 40) : pick(random, 100, 400);
+        config.cluster.dispatcher = ClusterConfig::Dispatcher::PerHost;
+        for (DeviceConfig& device : config.cluster.devices)
+            device.host = pick(random, 0, 2) ? "a" : "b";
+    });
 }
 
 std::vector<std::string> all_schedules() {

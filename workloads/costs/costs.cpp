@@ -246,12 +246,12 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
             .output = size(&LayerBytes::output),
             .saved_until_input = size(&LayerBytes::saved_until_input),
             .kept_until_weight = size(&LayerBytes::kept_until_weight),
+            .gradient_until_weight = size(&LayerBytes::gradient_until_weight),
             .scratch = size(&LayerBytes::scratch),
             .joins = any.joins};
 }
 
 std::vector<Ns> layer_times(const Profile& profile, int samples) {
-            .gradient_until_weight = size(&LayerBytes::gradient_until_weight),
     std::vector<Ns> times;
     LargestLayer sum(profile, "nanoseconds", samples);
     for (const LayerProfile& layer : profile.layers) {
