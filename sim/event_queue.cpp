@@ -279,7 +279,7 @@ void EventQueue::ask_for_call(int device, Ns now) {
     hosts_to_call_.push_back(host_of_[device]);
 }
 
-// Once all requests of a moment are known.
+// Does nothing until all requests of a moment are known.
 void EventQueue::issue_calls(Ns now) {
     if (hosts_to_call_.empty() || (!queue_.empty() && queue_.top().time == now))
         return;

@@ -61,7 +61,7 @@ public:
     Ns path(Ns time) const { return path(time, shortest_); }
     Ns head(int stage, const Piece& piece) const { return path(piece.head, stages_[stage].first); }
     Ns tail(int stage, const Piece& piece) const { return path(piece.tail, stages_[stage].last); }
-    // Returns a step time that no split undercuts: where a host has one dispatcher, that issues all calls.
+    // Returns a step time that no split undercuts: the time in which a shared dispatcher issues its calls, or 0.
     Ns of_calls() const { return calls_; }
 
 private:

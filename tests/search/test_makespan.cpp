@@ -63,8 +63,12 @@ Profile random_profile(const Model& model, Random& random) {
             layer.update.median = pick(random, 0, 10);
             const auto size = [&](int most) { return Bytes{64} * pick(random, 0, most); };
             const bool weighted = has_weight_pass(LayerKind::Linear);
-            layer.bytes[samples] = {weighted ? size(6) : 0, 0,      64 + size(8) * samples, size(4) * samples,
-                                    size(4) * samples,      size(3)};
+            layer.bytes[samples] = {.weights = weighted ? size(6) : 0,
+                                    .output = 64 + size(8) * samples,
+                                    .saved_until_input = size(4) * samples,
+                                    .kept_until_weight = size(4) * samples,
+                                    .gradient_until_weight = size(4) * samples,
+                                    .scratch = size(3)};
         }
     for (LayerProfile& layer : profile.layers)
         for (const int samples : {2, 4})

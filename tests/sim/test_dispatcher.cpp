@@ -1,4 +1,5 @@
 // A dispatcher that several devices share, against hand counts and a simulation nanosecond by nanosecond.
+#include "schedules/durations.h"
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "sim/metrics.h"
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 #include <vector>
@@ -160,6 +162,72 @@ TEST(SharedDispatcher, ServesInOrderOfRequestOnEveryHost) {
                     << name << ' ' << print(event.task) << " round " << round;
             }
     }
+}
+
+// Messages that share what leads out of hosts, devices that slow each other down, replicas that sum: a task that is
+// ready waits only while its host issues calls that were asked for earlier.
+TEST(SharedDispatcher, MakesTasksWaitForEarlierCallsAlone) {
+    Random random(29);
+    int waits = 0;
+    for (int round = 0; round < rounds(300); ++round) {
+        const char* names[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"};
+        const char* name = names[pick(random, 0, 4)];
+        const bool replicated = name == names[1] && pick(random, 0, 1) != 0;
+        const Plan plan = replicated ? plan_of(name, Replicas{2, 1, 2}, 6)
+                                     : plan_of(name, 4, pick(random, 1, 2) * 4, schedule_named(name).chunks);
+        Costs costs = uniform(plan.shape.stages, pick(random, 1, 40), pick(random, 1, 40), pick(random, 1, 40));
+        for (int stage = 1; stage < plan.shape.stages; ++stage)
+            costs.edges.push_back({stage - 1, stage, pick(random, 0, 60), pick(random, 0, 60)});
+        costs.link = {.latency = pick(random, 0, 9), .bandwidth = 1e9};
+        costs.between_hosts = Link{.latency = pick(random, 0, 9), .bandwidth = 1e9};
+        if (pick(random, 0, 1)) {
+            costs.busy = costs.stage;
+            for (StageCost& cost : costs.busy)
+                cost.forward += pick(random, 0, 30);
+        }
+        std::vector<int> host;
+        for (int device = 0; device < plan.shape.devices; ++device)
+            host.push_back(pick(random, 0, 1));
+        costs = called_by_host(costs, pick(random, 1, 20), host);
+        costs.sums = costs.link;
+        for (StageBytes& bytes : costs.bytes)
+            bytes.weights = pick(random, 0, 60);
+        add_gradient_sums(costs, plan.shape);
+        const Trace trace = Simulator(plan, {.sent_copies = false}).trace(costs);
+        const PlanGraph graph(plan);
+        struct Call {
+            Ns asked, issued;
+            int device;
+        };
+        std::vector<Call> calls;
+        std::vector<Ns> free(plan.order.size(), 0);
+        for (int node = 0; node < graph.size(); ++node) {
+            if (is_transfer(graph.task(node).op))
+                continue;
+            const TraceEvent& event = trace.events[node];
+            Ns ready = std::exchange(free[event.device], event.end);
+            for (const int input : graph.inputs(node))
+                ready = std::max(ready, trace.events[input].end);
+            calls.push_back({ready, event.start, event.device});
+        }
+        for (const Call& call : calls) {
+            Ns covered = 0;
+            for (const Call& other : calls) {
+                if (&other == &call || host[other.device] != host[call.device])
+                    continue;
+                ASSERT_GE(std::abs(other.issued - call.issued), costs.dispatch) << name << " round " << round;
+                const Ns until = std::min(call.issued, other.issued + costs.dispatch);
+                covered += std::max<Ns>(0, until - std::max(call.asked, other.issued));
+                const bool earlier = std::pair(other.asked, other.device) < std::pair(call.asked, call.device);
+                if (other.issued < call.issued && other.issued >= call.asked) {
+                    ASSERT_TRUE(earlier) << name << " round " << round;
+                }
+            }
+            ASSERT_EQ(covered, call.issued - call.asked) << name << " round " << round;
+            waits += covered > 0;
+        }
+    }
+    EXPECT_GT(waits, 1000);
 }
 
 TEST(SharedDispatcher, ChangesNothingWhereEveryHostHasOneDevice) {
