@@ -54,12 +54,14 @@ struct TracedPlan {
 ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* beside, const Trace& measured) {
     const TransferMode mode = simulated_mode(job);
     const bool proven = job.proof && job.proof->graph.is_of(job.plan);
-    return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, beside, measured);
+    return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, beside, measured,
+                       job.costs.lengths);
 }
 
 ErrorParts error_parts(const Trace& predicted, const Trace& measured) {
     const TracedPlan traced(predicted);
-    return error_parts(traced.plan, traced.proof, traced.rules.mode, predicted, nullptr, measured);
+    return error_parts(traced.plan, traced.proof, traced.rules.mode, predicted, nullptr, measured,
+                       traced.rules.lengths);
 }
 
 double mechanics_error(const ErrorParts& parts) { return part_of(parts.mechanics.total(), parts.measured); }

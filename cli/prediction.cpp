@@ -73,8 +73,9 @@ Job job_of(Config config, Profile measured) {
 std::string summary_of(const Job& job) {
     const std::string stages =
         job.model ? fmt::format("stages from {}", first_layers(job)) : fmt::format("{} stages", job.plan.shape.stages);
-    return fmt::format("{}, {}, {}, {}", job.model ? job.model->name : job.config.workload.model, stages,
-                       job.plan.schedule, print(sizes_of(job.config.pipeline)));
+    return fmt::format("{}, {}, {}, {}{}", job.model ? job.model->name : job.config.workload.model, stages,
+                       job.plan.schedule, print(sizes_of(job.config.pipeline)),
+                       job.config.pipeline.micro_batch_lengths.empty() ? "" : ", of unequal lengths");
 }
 
 std::string note_on_sizes(const Job& job, const std::vector<int>& used) {

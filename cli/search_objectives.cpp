@@ -251,6 +251,10 @@ void search_objective(const Config& config, const ObjectiveArguments& arguments)
     const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {
         return objective.objective == config.search.objective;
     });
+    if (!config.pipeline.micro_batch_lengths.empty())
+        config.fail_at("pipeline.micro_batch_lengths",
+                       fmt::format("objective {} counts with micro-batches of equal length", name_of(row->objective)),
+                       "search objective makespan, or remove the key");
     SearchLimits limits;
     if (arguments.seconds > 0)
         limits.seconds = arguments.seconds;

@@ -80,6 +80,15 @@ void check_runnable(const Job& job) {
                            "simulate it, set run.backend: cuda, or remove the key");
     if (is_emulated(job.config))
         return;
+    if (!job.config.pipeline.micro_batch_lengths.empty())
+        job.config.fail_at(
+            "pipeline.micro_batch_lengths",
+            fmt::format("devices of {} run micro-batches of equal length", name_of(job.config.run.backend)),
+            "simulate it, set run.backend: emulated, or remove the key");
+    if (job.config.cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
+        job.config.fail_at("cluster.dispatcher",
+                           fmt::format("every device of {} has its own dispatcher", name_of(job.config.run.backend)),
+                           "simulate it, set run.backend: emulated, or remove the key");
     if (!cost_source_of(job.config).has_layers)
         job.config.fail_at("workload.model", "a uniform workload has no layers to run",
                            "set run.backend: emulated, or name a model: `pipewright list models`");

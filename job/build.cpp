@@ -207,6 +207,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;
+    costs.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
     add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;
@@ -223,6 +224,7 @@ Dataset open_dataset(const Config& config, const Model& model) {
 Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
                      const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
+    costs.lengths = config.pipeline.micro_batch_lengths;
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     return costs;

@@ -145,7 +145,7 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
 
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "switches", "dispatch", "profile", "rank_table", "compute", "memory_bandwidth"});
+              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"});
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -153,6 +153,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     cluster.rank_table = absolute_path(folder, at["rank_table"].text());
     if (at["dispatch"].present())
         cluster.dispatch = read_time(at["dispatch"], 0);
+    cluster.dispatcher = at["dispatcher"].choice(cluster.dispatcher);
     read_ranks(at, cluster);
     read_hosts(at, cluster);
     read_links(at, cluster);
@@ -297,6 +298,16 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
         config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
 }
 
+void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
+    const std::size_t count = pipeline.micro_batch_lengths.size();
+    if (count == 0 || count == static_cast<std::size_t>(pipeline.micro_batches))
+        return;
+    at["micro_batch_lengths"].complain(
+        fmt::format("'pipeline.micro_batch_lengths' has the lengths of {} micro-batch{}, and there {} {}", count,
+                    count == 1 ? "" : "es", pipeline.micro_batches == 1 ? "is" : "are", pipeline.micro_batches),
+        fmt::format("write one length per micro-batch, or micro_batches: {}", count));
+}
+
 // The first claim holds; the others must agree with it. Without any, every device has `chunks` stages.
 int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
     const StageClaim* first = nullptr;
@@ -349,7 +360,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     std::vector<StageClaim> claims;
     config.workload = read_workload(root["workload"], folder, claims);
     config.cluster = read_cluster(root["cluster"], folder);
-    config.pipeline = read_pipeline(root["pipeline"], claims);
+    config.pipeline = read_pipeline(root["pipeline"], folder, claims);
     config.training = read_training(root["training"], folder);
     config.run = read_run(root["run"], config.cluster);
     config.transfer = read_transfer(root["transfer"]);
@@ -367,13 +378,14 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
         schedule = absolute_path(folder, schedule);
     const PlanDefaults defaults = defaults_of(schedule);
     apply_file(root, defaults, config, claims);
+    check_lengths(root["pipeline"], config.pipeline);
     config.pipeline.stages = resolve_stages(claims, config.cluster.devices.size(), defaults.chunks);
     config.search = read_search(root["search"], config.pipeline.mini_batch);
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (defaults.stages == 0)  // else the plan says which devices hold a stage
         resolve_devices(root, defaults.chunks, config);
     if (is_uniform(config)) {
-        spread_uniform(root["workload"], config.workload.uniform, config.pipeline.stages);
+        spread_uniform(config.workload.uniform, config.pipeline.stages);
         if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
             root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),
                                                "remove 'pipeline.split'");

@@ -87,10 +87,16 @@ struct ClusterConfig {
     };
     std::vector<Switch> switches;
     std::optional<Ns> dispatch;  // what each task takes beside its work; when absent, the profile's
-    std::string profile;         // absolute path; when empty, costs are analytic
-    std::string rank_table;      // absolute path; devices and their hosts come from it unless it is empty
+    // One dispatcher per device, or one per host that issues the calls of its devices one at a time.
+    enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
+    std::string profile;     // absolute path; when empty, costs are analytic
+    std::string rank_table;  // absolute path; devices and their hosts come from it unless it is empty
     DeviceRates rates;
 };
+
+template <>
+inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispatcher>[] = {
+    {"per device", ClusterConfig::Dispatcher::PerDevice}, {"per host", ClusterConfig::Dispatcher::PerHost}};
 
 struct PipelineConfig {
     std::string schedule;  // a name, or the absolute path of a *.csv
@@ -103,6 +109,7 @@ struct PipelineConfig {
     // Samples of a mini-batch: they are fewer than micro_batches x micro_batch_size when the last micro-batch is
     // smaller.
     std::int64_t mini_batch = 1;
+    std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; when empty, all are alike
     std::vector<int> replicas;                                   // holders per stage; when empty, 1 each
     std::vector<int> recompute;                                  // stages that run R, recomputation, ascending
     enum class Recompute { None, All };                          // what the key may say instead of a list

@@ -27,7 +27,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 // Reads the block `workload`. Times of a uniform one that were given as one number have one entry until
 // `spread_uniform`.
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
-void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages);
+void spread_uniform(UniformWorkload& uniform, int stages);
 
 // Reads a link: its name, or a map, which may have further keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
@@ -35,7 +35,11 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
 void read_network(const Yaml& at, ClusterConfig& cluster);
 std::string print_network(const ClusterConfig& cluster);
 
-PipelineConfig read_pipeline(const Yaml& pipeline, std::vector<StageClaim>& claims);
+PipelineConfig read_pipeline(const Yaml& pipeline, const std::string& folder, std::vector<StageClaim>& claims);
+// Read pipeline.micro_batch_lengths: the CSV, and what the key is, a list or the path of a CSV.
+std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
+std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, const std::string& folder);
+std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 // Reads pipeline.recompute, once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 

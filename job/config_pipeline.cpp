@@ -92,9 +92,9 @@ bool is_replicated(const PipelineConfig& pipeline) {
     return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
 }
 
-PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
+PipelineConfig read_pipeline(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
     at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",
-              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules"});
+              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules", "micro_batch_lengths"});
     PipelineConfig pipeline;
     pipeline.schedule = at["schedule"].text("1f1b");
     if (pipeline.schedule.empty())
@@ -109,6 +109,8 @@ PipelineConfig read_pipeline(const Yaml& at, std::vector<StageClaim>& claims) {
     pipeline.micro_batches = static_cast<int>(at["micro_batches"].integer(1, 1, kMostBatches));
     pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
     read_mini_batch(at, pipeline);
+    if (at["micro_batch_lengths"].present())
+        pipeline.micro_batch_lengths = read_lengths(at["micro_batch_lengths"], folder);
     read_replicas(at["replicas"], pipeline, claims);
     pipeline.weights = at["weights"].choice<WeightPolicy>();
     pipeline.prediction = at["prediction"].choice(pipeline.prediction);

@@ -95,6 +95,8 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
     out += print_network(cluster);
     if (cluster.dispatch)
         out += fmt::format("  dispatch: {}\n", exact_time(*cluster.dispatch));
+    if (cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
+        out += fmt::format("  dispatcher: {}\n", name_of(cluster.dispatcher));
     if (!cluster.rank_table.empty())
         out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())
@@ -132,6 +134,8 @@ void print_pipeline(const PipelineConfig& pipeline, std::string& out) {
         fmt::format("  micro_batches: {}\n  micro_batch_size: {}\n", pipeline.micro_batches, pipeline.micro_batch_size);
     if (pipeline.mini_batch != std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size)
         out += fmt::format("  mini_batch: {}\n", pipeline.mini_batch);
+    if (!pipeline.micro_batch_lengths.empty())
+        out += fmt::format("  micro_batch_lengths: {}\n", print_lengths(pipeline.micro_batch_lengths));
     if (!pipeline.replicas.empty())
         out += fmt::format("  replicas: [{}]\n", fmt::join(pipeline.replicas, ", "));
     if (pipeline.weights)

@@ -271,24 +271,12 @@ WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vec
     return workload;
 }
 
-void spread_uniform(const Yaml& workload, UniformWorkload& uniform, int stages) {
+void spread_uniform(UniformWorkload& uniform, int stages) {
     for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
         spread(*times, stages);
     for (std::vector<Bytes>* sizes :
          {&uniform.activation, &uniform.activation_until_weight, &uniform.output, &uniform.weights})
         spread(*sizes, stages);
-    const std::size_t both = std::min(uniform.activation.size(), uniform.activation_until_weight.size());
-    for (std::size_t stage = 0; stage < both; ++stage) {
-        const Bytes all = uniform.activation[stage], until_weight = uniform.activation_until_weight[stage];
-        if (until_weight <= all)
-            continue;
-        const Yaml key =
-            workload[workload["activation_until_weight"].present() ? "activation_until_weight" : "activation"];
-        key.complain(fmt::format("stage {} keeps {} until W, more than its whole activation of {}", stage,
-                                 exact_bytes(until_weight), exact_bytes(all)),
-                     "activation_until_weight is a part of activation: lower it, or raise activation");
-        return;
-    }
 }
 
 }  // namespace pw

@@ -156,6 +156,8 @@ ToldRules told_rules(const Trace& trace) {
     config.run.backend = root["run"]["backend"].choice(config.run.backend);
     config.run.transport = root["run"]["transport"].choice(config.run.transport);
     ToldRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
+    if (const Yaml lengths = root["pipeline"]["micro_batch_lengths"]; lengths.present())
+        rules.lengths = read_lengths(lengths, "");
     root.source().throw_if_mistaken();
     const bool copies = config.run.transport == RunConfig::Transport::Link ||
                         config.run.transport == RunConfig::Transport::Mpi ||

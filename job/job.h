@@ -62,8 +62,9 @@ void tell_config(Trace& trace, const Config& config);
 
 // What a trace tells of who waits for whom, beside its tasks; of a trace without a config, what is so by default.
 struct ToldRules {
-    TransferMode mode;         // as it was executed
-    bool global_norm = false;  // updates wait for all gradients
+    TransferMode mode;                           // as it was executed
+    bool global_norm = false;                    // updates wait for all gradients
+    std::vector<MicroBatchLength> lengths = {};  // Costs::lengths
 };
 ToldRules told_rules(const Trace& trace);
 

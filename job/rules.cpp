@@ -82,6 +82,9 @@ void check_batches(const Config& config) {
             config, "pipeline.mini_batch",
             fmt::format("{} samples are not {} equal micro-batches", pipeline.mini_batch, pipeline.micro_batches),
             fmt::format("write mini_batch: {}", std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size));
+    if (!pipeline.micro_batch_lengths.empty())
+        break_rule(config, "pipeline.micro_batch_lengths",
+                   "micro-batches of unequal length are not equal micro-batches", "remove the key");
 }
 
 void check_precision(const Config& config) {

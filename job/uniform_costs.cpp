@@ -49,14 +49,17 @@ Costs uniform_costs(const Config& config) {
 
         StageBytes& bytes = costs.bytes.emplace_back();
         bytes.weights = uniform.weights[stage];
-        bytes.until_weight = uniform.activation_until_weight[stage];
-        bytes.until_input = uniform.activation[stage] - bytes.until_weight;
+        const Bytes saved = uniform.activation[stage], until_weight = uniform.activation_until_weight[stage];
+        bytes.until_weight = std::min(saved, until_weight);
+        bytes.until_input = saved - bytes.until_weight;
+        bytes.gradient_kept = until_weight - bytes.until_weight;
     }
     // a chain; a gradient is as big as the tensor that it belongs to
     for (int stage = 0; stage + 1 < stages; ++stage) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
         costs.edges.push_back({stage, stage + 1, output, output});
     }
+    costs.lengths = config.pipeline.micro_batch_lengths;
     if (const MicroBatchSizes sizes = sizes_of(config.pipeline); !sizes.is_even())
         add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
     const std::vector<DeviceConfig>& devices = config.cluster.devices;

@@ -109,7 +109,8 @@ private:
         }
         Bytes workspace = 0;
         for (const Task& task : plan_.order[device])
-            workspace = std::max(workspace, workspace_of(costs_.bytes[task.stage], task.op));
+            workspace = std::max(workspace, scaled_bytes(workspace_of(costs_.bytes[task.stage], task.op),
+                                                         costs_.length_of(task.microbatch).bytes));
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 
@@ -164,8 +165,9 @@ private:
         const int again = positions.again(task.microbatch);
         const int saved = again < 0 ? first : again;
         const int input = positions.input(task.microbatch), weight = positions.weight(task.microbatch);
+        const double length = costs_.length_of(task.microbatch).bytes;
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
-            add({use, kind, size, device, task.stage, task.microbatch, -1, -1, from, last});
+            add({use, kind, scaled_bytes(size, length), device, task.stage, task.microbatch, -1, -1, from, last});
         };
         activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
         activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, saved, input);
@@ -177,8 +179,8 @@ private:
         if (bytes.statistics > 0)
             if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
                 update != update_at_.end())
-                activation(BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, first,
-                           update->second);
+                add({BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, device, task.stage,
+                     task.microbatch, -1, -1, first, update->second});
     }
 
     // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
@@ -213,8 +215,8 @@ private:
             else if (bytes.backward_until_weight)
                 last = of_reader.weight(mb);
             add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
-                 forward ? MemoryKind::Inputs : MemoryKind::Communication, size, device, receiver_stage, mb, number, -1,
-                 first, last});
+                 forward ? MemoryKind::Inputs : MemoryKind::Communication,
+                 scaled_bytes(size, costs_.length_of(mb).bytes), device, receiver_stage, mb, number, -1, first, last});
         }
     }
 
@@ -236,7 +238,8 @@ private:
             if (number < 0)
                 continue;
             const EdgeBytes& carried = costs_.edges[number];
-            const Bytes bytes = forward ? carried.forward : carried.backward;
+            const Bytes bytes =
+                scaled_bytes(forward ? carried.forward : carried.backward, costs_.length_of(task.microbatch).bytes);
             if (bytes == 0)
                 continue;
             const int device = graph_.device_of(node), position = graph_.position_of(node);

@@ -44,6 +44,27 @@ Ns time_of(Op op, const StageCost& cost) {
     return part == nullptr ? 0 : cost.*part;
 }
 
+double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
+    switch (op) {
+        case Op::Forward:
+        case Op::Recompute:
+            return length.forward;
+        case Op::BackwardInput:
+            return length.backward_input;
+        case Op::BackwardWeight:
+            return length.backward_weight;
+        case Op::Backward: {
+            const auto input = static_cast<double>(cost.backward_input),
+                       weight = static_cast<double>(cost.backward_weight);
+            const bool alike = length.backward_input == length.backward_weight || input + weight == 0;
+            return alike ? length.backward_input
+                         : (input * length.backward_input + weight * length.backward_weight) / (input + weight);
+        }
+        default:
+            return 1;  // once per mini-batch
+    }
+}
+
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
 
 // `last` is the costs of a smaller last micro-batch, empty when it is not smaller.
@@ -52,6 +73,9 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
     const StageCost& cost = (smaller ? last : stages)[kind.stage];
     Ns time = time_of(kind.op, cost);
+    if (!costs.lengths.empty())
+        if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch)); factor != 1)
+            time = bounded(static_cast<double>(time) * factor);
     if (kind.predicts)
         time += time_to_predict(cost);
     if (kind.accumulates)
@@ -156,14 +180,26 @@ bool is_short(const Uses& uses, const Routes& routes) {
 
 }  // namespace
 
-TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions)
+std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths) {
+    std::map<MicroBatchLength, int> known;
+    std::vector<int> classes;
+    for (const MicroBatchLength& length : lengths)
+        classes.push_back(known.try_emplace(length, static_cast<int>(known.size())).first->second);
+    return known.size() > 1 ? classes : std::vector<int>{};
+}
+
+TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
+                     const std::vector<int>& classes)
     : of_(static_cast<std::size_t>(graph.size()), kNone) {
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op))
             of_[graph.inputs(node).front()] = graph.device_of(node);  // the receiver of each SEND, for now
-    // Kinds so far: of the sends by edge, gradients and last micro-batch, the last one and all by their devices; of a
-    // device's other tasks by its stage, operation, last micro-batch and accumulation.
-    std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 4, kNone), of_tasks;
+    // Kinds so far: of the sends by edge, gradients and batch, the last one and all by their devices; of a device's
+    // other tasks by its stage, operation, batch and accumulation. A batch is a class, and whether it is the last of
+    // its mini-batch.
+    const std::size_t batches =
+        classes.empty() ? 2 : 2 * (static_cast<std::size_t>(*std::max_element(classes.begin(), classes.end())) + 1);
+    std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 2 * batches, kNone), of_tasks;
     std::map<std::array<int, 3>, int> of_pairs;
     std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
     std::span<const int> stages;
@@ -172,19 +208,22 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         const int device = graph.device_of(node);
         if (graph.position_of(node) == 0) {
             stages = graph.index().stages_of(device);
-            of_tasks.assign(stages.size() * kOps * 4, kNone);
+            of_tasks.assign(stages.size() * kOps * 2 * batches, kNone);
             begun.assign(stages.size(), 0);
         }
         if (is_recv(task.op))
             continue;
         const std::size_t last = plan.shape.ends_mini_batch(task.microbatch) ? 1 : 0;
+        const auto at = static_cast<std::size_t>(task.microbatch);
+        const std::size_t batch =
+            2 * static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]) + last;
         bool accumulates = false;
         int receiver = kNone;
         int* known = nullptr;
         if (is_send(task.op)) {
             const Edge edge = edge_of(task);
             const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
-            const std::size_t one = row * 4 + (task.op == Op::SendBackward ? 2 : 0) + last;
+            const std::size_t one = (row * 2 + (task.op == Op::SendBackward ? 1 : 0)) * batches + batch;
             receiver = of_[static_cast<std::size_t>(node)];
             known = &of_sends[one];
             if (*known != kNone && (all_[*known].device != device || all_[*known].receiver != receiver)) {
@@ -199,13 +238,13 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
                 begun[row] = 0;
             if (makes_weight_gradient(task.op))
                 accumulates = std::exchange(begun[row], 1) != 0;
-            known =
-                &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * 2 + last) * 2 + (accumulates ? 1 : 0)];
+            known = &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * batches + batch) * 2 +
+                              (accumulates ? 1 : 0)];
         }
         if (*known == kNone) {
             *known = static_cast<int>(all_.size());
-            all_.push_back(
-                {task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0, node, 0, receiver});
+            all_.push_back({task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0,
+                            task.microbatch, node, 0, receiver});
         }
         if (task.op == Op::SumGradients) {
             const int maker = graph.last_gradients_of(node);
@@ -220,7 +259,7 @@ TaskKinds::TaskKinds(const PlanGraph& graph) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         of_.push_back(is_recv(task.op) ? kNone : node);
-        all_.push_back({task.op, graph.device_of(node), task.stage, false, false, false, node, 1});
+        all_.push_back({task.op, graph.device_of(node), task.stage, false, false, false, task.microbatch, node, 1});
     }
 }
 
@@ -243,7 +282,7 @@ std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& s
 
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions) {
-    const TaskKinds kinds(plan, graph, versions);
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
     const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int node = 0; node < graph.size(); ++node)
@@ -284,7 +323,8 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
     }
 }
 
-Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs)
+    : shape_(shape), index_(index), lengths_(costs.lengths) {
     const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
         Loads loads;
         for (std::vector<Bytes>& kind : loads)
@@ -310,7 +350,10 @@ Bytes Traffic::bytes(const Task& task) const {
         return 0;
     const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
     const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
-    return (smaller ? last_ : full_)[gradient ? 1 : 0][number];
+    const Bytes bytes = (smaller ? last_ : full_)[gradient ? 1 : 0][number];
+    if (lengths_.empty())
+        return bytes;
+    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes);
 }
 
 std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
@@ -338,6 +381,15 @@ bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const
     add_uses_of_sums(costs.stage_sums, costs, routes, uses);
     add_uses_of_sums(costs.stage_gathers, costs, routes, uses);  // never beside its stage's sum
     return is_short(uses, routes);
+}
+
+bool may_wait_for_calls(const Shape& shape, const Costs& costs) {
+    if (!costs.dispatch_by_host || costs.dispatch == 0)
+        return false;
+    std::set<int> hosts;
+    for (int device = 0; device < shape.devices; ++device)
+        hosts.insert(costs.host.empty() ? 0 : costs.host[device]);
+    return std::ssize(hosts) < shape.devices;
 }
 
 }  // namespace pw

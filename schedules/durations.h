@@ -17,9 +17,13 @@ namespace pw {
 // Returns which of the times of a stage's cost an operation takes; null for transfers.
 Ns StageCost::*cost_part_of(Op op);
 
+// Returns by micro-batch of a step a number that equal lengths have in common; it is empty where all are alike.
+std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths);
+
 // Tasks of one kind take equally long, whatever the costs: those of one operation on a device's stage, of which the
 // last micro-batch of a mini-batch, which may be smaller, and the first gradients, which are not added to others, are
-// kinds of their own; and the sends of one direction of an edge from one device to another. A RECV is of no kind.
+// kinds of their own; and the sends of one direction of an edge from one device to another. So are those of every
+// length of micro-batches. A RECV is of no kind.
 class TaskKinds {
 public:
     struct Kind {
@@ -27,15 +31,18 @@ public:
         int device, stage;
         bool last_microbatch;
         bool accumulates;
-        bool predicts;  // weights
-        int first;      // node of the kind
+        bool predicts;   // weights
+        int microbatch;  // of the first
+        int first;       // node of the kind
         int count;
         int receiver = -1;   // device, of a SEND
         int gradients = -1;  // of S: the kind of the pass that makes the last of its gradients, if any
     };
     static constexpr int kNone = -1;
 
-    TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions);
+    // `classes` is classes_of() the costs that will come.
+    TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
+              const std::vector<int>& classes = {});
     // Makes every node a kind of its own, numbered as the nodes are, for times that are given task by task; that of a
     // RECV has no tasks.
     explicit TaskKinds(const PlanGraph& graph);
@@ -75,8 +82,8 @@ class Traffic {
 public:
     Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
 
-    // Returns fewer bytes for a smaller last micro-batch, 0 for tasks that move nothing and for edges that carry
-    // nothing.
+    // Returns fewer bytes for a smaller last micro-batch, more or fewer by the micro-batch's length, 0 for tasks that
+    // move nothing and for edges that carry nothing.
     Bytes bytes(const Task& task) const;
     std::vector<Bytes> bytes(const PlanGraph& graph) const;  // by node
 
@@ -85,11 +92,15 @@ private:
 
     const Shape& shape_;
     const ShapeIndex& index_;
-    Loads full_, last_;  // of a mini-batch's last micro-batch, empty where that is no smaller
+    std::vector<MicroBatchLength> lengths_;  // Costs::lengths
+    Loads full_, last_;                      // of a mini-batch's last micro-batch, empty where that is no smaller
 };
 
 // Returns whether messages may be under way at once that share a capacity (workloads/costs/routes.h) and could together
 // use more than there is of it; the second, whether messages and sums of gradients, or two sums, may.
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
+
+// Returns whether a device's calls may wait for those of another one: both have one dispatcher, and calls take time.
+bool may_wait_for_calls(const Shape& shape, const Costs& costs);
 }  // namespace pw

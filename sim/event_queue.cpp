@@ -32,12 +32,14 @@ void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const
     for (int device = 0; device < plan_.shape.devices; ++device)
         ready_.push_back(device);
     settle(0);
+    issue_calls(0);
     share_when_due(0);
     while (!queue_.empty()) {
         const Event event = queue_.top();
         queue_.pop();
         handle(event);
         settle(event.time);
+        issue_calls(event.time);
         share_when_due(event.time);
     }
     explain_deadlock();
@@ -91,6 +93,9 @@ void EventQueue::place_on_hosts() {
         devices_on_.resize(std::max(devices_on_.size(), static_cast<std::size_t>(host_of_[device]) + 1));
         devices_on_[host_of_[device]].push_back(static_cast<int>(device));
     }
+    dispatchers_.assign(costs_->dispatch_by_host && costs_->dispatch > 0 ? devices_on_.size() : 0, {});
+    asks_for_call_.assign(plan_.order.size(), false);
+    hosts_to_call_.clear();
 }
 
 void EventQueue::handle(const Event& event) {
@@ -125,6 +130,9 @@ void EventQueue::handle(const Event& event) {
             break;
         case What::Arrives:
             lanes_.arrive(node);
+            break;
+        case What::CallEnds:
+            hosts_to_call_.push_back(node);
             break;
     }
 }
@@ -243,17 +251,49 @@ void EventQueue::advance(int device, Ns now) {
         }
         if (waits_[node] > 0 || exchanging_[device] > 0)
             return;
-        ++next_[device];
-        start_[node] = now;
-        if (!fills_.empty() && fills_[node] >= 0)
-            push(now + costs_->dispatch + work_of(sums_[fills_[node]]).first_full(alone_of(node) - costs_->dispatch),
-                 What::BucketFull, fills_[node]);
-        progress_[device] = {.node = node, .since = now, .end = seq_};
-        if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)
-            join_sum(node, now);
-        else
-            push(now + alone_of(node) - after_own(node), What::ComputeEnds, node);
-        change_rates(device, now);
+        if (!dispatchers_.empty())
+            return ask_for_call(device, now);
+        start_task(device, now);
+    }
+}
+
+// Starts the task that the device's list has reached.
+void EventQueue::start_task(int device, Ns now) {
+    const int node = graph_.node(device, next_[device]++);
+    start_[node] = now;
+    if (!fills_.empty() && fills_[node] >= 0)
+        push(now + costs_->dispatch + work_of(sums_[fills_[node]]).first_full(alone_of(node) - costs_->dispatch),
+             What::BucketFull, fills_[node]);
+    progress_[device] = {.node = node, .since = now, .end = seq_};
+    if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)
+        join_sum(node, now);
+    else
+        push(now + alone_of(node) - after_own(node), What::ComputeEnds, node);
+    change_rates(device, now);
+}
+
+void EventQueue::ask_for_call(int device, Ns now) {
+    if (std::exchange(asks_for_call_[device], true))
+        return;
+    dispatchers_[host_of_[device]].requests.emplace(now, device);
+    hosts_to_call_.push_back(host_of_[device]);
+}
+
+// Does nothing until all requests of a moment are known.
+void EventQueue::issue_calls(Ns now) {
+    if (hosts_to_call_.empty() || (!queue_.empty() && queue_.top().time == now))
+        return;
+    std::sort(hosts_to_call_.begin(), hosts_to_call_.end());
+    for (const int host : std::exchange(hosts_to_call_, {})) {
+        Dispatcher& dispatcher = dispatchers_[host];
+        if (dispatcher.free > now || dispatcher.requests.empty())
+            continue;
+        const int device = dispatcher.requests.begin()->second;
+        dispatcher.requests.erase(dispatcher.requests.begin());
+        asks_for_call_[device] = false;
+        dispatcher.free = now + costs_->dispatch;
+        push(dispatcher.free, What::CallEnds, host);
+        start_task(device, now);
     }
 }
 

@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <queue>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -32,13 +34,13 @@ public:
     Ns end(int node) const { return end_[node]; }
 
 private:
-    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, BucketFull, Arrives };
+    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, BucketFull, Arrives, CallEnds };
 
     struct Event {
         Ns time;
         std::int64_t seq;  // ties break by insertion order, so a run repeats exactly
         What what;
-        int node;
+        int node;  // of CallEnds the host
         auto operator<=>(const Event&) const = default;
     };
 
@@ -53,6 +55,14 @@ private:
         bool sums = false;  // it waits for the messages of a sum
         Ns since = 0;
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
+    };
+
+    // A host that issues the calls of all its devices, one at a time: a task starts with its call, which takes the
+    // first Costs::dispatch of it. A device asks for a call once it has reached the task and the inputs are there. The
+    // host takes the earliest request first, of several at one moment the device with the smallest number.
+    struct Dispatcher {
+        Ns free = 0;                                 // when the last call has been issued
+        std::set<std::pair<Ns, int>> requests = {};  // time, device
     };
 
     // A message that takes capacities others may take too, and so goes at a rate of its own at every moment.
@@ -98,6 +108,9 @@ private:
     void finish(int node, Ns time);
     void advance(const std::vector<int>& devices, Ns now);
     void advance(int device, Ns now);
+    void start_task(int device, Ns now);
+    void ask_for_call(int device, Ns now);
+    void issue_calls(Ns now);
     void change_rates(int changed, Ns now);
     double crowd_beside(int device) const;
     void set_pace(int device, double crowd, Ns now);
@@ -133,6 +146,9 @@ private:
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
+    std::vector<Dispatcher> dispatchers_;       // by host; empty where every device issues its own calls
+    std::vector<char> asks_for_call_;           // by device
+    std::vector<int> hosts_to_call_;            // those with a request, or free, since calls were issued last
     double unit_ = 1;              // bytes per second that count as 1: the messages that have so much alone have 1
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;

@@ -19,8 +19,9 @@ struct IdleCauses {
     Ns imbalance = 0;    // until another device has computed what the next task reads
     Ns lane = 0;         // while that is ready to be sent and its lane, or the receiver, is not free
     Ns data = 0;         // while it is on its way
+    Ns dispatcher = 0;   // while their host's dispatcher issues calls of others
     Ns send_memory = 0;  // until the copy of an earlier tensor has left
-    Ns total() const { return warm_up + cool_down + updates + imbalance + lane + data + send_memory; }
+    Ns total() const { return warm_up + cool_down + updates + imbalance + lane + data + dispatcher + send_memory; }
 };
 
 // A critical path goes from the last end back to the first start, from each task to one that it waited for: who

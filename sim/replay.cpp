@@ -46,12 +46,13 @@ std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
 // Simulates a plan with times that are given task by task.
 class Replay {
 public:
-    Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode, const Trace& trace)
+    Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode, const Trace& trace,
+           const std::vector<MicroBatchLength>& lengths = {})
         : plan_(plan),
           proof_(std::move(proof)),
           graph_(proof_->graph),
           own_kinds_(graph_),
-          kinds_(plan, graph_, nothing_predicted(plan.shape)),
+          kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths)),
           times_(graph_, own_kinds_, mode, *proof_, asking_sends(mode, moved_in(graph_, trace))),
           replayed_(without_hash(plan)) {
         if (!times_.runs_through())
@@ -302,8 +303,9 @@ Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, con
 }
 
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* beside, const Trace& measured) {
-    return Replay(plan, std::move(proof), mode, measured).error_parts(predicted, beside, measured);
+                       const Trace& predicted, const Trace* beside, const Trace& measured,
+                       const std::vector<MicroBatchLength>& lengths) {
+    return Replay(plan, std::move(proof), mode, measured, lengths).error_parts(predicted, beside, measured);
 }
 
 }  // namespace pw

@@ -5,6 +5,7 @@
 #include "schedules/lanes.h"
 #include "schedules/plan.h"
 #include "schedules/trace.h"
+#include "workloads/costs/costs.h"
 
 #include <memory>
 #include <optional>
@@ -55,8 +56,10 @@ Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, con
                        const Trace& trace);
 
 // `beside` is the plan simulated with costs that were measured beside the run, where there are such. `predicted` need
-// not come from a simulation: the mechanics are then those of both.
+// not come from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of unequal
+// micro-batches are of several kinds.
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* beside, const Trace& measured);
+                       const Trace& predicted, const Trace* beside, const Trace& measured,
+                       const std::vector<MicroBatchLength>& lengths = {});
 
 }  // namespace pw

@@ -39,7 +39,8 @@ public:
 
     void run(const Costs& costs) {
         take(costs);
-        if (!busy_duration_.empty() || costs.mover_share > 0 || may_share_with_sums(graph_, mode_, costs))
+        if (!busy_duration_.empty() || costs.mover_share > 0 || may_wait_for_calls(plan_.shape, costs) ||
+            may_share_with_sums(graph_, mode_, costs))
             return run_events();
         if (!recurrence_ || recurrence_asks_ != asks_) {
             recurrence_.emplace(graph_, kinds_, mode_, *proof_, asks_);
@@ -88,6 +89,7 @@ private:
         const std::vector<Ns>*durations, *latencies;
     };
     OnePass one_pass(const char* what);
+    std::vector<Ns> waits_for_calls() const;
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
     void append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const;
@@ -101,6 +103,10 @@ private:
 
     void take(const Costs& costs) {
         costs_ = &costs;
+        if (costs.lengths != lengths_) {
+            lengths_ = costs.lengths;
+            kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_));
+        }
         duration_ = kinds_.durations(graph_, plan_.shape, costs);
         latency_ = kinds_.latencies(costs);
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
@@ -115,7 +121,8 @@ private:
     const PlanGraph& graph_;
     const std::shared_ptr<const VersionTable> known_versions_;
     const VersionTable& versions_;
-    const TaskKinds kinds_;
+    std::vector<MicroBatchLength> lengths_;  // of the costs
+    TaskKinds kinds_;
     const TransferMode mode_;
     std::vector<Own> own_;                  // by device
     std::optional<Recurrence> recurrence_;  // each is made for the costs that need it
@@ -124,6 +131,7 @@ private:
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     std::vector<Ns> own_durations_, own_latencies_;
+    std::vector<Ns> called_late_;  // how much of its duration a task waited for its host's dispatcher
     // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
     std::vector<Ns> duration_, busy_duration_, latency_;
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
@@ -192,6 +200,23 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
+// Returns by node how long the device of a task was ready for it and its host issued the calls of others.
+std::vector<Ns> Simulation::waits_for_calls() const {
+    std::vector<Ns> waits(static_cast<std::size_t>(graph_.size()), 0);
+    if (!may_wait_for_calls(plan_.shape, *costs_))
+        return waits;
+    for (int turn = 0; turn < graph_.size(); ++turn) {
+        const int node = own_times_->order()[turn];
+        if (is_transfer(graph_.task(node).op))
+            continue;
+        Ns ready = 0;
+        for (const int other : own_times_->waits(turn))
+            ready = std::max(ready, end_of(other));
+        waits[node] = start_of(node) - ready;
+    }
+    return waits;
+}
+
 // Devices and messages that share something change each other's rates, and no pass knows that. But each task takes what
 // it took beside the others of this step: with these times one pass gives the same step.
 Simulation::OnePass Simulation::one_pass(const char* what) {
@@ -199,11 +224,14 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
         return {&*recurrence_, &duration_, &latency_};
     own_kinds_.emplace(graph_);
     own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
+    called_late_ = waits_for_calls();
     own_durations_.assign(static_cast<std::size_t>(graph_.size()), 0);
     own_latencies_ = own_durations_;
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
             own_durations_[node] = end_of(node) - start_of(node);
+        if (!is_transfer(graph_.task(node).op))
+            own_durations_[node] += called_late_[node];
         if (is_send(graph_.task(node).op))
             own_latencies_[node] = latency_[kinds_.of(node)];
     }
@@ -216,10 +244,19 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
 
 Explanation Simulation::explain(const Costs& costs) {
     run(costs);
-    return pw::explain(plan_, graph_, *one_pass("critical paths").times);
+    Explanation all = pw::explain(plan_, graph_, *one_pass("critical paths").times);
+    for (int node = 0; by_events_ && node < graph_.size(); ++node)
+        if (is_compute(graph_.task(node).op))
+            all.idle[graph_.device_of(node)].dispatcher += called_late_[node];
+    return all;
 }
 
 Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
+    if (may_wait_for_calls(plan_.shape, costs))
+        fail(
+            "--samples: devices share a dispatcher (cluster.dispatcher: per host), and which call it issues next "
+            "changes "
+            "from draw to draw\n  help: write cluster.dispatcher: per device, or ask --what-if");
     run(costs);
     const OnePass pass = one_pass("samples");
     constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);

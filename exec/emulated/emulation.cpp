@@ -62,7 +62,13 @@ void EmulatedDevice::begin_step(int step) {
 }
 
 void EmulatedDevice::run(const Task& task, int node) {
-    run_.sleep_for(run_.durations[node]);
+    Ns left = run_.durations[node];
+    if (Dispatcher* const dispatcher = run_.dispatcher_of(device_)) {
+        run_.sleep_for(run_.job.costs.dispatch);
+        dispatcher->give_back();
+        left -= run_.job.costs.dispatch;
+    }
+    run_.sleep_for(left);
     switch (task.op) {
         case Op::Forward:
             return forward(task);
@@ -155,6 +161,11 @@ void EmulatedDevice::meet(const Task& task, int node) {
     run_.plan.meetings->arrive(node);
 }
 
+void EmulatedDevice::wait_for_dispatcher() {
+    if (Dispatcher* const dispatcher = run_.dispatcher_of(device_))
+        dispatcher->take();
+}
+
 std::uint64_t EmulatedDevice::sum_of_holders(int stage) const {
     std::uint64_t sum = 0;
     bool begun = false;
@@ -216,6 +227,42 @@ Emulation::Emulation(const RunPlan& the_plan)
         tags.assign(job.costs.edges.size(), std::vector<std::uint64_t>(microbatches, 0));
     for (int device = 0; device < shape.devices; ++device)
         devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
+    if (!may_wait_for_calls(shape, job.costs))
+        return;
+    const auto last_host = std::max_element(job.costs.host.begin(), job.costs.host.end());
+    for (int host = 0; host <= (job.costs.host.empty() ? 0 : *last_host); ++host)
+        dispatchers_.push_back(std::make_unique<Dispatcher>());
+}
+
+void Dispatcher::take() {
+    std::unique_lock lock(mutex_);
+    const std::int64_t turn = asked_++;
+    changed_.wait(lock, [&] { return stopped_ || served_ == turn; });
+}
+
+void Dispatcher::give_back() {
+    const std::lock_guard lock(mutex_);
+    ++served_;
+    changed_.notify_all();
+}
+
+void Dispatcher::stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+}
+
+Dispatcher* Emulation::dispatcher_of(int device) const {
+    if (dispatchers_.empty())
+        return nullptr;
+    const std::vector<int>& hosts = job.costs.host;
+    return dispatchers_[hosts.empty() ? 0 : static_cast<std::size_t>(hosts[device])].get();
+}
+
+void Emulation::stop() {
+    stopped_ = true;
+    for (const std::unique_ptr<Dispatcher>& dispatcher : dispatchers_)
+        dispatcher->stop();
 }
 
 // A long sleep is cut in pieces, so that a run that has failed ends.
@@ -232,9 +279,10 @@ void Emulation::sleep_for(Ns duration) const {
         std::this_thread::yield();
 }
 
-Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge) const {
+Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const {
     const EdgeBytes& bytes = plan.edges[edge];
-    const auto size = static_cast<std::size_t>(is_forward ? bytes.forward : bytes.backward);
+    const auto size = static_cast<std::size_t>(
+        scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch).bytes));
     const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
     if (buffer == nullptr || length == 0)
         return {};
@@ -248,7 +296,7 @@ Emulation::Ends Emulation::ends_of(const Task& transfer) const {
         return {};
     const EdgeBuffers& tensors = plan.tensors;
     return ends_of(is_send(transfer.op) ? tensors.made(is_forward, edge, mb) : tensors.landed(is_forward, edge, mb),
-                   is_forward, edge);
+                   is_forward, edge, mb);
 }
 
 namespace {
@@ -269,14 +317,15 @@ bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
 
 void Emulation::write(bool is_forward, int edge, int microbatch, std::uint64_t tag) {
     tags_[is_forward][edge][microbatch] = tag;
-    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge);
+    const Ends ends = ends_of(plan.tensors.made(is_forward, edge, microbatch), is_forward, edge, microbatch);
     fill(ends.start, ends.length, tag);
     fill(ends.end, ends.length, tag);
 }
 
 std::uint64_t Emulation::read(bool is_forward, int edge, const Task& reader) const {
     const std::uint64_t tag = tags_[is_forward][edge][reader.microbatch];
-    const Ends ends = ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge);
+    const Ends ends =
+        ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge, reader.microbatch);
     if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
         fail_with(ExitCode::RunFailed, "{} reads a {} that is not what stage {} made: its buffer was written over",
                   print(reader), is_forward ? "tensor" : "gradient",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "exec/engine/device.h"
+#include "exec/system/threads.h"
 
 #include <array>
 #include <atomic>
@@ -28,6 +29,7 @@ public:
     void begin() override {}
     void begin_step(int step) override;
     void meet(const Task& task, int node) override;
+    void wait_for_dispatcher() override;
     void run(const Task& task, int node) override;
 
     std::uint64_t weights(int stage) const;  // of the newest version
@@ -64,6 +66,20 @@ private:
     int step_ = 0;
 };
 
+// Issues the calls of a host's devices one at a time, in the order in which they ask.
+class Dispatcher {
+public:
+    void take();  // waits for the caller's turn; returns at once after stop()
+    void give_back();
+    void stop();
+
+private:
+    Mutex mutex_;
+    Condition changed_;
+    std::int64_t asked_ = 0, served_ = 0;
+    bool stopped_ = false;
+};
+
 class Emulation : public Devices {
 public:
     explicit Emulation(const RunPlan& the_plan);
@@ -78,7 +94,8 @@ public:
     double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
     std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
-    void stop() override { stopped_ = true; }
+    void stop() override;
+    Dispatcher* dispatcher_of(int device) const;  // null where the device has its own
 
     // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
@@ -103,13 +120,14 @@ private:
     struct Letter {
         std::array<std::byte, 64> start{}, end{};
     };
-    Ends ends_of(std::byte* buffer, bool is_forward, int edge) const;
+    Ends ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const;
     Ends ends_of(const Task& transfer) const;
     std::string note_on_short_tasks() const;
 
     std::atomic<bool> stopped_{false};
-    std::vector<std::vector<std::uint64_t>> tags_[2];  // [forward][edge][micro-batch], as made
-    std::vector<Letter> letters_;                      // by node of the SEND
+    std::vector<std::vector<std::uint64_t>> tags_[2];       // [forward][edge][micro-batch], as made
+    std::vector<Letter> letters_;                           // by node of the SEND
+    std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // by host
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;
 };
 

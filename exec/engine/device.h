@@ -96,6 +96,8 @@ public:
     virtual void begin_step(int step) = 0;
     // Waits, before S and U, for the devices that the task needs.
     virtual void meet(const Task& task, int node) = 0;
+    // Waits until the host issues the call of a task, which is then run.
+    virtual void wait_for_dispatcher() {}
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
     // Is called when the clock has been read behind run(): what others begin from here on begins after the task's end.
     virtual void has_run(int /*node*/) {}

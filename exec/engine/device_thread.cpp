@@ -99,6 +99,8 @@ void DeviceThread::launch(const Task& task, int position) {
     }
     if (task.op == Op::SumGradients || task.op == Op::Update)
         work_.meet(task, node);
+    if (!is_transfer(task.op))
+        work_.wait_for_dispatcher();
     plan_.watch->works(device_, node);
     lend(position);
     mailbox_->reach(device_, position);

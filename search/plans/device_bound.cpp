@@ -20,7 +20,7 @@ struct Window {
     std::vector<PlanBound::Way> ways;  // by stage: its tasks in the window
 };
 
-std::vector<Window> windows_of(const Plan& plan) {
+std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
     std::vector<Window> windows;
     for (int device = 0; device < plan.shape.devices; ++device) {
         const std::vector<Task>& order = plan.order[device];
@@ -41,7 +41,8 @@ std::vector<Window> windows_of(const Plan& plan) {
             for (const int to : ends) {
                 Window& window = windows.emplace_back(Window{device, from, to, {}});
                 window.ways.resize(static_cast<std::size_t>(plan.shape.stages));
-                std::for_each(begin, ends_at(to), [&](const Task& task) { window.ways[task.stage].count(task); });
+                std::for_each(begin, ends_at(to),
+                              [&](const Task& task) { bound.count(task, window.ways[task.stage]); });
             }
         }
     }
@@ -54,7 +55,9 @@ class Splits {
 public:
     Splits(const Plan& plan, const PlanBound& bound, const Pieces& pieces, const StageSpace& space,
            const TimeOfStage& time_of, Ns limit, Deadline& deadline)
-        : cuts_(static_cast<std::size_t>(pieces.cuts())), stages_(plan.shape.stages), windows_(windows_of(plan)) {
+        : cuts_(static_cast<std::size_t>(pieces.cuts())),
+          stages_(plan.shape.stages),
+          windows_(windows_of(plan, bound)) {
         for (int stage = 0; stage < stages_; ++stage) {
             own_windows_.emplace_back();
             for (std::size_t number = 0; number < windows_.size(); ++number)
@@ -126,9 +129,9 @@ private:
             const Window& window = windows_[number];
             Ns time = bound.time_of(window.ways[static_cast<std::size_t>(stage)], stage, piece);
             if (window.from == stage)
-                time += bound.path(piece.head);
+                time += bound.head(stage, piece);
             if (window.to == stage)
-                time += bound.path(piece.tail);
+                time += bound.tail(stage, piece);
             if (window.to == kUpdates)
                 time += bound.update_time(stage, piece);
             times_.push_back(static_cast<float>(time));

@@ -18,11 +18,20 @@ double sum_of(const std::vector<StageCost>& layers) {
     return all_times_of(sum);
 }
 
+// Returns the mean of the lengths, each as long as its longest operation; not less than 1.
+double longest_mean(const std::vector<MicroBatchLength>& lengths) {
+    double sum = 0;
+    for (const auto& [forward, input, weight, bytes] : lengths)
+        sum += std::max({1.0, forward, input, weight, bytes});
+    return lengths.empty() ? 1 : sum / static_cast<double>(lengths.size());
+}
+
 }  // namespace
 
 void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
                         const Profile& profile) {
-    const double micro_batches = plan.shape.microbatches, updates = plan.shape.updates();
+    const double longest = longest_mean(config.pipeline.micro_batch_lengths);
+    const double micro_batches = longest * plan.shape.microbatches, updates = plan.shape.updates();
     double tasks = 0, slowest = 1, bytes = 0, sent = 0;
     Bytes weights = 0;
     for (const std::vector<Task>& order : plan.order)

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace pw {
 
@@ -29,21 +32,23 @@ int in_flight_of(const std::vector<Task>& tasks) {
     return now == 0 ? most : 0;  // without backwards nothing is kept
 }
 
+constexpr double kNoMore = 1 - 1e-9;  // what sums of doubles are rounded by
+
 bool never(int) { return false; }
 bool always(int) { return true; }
 
 bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
 
 // Returns the tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
-double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices) {
+double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {
     double rounded = 0, speeds = 0;
     for (std::size_t device = 0; device < devices.size(); ++device) {
         const double speed = devices[device].speed;
         speeds += speed;
         const std::vector<Task>& order = plan.order[device];
-        if (speed != 1)
-            rounded += speed * static_cast<double>(std::count_if(order.begin(), order.end(),
-                                                                 [](const Task& task) { return is_pass(task.op); }));
+        const auto passes = static_cast<double>(
+            std::count_if(order.begin(), order.end(), [](const Task& task) { return is_pass(task.op); }));
+        rounded += (speed != 1 ? speed * passes : 0) + (unequal ? passes : 0);
     }
     return rounded / speeds;
 }
@@ -64,9 +69,26 @@ std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) 
     return positions;
 }
 
+// Returns no more than sizes that were rounded up to this length.
+Bytes least_bytes(Bytes bytes, double length) {
+    return length == 1 ? bytes : static_cast<Bytes>(static_cast<double>(bytes) * length * kNoMore);
+}
+
 }  // namespace
 
-Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded) {
+double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches) {
+    if (lengths.empty())
+        return micro_batches;
+    MicroBatchLength sum{0, 0, 0, 0};
+    for (const MicroBatchLength& length : lengths) {
+        sum.forward += length.forward;
+        sum.backward_input += length.backward_input;
+        sum.backward_weight += length.backward_weight;
+    }
+    return std::min({sum.forward, sum.backward_input, sum.backward_weight}) * kNoMore;
+}
+
+Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded) {
     const double time = static_cast<double>(work) * micro_batches / speeds - rounded / 2;
     return std::max<Ns>(0, static_cast<Ns>(time));
 }
@@ -75,21 +97,58 @@ Ns PlanBound::Scale::operator()(Ns time) const {
     return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
-void PlanBound::Way::count(const Task& task) {
-    forwards += task.op == Op::Forward;
-    backwards += makes_input_gradient(task.op);
-    weights += task.op == Op::BackwardWeight;
-    recomputes += task.op == Op::Recompute;
+// B takes no less than all of it would at the shorter of its two parts.
+PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
+    if (lengths_.empty())
+        return {};
+    const MicroBatchLength& length = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()];
+    const double weight = length.backward_weight, input = length.backward_input;
+    return {length.forward, task.op == Op::BackwardWeight  ? weight
+                            : task.op == Op::BackwardInput ? input
+                                                           : std::min(input, weight)};
+}
+
+void PlanBound::count(const Task& task, Way& way) const {
+    const auto add = [](int& count, double& lengths, double length) {
+        ++count;
+        lengths += length;
+    };
+    const Lengths length = lengths_of(task);
+    if (task.op == Op::Forward)
+        add(way.forwards, way.forward, length.forward);
+    if (makes_input_gradient(task.op))
+        add(way.backwards, way.backward, length.backward);
+    if (task.op == Op::BackwardWeight)
+        add(way.weights, way.weight, length.backward);
+    if (task.op == Op::Recompute)
+        add(way.recomputes, way.recompute, length.forward);
+}
+
+// Every length's time is rounded by half a nanosecond, and that divided by a speed once more.
+Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) const {
+    if (lengths_.empty())
+        return count * Scale{stage.speed, dispatch_}(time);
+    const double rounded = count * (0.5 / stage.speed + 1);
+    const double all = static_cast<double>(time) * length * kNoMore / stage.speed - rounded;
+    return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
+}
+
+// The times of the ways from F over the later stages to the backward.
+Ns PlanBound::round_trips(const Way& way, Ns time) const {
+    if (lengths_.empty())
+        return way.jumps * path(time);
+    const double rounded = way.jumps * 2.0 * static_cast<double>(stages_.size()) * (0.5 / fastest_ + 1);
+    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * way.jump * kNoMore / fastest_ - rounded));
 }
 
 // Goes the way and jumps at the micro-batches for which `jumps_at` says so.
 template <class JumpsAt>
-PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) {
+PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
     Way way;
     std::vector<std::size_t> backwards;  // made where there are jumps
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
-        way.count(task);
+        count(task, way);
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
             continue;
         if (backwards.empty())
@@ -98,12 +157,13 @@ PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end
         if (backward >= end)
             continue;
         ++way.jumps;
+        way.jump += lengths_of(tasks[backward]).both();
         at = backward - 1;  // goes on there
     }
     return way;
 }
 
-std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tasks) {
+std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tasks) const {
     std::size_t end = 0;
     int first = -1, last = -1;
     for (std::size_t at = 0; at < tasks.size(); ++at) {
@@ -120,13 +180,60 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
             way_to(tasks, end, [&](int mb) { return mb == last; }), way_to(tasks, end, always)};
 }
 
+void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const {
+    if (lengths_.empty())
+        return;
+    double now = 0, most = 0, longest = 0;
+    bool begun = false;
+    for (const Task& task : tasks) {
+        const double bytes = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes;
+        if (task.op == Op::Forward && !std::exchange(begun, true))
+            stage.first = lengths_of(task).forward;
+        if (makes_input_gradient(task.op)) {
+            stage.last = lengths_of(task).backward;
+            longest = std::max(longest, bytes);
+        }
+        now += task.op == Op::Forward ? bytes : makes_input_gradient(task.op) ? -bytes : 0;
+        most = std::max(most, now);
+    }
+    stage.in_flight_bytes = stage.recomputes ? longest : stage.in_flight > 0 ? most : 0;
+}
+
+// Returns the time in which the host with most calls issues them.
+Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
+    if (asynchronous_ || config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
+        return 0;
+    std::map<std::string, std::int64_t> calls;  // by host
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        calls[config.cluster.devices[device].host] +=
+            std::count_if(plan.order[device].begin(), plan.order[device].end(),
+                          [](const Task& task) { return !is_transfer(task.op); });
+    Ns most = 0;
+    for (const auto& [host, count] : calls)
+        most = std::max(most, count * dispatch_);
+    return most;
+}
+
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     : asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
+      lengths_(config.pipeline.micro_batch_lengths),
+      least_(least_micro_batches(lengths_, plan.shape.microbatches)),
       micro_batches_(plan.shape.microbatches),
       dispatch_(dispatch) {
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const VersionTable versions = versions_of(plan);
+    calls_ = calls_of(plan, config);
+    const auto shortest_of = [](const MicroBatchLength& length) {
+        return std::min({length.forward, length.backward_input, length.backward_weight});
+    };
+    if (!lengths_.empty())
+        shortest_ = std::numeric_limits<double>::max(), longest_ = longest_bytes_ = 0;
+    for (const MicroBatchLength& length : lengths_) {
+        shortest_ = std::min(shortest_, shortest_of(length));
+        longest_ = std::max(longest_, shortest_of(length));
+        longest_bytes_ = std::max(longest_bytes_, length.bytes);
+    }
     fastest_ = 0;
     for (const DeviceConfig& device : devices) {
         fastest_ = std::max(fastest_, device.speed);
@@ -134,7 +241,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         one_speed_ = one_speed_ && device.speed == 1;
         most_memory_ = std::max(most_memory_, device.memory);
     }
-    rounded_ = rounded_tasks(plan, devices);
+    rounded_ = rounded_tasks(plan, devices, !lengths_.empty());
     for (int number = 0; number < plan.shape.stages; ++number) {
         const std::vector<int> holders = plan.shape.devices_of(number);
         const int device = holders.front();
@@ -149,6 +256,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         stage.recomputes = stage.all.recomputes > 0;
         stage.in_flight = in_flight_of(tasks);
         stage.versions = versions.held[number];
+        note_lengths(tasks, stage);
         stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;
     }
     if (!asynchronous_)
@@ -168,23 +276,27 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     }
 }
 
-Ns PlanBound::path(Ns time) const {
-    if (fastest_ == 1)
+Ns PlanBound::path(Ns time, double length) const {
+    if (fastest_ == 1 && length == 1)
         return time;
-    // every stage on the path may have been rounded down by half a nanosecond
-    const Ns scaled = static_cast<Ns>(static_cast<double>(time) / fastest_) - static_cast<Ns>(stages_.size()) - 1;
-    return std::max<Ns>(0, scaled);
+    // every stage on the path, there and back, may have been rounded down by half a nanosecond, and for its length
+    const double each = length == 1 ? 1 : 2 + 1 / fastest_;
+    const double scaled = static_cast<double>(time) * (length == 1 ? 1 : length * kNoMore) / fastest_;
+    return std::max<Ns>(0, static_cast<Ns>(scaled) - static_cast<Ns>(each * static_cast<double>(stages_.size())) - 1);
 }
 
 Ns PlanBound::time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const {
     const Scale scale{stage.speed, dispatch_};
     const bool split = stage.all.weights > 0;
     const int adding = std::max(0, (split ? way.weights : way.backwards) - 1);  // to earlier gradients
-    const Ns backward = scale(piece.backward), weight = scale(piece.weight);
-    const Ns more =
-        split ? scale(piece.weight + piece.accumulate) - weight : scale(piece.backward + piece.accumulate) - backward;
-    return way.forwards * scale(piece.forward) + way.backwards * backward + way.weights * weight +
-           way.recomputes * scale(piece.recompute) + (asynchronous_ ? 0 : adding * more) + way.jumps * mid;
+    const Ns own = split ? piece.weight : piece.backward;
+    const Ns more = lengths_.empty() ? scale(own + piece.accumulate) - scale(own)
+                                     : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
+    return passes(way.forwards, way.forward, piece.forward, stage) +
+           passes(way.backwards, way.backward, piece.backward, stage) +
+           passes(way.weights, way.weight, piece.weight, stage) +
+           passes(way.recomputes, way.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
+           round_trips(way, mid);
 }
 
 Ns PlanBound::between_updates(const Piece& piece) const {
@@ -199,11 +311,11 @@ Ns PlanBound::time(int number, const Piece& piece) const {
     if (asynchronous_)
         return number + 1 == static_cast<int>(stages_.size()) ? between_updates(piece) : 0;
     const Ns update = update_time(number, piece);
-    const Ns head = path(piece.head), mid = path(piece.mid), after = std::max(path(piece.tail), update);
+    const Ns first = head(number, piece), after = std::max(tail(number, piece), update);
     Ns most = whole_time(number, piece);
     for (const Way& way : stage.ways)
-        most = std::max(most, time_of(way, piece, stage, mid) + after);
-    return head + most;
+        most = std::max(most, time_of(way, piece, stage, piece.mid) + after);
+    return first + most;
 }
 
 Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
@@ -224,17 +336,19 @@ Ns PlanBound::whole_time(int number, const Piece& piece) const {
 // A time that is rounded in every part may be shorter than the rounded whole.
 Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
     const Way& all = stage.all;
-    return stage.speed == 1 ? 0
-                            : (parts + 1) * (all.forwards + all.backwards + all.weights + all.recomputes + 1) / 2 + 1;
+    const Ns tasks = all.forwards + all.backwards + all.weights + all.recomputes + 1;
+    if (!lengths_.empty())
+        return static_cast<Ns>((parts + 1) * static_cast<double>(tasks) * (0.5 / stage.speed + 1)) + 1;
+    return stage.speed == 1 ? 0 : (parts + 1) * tasks / 2 + 1;
 }
 
 // Which weight gradients come before the last backward depends on the stage: none are counted.
 Ns PlanBound::until_last_backwards_in_parts(int number, const Piece& piece, int parts) const {
     const Stage& stage = stages_[number];
-    const Scale scale{stage.speed, dispatch_};
     const Way& all = stage.all;
-    return all.forwards * scale(piece.forward) + all.backwards * scale(piece.backward) +
-           all.recomputes * scale(piece.recompute) - rounding_of(stage, parts);
+    return passes(all.forwards, all.forward, piece.forward, stage) +
+           passes(all.backwards, all.backward, piece.backward, stage) +
+           passes(all.recomputes, all.recompute, piece.recompute, stage) - rounding_of(stage, parts);
 }
 
 Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) const {
@@ -247,12 +361,14 @@ Ns PlanBound::time_on(int replicas, const Piece& piece) const {
     const Ns served = (micro_batches_ + replicas - 1) / replicas;
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const int shards = sharded_ ? replicas : 1;
-    const Bytes held = trains ? piece.activations : 0;
+    const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
     const Bytes to_update = any.updates ? piece.weights + shard_of(piece.weights, shards) : 0;
     if (piece.weights + to_update + piece.statistics + held > most_memory_)
         return std::numeric_limits<Ns>::max();
-    const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
+    if (!lengths_.empty())
+        return time_on_average(replicas, piece, update);
+    const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
     const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
@@ -260,12 +376,33 @@ Ns PlanBound::time_on(int replicas, const Piece& piece) const {
     return one_speed_ ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / fastest_) - rounding);
 }
 
+// Some holder takes as long as all do on average, which counts all lengths.
+Ns PlanBound::time_on_average(int replicas, const Piece& piece, Ns update) const {
+    const Stage& any = stages_.front();
+    const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
+    const double served = least_ / replicas, tasks = 3.0 * micro_batches_ / replicas;
+    const double passes = served * static_cast<double>(piece.forward + (trains ? piece.backward : 0));
+    const double adding = trains ? std::max(0.0, static_cast<double>(micro_batches_) / replicas - 1) *
+                                       static_cast<double>(piece.accumulate)
+                                 : 0;
+    const double whole = passes + adding + (split ? served * static_cast<double>(piece.weight) : 0);
+    const auto least = [&](double time) {
+        return std::max<Ns>(0, static_cast<Ns>(time * kNoMore / fastest_ - tasks * (0.5 / fastest_ + 1) - 1));
+    };
+    const Ns updated =
+        one_speed_ ? update : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(update) / fastest_) - 1);
+    return path(piece.head) +
+           std::max(least(whole) + updated, least(passes) + std::max(trains ? path(piece.tail) : 0, updated));
+}
+
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
     const Bytes gradients = stage.updates ? piece.weights : 0;
     const Bytes momentum = shard_of(gradients, stage.shards);
     const int held = stage.recomputes ? 1 : stage.in_flight;
-    return stage.versions * piece.weights + gradients + momentum + piece.statistics + held * piece.activations;
+    const Bytes activations =
+        lengths_.empty() ? held * piece.activations : least_bytes(piece.activations, stage.in_flight_bytes);
+    return stage.versions * piece.weights + gradients + momentum + piece.statistics + activations;
 }
 
 Ns PlanBound::work_of(const Piece& model) const {
@@ -277,13 +414,13 @@ Ns PlanBound::work_of(const Piece& model) const {
 }
 
 Ns PlanBound::of_work(const Pieces& pieces) const {
-    return time_of_shared_work(work_of(pieces.model()), micro_batches_, all_speeds_, rounded_);
+    return time_of_shared_work(work_of(pieces.model()), least_, all_speeds_, rounded_);
 }
 
 Ns PlanBound::of_path(const Pieces& pieces) const {
     if (asynchronous_)
         return 0;
-    return path(stages_.front().all.backwards > 0 ? pieces.longest_round() : pieces.longest_forward());
+    return path(stages_.front().all.backwards > 0 ? pieces.longest_round() : pieces.longest_forward(), longest_);
 }
 
 }  // namespace pw

@@ -4,14 +4,18 @@
 #include "job/config.h"
 #include "search/plans/stage_space.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace pw {
 
+// Returns how many micro-batches of length 1 take no longer than these of a step, whatever the operation.
+double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
+
 // Returns a step time that no split undercuts when devices whose speeds add up to `speeds` share `work` per
-// micro-batch. `rounded` is the tasks of a device whose times are rounded, since its speed is not 1, by half a
-// nanosecond each.
-Ns time_of_shared_work(Ns work, int micro_batches, double speeds, double rounded);
+// micro-batch. `rounded` is the tasks of a device whose times are rounded, since its speed or their length is not 1, by
+// half a nanosecond each.
+Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded);
 
 class PlanBound {
 public:
@@ -20,8 +24,10 @@ public:
     struct Way {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
         int jumps = 0;
-        void count(const Task& task);
+        // The lengths of their micro-batches, added up; used where these are unequal.
+        double forward = 0, backward = 0, weight = 0, recompute = 0, jump = 0;
     };
+    void count(const Task& task, Way& way) const;
 
     // `plan` gives the order of tasks, whatever its edges; `config` the devices and who keeps the optimizer's states.
     PlanBound(const Plan& plan, Ns dispatch, const Config& config);
@@ -50,7 +56,13 @@ public:
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
     bool trains() const { return stages_.front().all.backwards > 0; }
-    Ns path(Ns time) const;  // the time of a path of layers on the fastest devices
+    // Return the time of a path of layers on the fastest devices: of the shortest micro-batch, of that which is the
+    // first of the stage, of that which the stage hands back last.
+    Ns path(Ns time) const { return path(time, shortest_); }
+    Ns head(int stage, const Piece& piece) const { return path(piece.head, stages_[stage].first); }
+    Ns tail(int stage, const Piece& piece) const { return path(piece.tail, stages_[stage].last); }
+    // Returns a step time that no split undercuts: the time in which a shared dispatcher issues its calls, or 0.
+    Ns of_calls() const { return calls_; }
 
 private:
     struct Stage {
@@ -61,21 +73,39 @@ private:
         Way all;                // the way to the update
         bool updates = false, recomputes = false;
         int in_flight = 0, versions = 1;
-        int shards = 1;  // of the optimizer's states; a device keeps one of them, and updates that
+        double in_flight_bytes = 0;  // lengths of these, added up, where they are unequal
+        double first = 1, last = 1;  // lengths of the first F's micro-batch, and of that of the last backward
+        int shards = 1;              // of the optimizer's states; a device keeps one of them, and updates that
     };
     struct Scale {
         double speed;
         Ns dispatch;
         Ns operator()(Ns time) const;
     };
+    struct Lengths {
+        double forward = 1, backward = 1;
+        double both() const { return std::min(forward, backward); }
+    };
+    Lengths lengths_of(const Task& task) const;
+    Ns path(Ns time, double length) const;
+    Ns passes(int count, double length, Ns time, const Stage& stage) const;
+    Ns round_trips(const Way& way, Ns time) const;
+    void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
+    Ns calls_of(const Plan& plan, const Config& config) const;
     template <class JumpsAt>
-    static Way way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at);
-    static std::vector<Way> ways_through(const std::vector<Task>& tasks);
+    Way way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const;
+    std::vector<Way> ways_through(const std::vector<Task>& tasks) const;
     Ns time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const;
     Ns between_updates(const Piece& piece) const;
+    Ns time_on_average(int replicas, const Piece& piece, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 
     bool asynchronous_ = false, sharded_ = false;
+    std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
+    double shortest_ = 1, longest_ = 1;      // of any operation; the longest is so of every operation
+    double longest_bytes_ = 1;
+    double least_ = 1;  // least_micro_batches()
+    Ns calls_ = 0;
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
     double fastest_ = 1, all_speeds_ = 0;

@@ -180,6 +180,17 @@ std::vector<int> sizes_of(const Config& config) {
             fmt::format("a mini-batch of {} samples makes more than {} micro-batches of any size that divides it",
                         config.search.mini_batch, kMostBatches),
             "write a smaller search.mini_batch, or larger search.micro_batch_sizes");
+    const std::size_t lengths = config.pipeline.micro_batch_lengths.size();
+    if (lengths > 0) {
+        std::erase_if(sizes,
+                      [&](int size) { return config.search.mini_batch / size != static_cast<std::int64_t>(lengths); });
+        if (divides && sizes.empty())
+            config.fail_at("pipeline.micro_batch_lengths",
+                           fmt::format("there are lengths of {} micro-batches, and no size makes as many of a "
+                                       "mini-batch of {} samples",
+                                       lengths, config.search.mini_batch),
+                           "write search.micro_batch_sizes that do, or remove the key");
+    }
     if (sizes.empty())
         config.fail_at("search.micro_batch_sizes",
                        fmt::format("no micro-batch size divides a mini-batch of {} samples", config.search.mini_batch),

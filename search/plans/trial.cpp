@@ -43,16 +43,17 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     double speeds = 0;
     for (const int device : found_.choice.devices)
         speeds += problem.config.cluster.devices[device].speed;
-    found_.lower_bound = time_of_shared_work(work_, found_.choice.micro_batches, speeds, rounded_tasks());
+    found_.lower_bound = bound_of_any_devices(speeds);
     expect();
 }
 
 // Returns the rounded tasks of any plan of the choice with any number of devices: see time_of_shared_work().
-double Trial::rounded_tasks() const {
+double Trial::rounded_tasks(double speeds) const {
     const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
-    if (std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; }))
-        return 0;
-    return 3.0 * found_.choice.micro_batches * found_.choice.stages;
+    const bool one_speed =
+        std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; });
+    const double tasks = 3.0 * found_.choice.micro_batches * found_.choice.stages;
+    return (one_speed ? 0 : tasks) + (problem_.config.pipeline.micro_batch_lengths.empty() ? 0 : tasks / speeds);
 }
 
 // Expects equal stages on equal devices: work, then bubble, then sums of gradients.
@@ -139,7 +140,8 @@ void Trial::open(Deadline& deadline) {
         tasks_of_plan_ += std::ssize(order);
     bounds_ = least_bottleneck([this](int stage, const Piece& piece) { return bound_of(stage, piece); }, deadline);
     work_ = plan_bound_->work_of(pieces_->model());
-    found_.lower_bound = std::max(plan_bound_->of_work(*pieces_), plan_bound_->of_path(*pieces_));
+    found_.lower_bound =
+        std::max({plan_bound_->of_work(*pieces_), plan_bound_->of_path(*pieces_), plan_bound_->of_calls()});
     if (space_.complete())
         found_.lower_bound = std::max(found_.lower_bound, bounds_[0][0]);
     found_.may_fit = found_.lower_bound < kNever;
@@ -147,7 +149,8 @@ void Trial::open(Deadline& deadline) {
 }
 
 Ns Trial::bound_of_any_devices(double speeds) const {
-    return time_of_shared_work(work_, found_.choice.micro_batches, speeds, rounded_tasks());
+    const double least = least_micro_batches(problem_.config.pipeline.micro_batch_lengths, found_.choice.micro_batches);
+    return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
 }
 
 TimeOn Trial::time_on() const {

@@ -103,7 +103,7 @@ private:
     Cuts even_cuts(Deadline& deadline) const;
     Cuts balanced_cuts(Deadline& deadline);
     void expect();
-    double rounded_tasks() const;
+    double rounded_tasks(double speeds) const;
     Ns bound_of(int stage, const Piece& piece) const;
     Ns work_of(int stage, const Piece& piece) const;  // on its device; kNever when the piece does not fit
     TimeOn time_on() const;

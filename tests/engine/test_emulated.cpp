@@ -251,6 +251,53 @@ TEST(Emulated, EvaluationChangesNothing) {
     EXPECT_EQ(result.weights_hash, once.weights_hash);
 }
 
+// What runs does not depend on the lengths, only for how long and in how much memory.
+TEST(Emulated, MicroBatchesOfUnequalLengthTakeTheirTimeAndMemory) {
+    const std::vector<double> lengths = {2, 0.5, 1, 3, 0.25, 1, 1, 0.1};
+    const std::string list = fmt::format("pipeline.micro_batch_lengths=[{}]", fmt::join(lengths, ", "));
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
+        for (const char* receive : {"early", "deferred"}) {
+            Settings set = settings(schedule, {std::string("transfer.receive=") + receive, "workload.output=1001 B"});
+            const RunResult equal = Emulation(set).run();
+            set.push_back(list);
+            const Emulation emulation(set);
+            const Job job = emulation.job();
+            const RunResult result = run(job, {});
+            SCOPED_TRACE(fmt::format("{} {}", schedule, receive));
+            expect_equal(result, equal);
+            expect_predicted_memory(job, result);
+            expect_order_of_list(job, result.trace);
+            for (const TraceEvent& event : result.trace.events)
+                if (is_compute(event.task.op)) {
+                    const double usual = event.task.op == Op::Backward ? 400'000 : 200'000;
+                    EXPECT_GE(static_cast<double>(event.end - event.start),
+                              usual * lengths[static_cast<std::size_t>(event.task.microbatch)])
+                        << print(event.task);
+                }
+        }
+}
+
+// Calls of one host are issued one at a time, those of two hosts are not.
+TEST(Emulated, DevicesOfAHostShareADispatcher) {
+    const Emulation emulation(settings("1f1b", {"cluster.devices_per_host=2", "cluster.dispatch=300 us",
+                                                "cluster.dispatcher=per host", "workload.forward=100 us"}));
+    const Job job = emulation.job();
+    const RunResult result = run(job, {});
+    expect_equal(result, Emulation(settings("1f1b")).run());
+    expect_order_of_list(job, result.trace);
+    std::map<int, std::vector<Ns>> starts;  // by host
+    for (const TraceEvent& event : result.trace.events)
+        if (!is_transfer(event.task.op))
+            starts[event.device / 2].push_back(event.start);
+    ASSERT_EQ(starts.size(), 2u);
+    for (auto& [host, calls] : starts) {
+        EXPECT_EQ(calls.size(), 2u * (2 * 8 + 1)) << "F, B and U";
+        std::sort(calls.begin(), calls.end());
+        for (std::size_t k = 1; k < calls.size(); ++k)
+            EXPECT_GE(calls[k] - calls[k - 1], 300'000) << "host " << host;
+    }
+}
+
 TEST(Emulated, HugeMemoryIsReservedNotTouched) {
     const Emulation emulation(settings(
         "gpipe", {"workload.activation=20 GB", "workload.activation_until_weight=1 GB", "workload.weights=100 GB"}));

@@ -3,6 +3,7 @@
 
 #include "cli/accuracy.h"
 #include "exec/training/npy.h"
+#include "job/config_blocks.h"
 #include "job/rank_table.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes.h"
@@ -95,6 +96,7 @@ const Target kTargets[] = {
     {"max_load", [](const std::string& bytes) { parse_placement_instance(bytes, "instance.json"); }},
     {"piper", [](const std::string& bytes) { parse_piper_instance(bytes, "instance.json"); }},
     {"ranks", [](const std::string& bytes) { read_rank_table(file("ranks.json", bytes)); }},
+    {"lengths", [](const std::string& bytes) { read_lengths_file(file("lengths.csv", bytes)); }},
     {"npy", [](const std::string& bytes) { read_npy(file("array.npy", bytes)); }},
     {"idx", read_digits},
     {"results",

@@ -166,7 +166,6 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"workload: {model: uniform, forward: 100000 s, backward_input: 10000000 s}",
                   "'workload.backward_input' is"},
         Rejection{"workload: {model: uniform, activation: inf}", "'workload.activation' is inf"},
-        Rejection{"workload: {model: uniform, activation: 1 B, activation_until_weight: 2 B}", "keeps 2 B until W"},
         Rejection{"{workload: {model: uniform}, pipeline: {split: [a]}}", "no layers to split"},
         Rejection{"workload: {model: mlp, forward: 1 us}", "belongs to model: uniform"},
         Rejection{"workload: {model: mlp, dataset: cifar10, classes: 3}", "cifar10 has 10 classes"},

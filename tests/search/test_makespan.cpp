@@ -63,8 +63,12 @@ Profile random_profile(const Model& model, Random& random) {
             layer.update.median = pick(random, 0, 10);
             const auto size = [&](int most) { return Bytes{64} * pick(random, 0, most); };
             const bool weighted = has_weight_pass(LayerKind::Linear);
-            layer.bytes[samples] = {weighted ? size(6) : 0, 0,      64 + size(8) * samples, size(4) * samples,
-                                    size(4) * samples,      size(3)};
+            layer.bytes[samples] = {.weights = weighted ? size(6) : 0,
+                                    .output = 64 + size(8) * samples,
+                                    .saved_until_input = size(4) * samples,
+                                    .kept_until_weight = size(4) * samples,
+                                    .gradient_until_weight = size(4) * samples,
+                                    .scratch = size(3)};
         }
     for (LayerProfile& layer : profile.layers)
         for (const int samples : {2, 4})
@@ -138,6 +142,7 @@ Metrics simulated(const SearchProblem& problem, const Config& config, const Prof
                   const Plan& plan) {
     group_readers(split, config.run);
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
+    costs.lengths = config.pipeline.micro_batch_lengths;
     add_cluster(costs, config, profile);
     add_gradient_sums(costs, plan.shape, {}, config.sums);
     return metrics_of(simulate(plan, costs, problem.mode));
@@ -258,6 +263,36 @@ TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
                     times.backward.median = times.backward_input.median + times.backward_weight.median;
                 }
         });
+}
+
+// Times are so long that rounding lengths does not matter, and differ by operation.
+TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
+    Random random(77);
+    expect_the_least(20263u, soaks() ? 12 : 5, [&](Profile& profile, Config& config) {
+        for (LayerProfile& layer : profile.layers)
+            for (auto& [samples, times] : layer.times)
+                for (Measured* pass :
+                     {&times.forward, &times.backward_input, &times.backward_weight, &times.backward, &times.recompute})
+                    pass->median *= 100;
+        const auto any = [&] { return pick(random, 1, 40) * 0.1; };
+        config.search.micro_batch_sizes = {1};
+        const bool alike = pick(random, 0, 1) != 0;
+        for (std::int64_t microbatch = 0; microbatch < config.search.mini_batch; ++microbatch) {
+            const double all = any();
+            config.pipeline.micro_batch_lengths.push_back(alike ? MicroBatchLength{all, all, all, all}
+                                                                : MicroBatchLength{any(), any(), any(), any()});
+        }
+    });
+}
+
+TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
+    Random random(78);
+    expect_the_least(20264u, soaks() ? 12 : 2, [&](Profile& profile, Config& config) {
+        profile.dispatch.median = pick(random, 0, 1) ? pick(random, 1, 40) : pick(random, 100, 400);
+        config.cluster.dispatcher = ClusterConfig::Dispatcher::PerHost;
+        for (DeviceConfig& device : config.cluster.devices)
+            device.host = pick(random, 0, 2) ? "a" : "b";
+    });
 }
 
 std::vector<std::string> all_schedules() {
@@ -388,9 +423,14 @@ TEST(MakespanSearch, BoundsEveryWayToShareOutDevices) {
     for (int round = 0; round < 12; ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
-        const Config config = random_config_of_shares(random);
-        if (num_vertices(model.layers) >= 3)
-            expect_bound_on_shares(config, model, profile);
+        Config config = random_config_of_shares(random);
+        if (num_vertices(model.layers) < 3)
+            continue;
+        expect_bound_on_shares(config, model, profile);
+        for (int microbatch = 0; microbatch < 8; ++microbatch)
+            config.pipeline.micro_batch_lengths.push_back(
+                {pick(random, 1, 40) * 0.1, pick(random, 1, 40) * 0.1, pick(random, 1, 40) * 0.1});
+        expect_bound_on_shares(config, model, profile);
     }
 }
 

@@ -74,6 +74,10 @@ Costs random_costs(Random& random, const Shape& shape) {
         costs.edges.push_back({0, shape.stages - 1, pick(random, 0, 30), pick(random, 0, 30)});
     if (pick(random, 0, 1))
         costs.last = costs.stage;
+    if (pick(random, 0, 2) == 0)
+        for (int microbatch = pick(random, 1, shape.microbatches); microbatch > 0; --microbatch)
+            costs.lengths.push_back({pick(random, 1, 30) * 0.1, pick(random, 1, 30) * 0.1, pick(random, 1, 3) * 0.5,
+                                     pick(random, 1, 3) * 0.5});
     costs.link = {.latency = pick(random, 0, 1) * pick(random, 0, 40), .bandwidth = 1e9 / pick(random, 1, 3)};
     if (pick(random, 0, 1))
         for (int device = 0; device < shape.devices; ++device)

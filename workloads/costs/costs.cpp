@@ -100,6 +100,7 @@ LayerBytes all_aligned(const LayerBytes& raw) {
             .output = aligned(raw.output),
             .saved_until_input = aligned(raw.saved_until_input),
             .kept_until_weight = aligned(raw.kept_until_weight),
+            .gradient_until_weight = aligned(raw.gradient_until_weight),
             .scratch = aligned(raw.scratch),
             .joins = raw.joins};
 }
@@ -161,6 +162,11 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     gather_weights += other.gather_weights;
     accumulate += other.accumulate;
     return *this;
+}
+
+// What is beyond the last digit of a double does not round a size up.
+Bytes scaled_bytes(Bytes bytes, double length) {
+    return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
 }
 
 Ns ring_sum(int holders, Bytes bytes, const Link& link) {
@@ -240,6 +246,7 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
             .output = size(&LayerBytes::output),
             .saved_until_input = size(&LayerBytes::saved_until_input),
             .kept_until_weight = size(&LayerBytes::kept_until_weight),
+            .gradient_until_weight = size(&LayerBytes::gradient_until_weight),
             .scratch = size(&LayerBytes::scratch),
             .joins = any.joins};
 }

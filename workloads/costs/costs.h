@@ -86,6 +86,18 @@ struct StageCost {
     StageCost& operator+=(const StageCost& other);
 };
 
+// How long a micro-batch is, as multiples of what the costs of a micro-batch say: sequences differ in tokens, and
+// attention grows faster with them than the rest.
+struct MicroBatchLength {
+    double forward = 1;                              // times of F and R
+    double backward_input = 1, backward_weight = 1;  // times of I and W; B takes both
+    double bytes = 1;                                // activations, messages and workspaces
+    auto operator<=>(const MicroBatchLength&) const = default;
+};
+
+// Returns a size of a micro-batch that is this long.
+Bytes scaled_bytes(Bytes bytes, double length);
+
 // What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
 // an end in it, in whatever direction, such as those on a bus.
 struct Capacity {
@@ -105,6 +117,8 @@ struct Costs {
     // as large as the others'.
     std::vector<StageCost> last, busy_last;
     std::vector<EdgeBytes> last_edges;
+    // By micro-batch of a step, and so again in every step; when empty, all are as long as these costs say.
+    std::vector<MicroBatchLength> lengths;
     std::vector<double> speed;  // per device, relative; when empty, 1
     Link link;                  // between two devices
     // Between devices of different hosts, where that is another link. The messages that leave a host share its
@@ -124,12 +138,16 @@ struct Costs {
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
-    std::vector<int> host;    // per device: devices of one host slow each other down (busy); when empty, all of them do
-    int neighbours = 0;       // 0: all other devices of the host
-    Ns dispatch = 0;          // per task
-    bool sent_copies = true;  // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;  // some time was not measured at this micro-batch size
+    std::vector<int> host;  // per device: devices of one host slow each other down (busy); when empty, all of them do
+    int neighbours = 0;     // 0: all other devices of the host
+    Ns dispatch = 0;        // per task
+    bool dispatch_by_host = false;  // one dispatcher per host issues the calls of all its devices, one at a time
+    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;      // some time was not measured at this micro-batch size
 
+    MicroBatchLength length_of(int microbatch) const {
+        return lengths.empty() ? MicroBatchLength{} : lengths[static_cast<std::size_t>(microbatch) % lengths.size()];
+    }
     bool are_apart(int device, int other) const {  // on different hosts
         return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
     }

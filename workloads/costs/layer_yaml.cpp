@@ -105,13 +105,15 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved"});
+                     "saved", "saved_until_weight", "gradient_until_weight"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
         const std::vector<int> inputs = read_inputs(layer["inputs"], number);
         const LayerBytes bytes{.weights = read_layer_size(layer["weights"]),
                                .output = read_layer_size(layer["output"]),
-                               .saved_until_input = read_layer_size(layer["saved"])};
+                               .saved_until_input = read_layer_size(layer["saved"]),
+                               .kept_until_weight = read_layer_size(layer["saved_until_weight"]),
+                               .gradient_until_weight = read_layer_size(layer["gradient_until_weight"])};
         const std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
         numbers_.emplace(name, number);
         if (layer.source().clean())

@@ -152,6 +152,7 @@ private:
         for (int layer : layout_.layers) {
             layout_.saved[layer] = take(layout_.until_input, Region::UntilInput, bytes_[layer].saved_until_input);
             layout_.kept[layer] = take(layout_.until_weight, Region::UntilWeight, bytes_[layer].kept_until_weight);
+            (void)take(layout_.gradient_kept, Region::GradientKept, bytes_[layer].gradient_until_weight);
         }
     }
 

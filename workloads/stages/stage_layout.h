@@ -12,12 +12,13 @@ namespace pw {
 // so that offsets stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for
 // weights.
 struct LayerBytes {
-    Bytes weights = 0;            // trainable parameters
-    Bytes statistics = 0;         // running averages: neither trained nor versioned
-    Bytes output = 0;             // the tensor it makes; its gradient has the same size
-    Bytes saved_until_input = 0;  // own state written by F (and R), read by I: masks, statistics
-    Bytes kept_until_weight = 0;  // own state written by F (and R), read by W
-    Bytes scratch = 0;            // largest need of any pass
+    Bytes weights = 0;                // trainable parameters
+    Bytes statistics = 0;             // running averages: neither trained nor versioned
+    Bytes output = 0;                 // the tensor it makes; its gradient has the same size
+    Bytes saved_until_input = 0;      // own state written by F (and R), read by I: masks, statistics
+    Bytes kept_until_weight = 0;      // own state written by F (and R), read by W
+    Bytes gradient_until_weight = 0;  // own state written by I, read by W, besides output gradients; B needs none
+    Bytes scratch = 0;                // largest need of any pass
     // For an add, its I changes its output gradient into that of its inputs in place. When a batch norm and the add
     // that alone reads it both join, they are run as one, see PassLayout::joined.
     bool joins = false;
