@@ -122,21 +122,23 @@ void add_what_if(const AnswerArguments& arguments, const ConfigArguments& config
 
 void add_explanation(const Explanation& all, const Report& report, Answers& answers) {
     Json idle = Json::array(), links = Json::array();
-    Table table({"device", "on the critical path", "idle", "warm-up", "cool-down", "updates", "imbalance", "lane",
-                 "data", "copy of a send"});
+    Table table({"device", "on the critical path", "idle", "warm-up", "cool-down", "updates", "dependency", "imbalance",
+                 "lane", "data", "exchange", "copy of a send"});
     for (std::size_t device = 0; device < all.idle.size(); ++device) {
         const IdleCauses& causes = all.idle[device];
         idle.push_back({{"warm_up_ns", causes.warm_up},
                         {"cool_down_ns", causes.cool_down},
                         {"updates_ns", causes.updates},
+                        {"dependency_ns", causes.dependency},
                         {"imbalance_ns", causes.imbalance},
                         {"lane_ns", causes.lane},
                         {"data_ns", causes.data},
+                        {"exchange_ns", causes.exchange},
                         {"send_memory_ns", causes.send_memory}});
         table.add({report.names[device], print_time(all.critical[device]), print_time(causes.total()),
                    print_time(causes.warm_up), print_time(causes.cool_down), print_time(causes.updates),
-                   print_time(causes.imbalance), print_time(causes.lane), print_time(causes.data),
-                   print_time(causes.send_memory)});
+                   print_time(causes.dependency), print_time(causes.imbalance), print_time(causes.lane),
+                   print_time(causes.data), print_time(causes.exchange), print_time(causes.send_memory)});
     }
     Table of_links({"link", "on the critical path"});
     for (const Explanation::LinkShare& link : all.links) {

@@ -56,6 +56,16 @@ void check_shards(const Job& job) {
         check_updates_follow_sums(job);
 }
 
+// Where devices hand messages to MPI, NCCL or each other's memory, a message may wait for its receive, whatever the
+// config says. Only emulated devices of one process keep to the protocol of the config.
+void check_rendezvous(const Job& job) {
+    const RunConfig::Transport transport = job.config.run.transport;
+    const bool as_simulated = is_emulated(job.config) && (transport == RunConfig::Transport::Threads ||
+                                                          transport == RunConfig::Transport::Link);
+    if (!job.deadlock.empty() && !as_simulated)
+        fail_with(ExitCode::Infeasible, "{}", job.deadlock);
+}
+
 }  // namespace
 
 void check_whole_trace(const Job& job) {
@@ -74,6 +84,7 @@ void check_whole_trace(const Job& job) {
 }
 
 void check_runnable(const Job& job) {
+    check_rendezvous(job);
     if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
         job.config.fail_at("transfer.multiprocessors",
                            fmt::format("messages of {} devices take no part of them", name_of(job.config.run.backend)),

@@ -4,13 +4,21 @@
 #include "schedules/waiting.h"
 #include "workloads/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
 namespace {
+
+PlaceName place_name(const PlaceName& named) {
+    return named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
+}
 
 // A plan without any backward is a forward-only one.
 bool has_backward(const Plan& plan) {
@@ -148,52 +156,96 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
             }
 }
 
-// Returns the nodes from a walk, which knows the circle; none when it finishes.
-std::vector<int> circle_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
-    Walk walk(plan, graph, mode);
-    walk.go_on();
-    return walk.finished() ? std::vector<int>{} : walk.circle();
+// Returns the nodes in the order in which they can run: all of them where the plan has no deadlock. OneSlot has none.
+std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks) {
+    return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{} : Waiting(graph, mode, asks).order();
 }
 
-// Returns the nodes in the order in which they can run, or fails.
-std::vector<int> order_without_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
-                                        const PlaceName& place) {
-    std::vector<int> order;
-    if (mode.protocol != TransferMode::Protocol::OneSlot)
-        order = Waiting(graph, mode).order();
-    if (std::ssize(order) == graph.size())
-        return order;
-    std::string waits;
-    for (const int node : circle_of(plan, graph, mode))
-        waits +=
-            fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
-    if (!waits.empty())
-        fail_with(
-            ExitCode::Infeasible,
-            "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: "
-            "`pipewright validate PLAN.csv` tells which transfer.communicator and transfer.receive are free of it",
-            plan.schedule, print(mode), waits);
+// Returns the other modes in which the plan could run, those without a change of protocol first.
+std::vector<TransferMode> other_modes(const TransferMode& mode) {
+    std::vector<TransferMode> modes;
+    for (const auto protocol : {mode.protocol, TransferMode::Protocol::Eager})
+        for (const auto& receive : kChoices<TransferMode::Receive>)
+            for (const auto& communicator : kChoices<TransferMode::Communicator>)
+                for (const auto exchange : {mode.exchange, TransferMode::Exchange::Overlapped}) {
+                    TransferMode other = mode;
+                    other.protocol = protocol;
+                    other.receive = receive.value;
+                    other.communicator = communicator.value;
+                    other.exchange = exchange;
+                    modes.push_back(other);
+                }
+    return modes;
+}
+
+// "transfer.receive: early and transfer.protocol: eager": the keys in which a mode differs from another one.
+std::string keys_of(const TransferMode& mode, const TransferMode& other) {
+    std::vector<std::string> keys;
+    const auto add = [&](const char* key, std::string_view value) {
+        keys.push_back(fmt::format("transfer.{}: {}", key, value));
+    };
+    if (mode.communicator != other.communicator)
+        add("communicator", name_of(mode.communicator));
+    if (mode.receive != other.receive)
+        add("receive", name_of(mode.receive));
+    if (mode.protocol != other.protocol)
+        add("protocol", name_of(mode.protocol));
+    if (mode.exchange != other.exchange)
+        add("exchange", name_of(mode.exchange));
+    return fmt::format("{}", fmt::join(keys, " and "));
+}
+
+// Returns the key that lets the plan run through, or nothing.
+std::string way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    for (const TransferMode& other : other_modes(mode))
+        if (other != mode && deadlock_of(plan, graph, other).empty())
+            return keys_of(other, mode);
     return {};
 }
 
 }  // namespace
 
-std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode) {
-    if (mode.protocol != TransferMode::Protocol::OneSlot && std::ssize(Waiting(graph, mode).order()) == graph.size())
+// A walk knows the circle.
+std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                             const std::vector<char>& asks) {
+    if (std::ssize(order_of(graph, mode, asks)) == graph.size())
         return {};
-    return circle_of(plan, graph, mode);
+    Walk walk(plan, graph, mode, asks);
+    walk.go_on();
+    return walk.finished() ? std::vector<int>{} : walk.circle();
+}
+
+void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks,
+                     const PlaceName& named) {
+    const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
+    if (circle.empty())
+        return;
+    const PlaceName place = place_name(named);
+    std::string waits;
+    for (const int node : circle)
+        waits +=
+            fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
+    const std::string other = way_out(plan, graph, mode);
+    fail_with(ExitCode::Infeasible,
+              "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: {}",
+              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode), waits,
+              other.empty() ? "no key of transfer saves it: change the order of the tasks"
+                            : fmt::format("it runs through with {}", other));
 }
 
 std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const PlaceName& named) {
-    const PlaceName place =
-        named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
+    const PlaceName place = place_name(named);
     PlanGraph graph(plan);
     check_complete(plan, graph);
     check_holders(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);
-    std::vector<int> order = order_without_deadlock(plan, graph, mode, place);
+    std::vector<int> order = order_of(graph, mode, {});
+    if (std::ssize(order) != graph.size()) {
+        refuse_deadlock(plan, graph, mode, {}, named);
+        order.clear();
+    }
     return std::make_shared<const Proof>(Proof{std::move(graph), mode, std::move(order)});
 }
 
