@@ -57,12 +57,9 @@ void check_shards(const Job& job) {
 }
 
 // Where devices hand messages to MPI, NCCL or each other's memory, a message may wait for its receive, whatever the
-// config says. Only emulated devices of one process keep to the protocol of the config.
+// config says. Only emulated devices keep to the protocol of the config.
 void check_rendezvous(const Job& job) {
-    const RunConfig::Transport transport = job.config.run.transport;
-    const bool as_simulated = is_emulated(job.config) && (transport == RunConfig::Transport::Threads ||
-                                                          transport == RunConfig::Transport::Link);
-    if (!job.deadlock.empty() && !as_simulated)
+    if (!job.deadlock.empty() && !is_emulated(job.config))
         fail_with(ExitCode::Infeasible, "{}", job.deadlock);
 }
 

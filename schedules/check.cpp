@@ -161,25 +161,24 @@ std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, cons
     return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{} : Waiting(graph, mode, asks).order();
 }
 
-// Returns the other modes in which the plan could run, those without a change of protocol first.
+// Returns the modes in which the same transfers could run.
 std::vector<TransferMode> other_modes(const TransferMode& mode) {
     std::vector<TransferMode> modes;
     for (const auto protocol : {mode.protocol, TransferMode::Protocol::Eager})
-        for (const auto& receive : kChoices<TransferMode::Receive>)
+        for (const auto exchange : {mode.exchange, TransferMode::Exchange::Overlapped})
             for (const auto& communicator : kChoices<TransferMode::Communicator>)
-                for (const auto exchange : {mode.exchange, TransferMode::Exchange::Overlapped}) {
-                    TransferMode other = mode;
+                for (const auto& receive : kChoices<TransferMode::Receive>) {
+                    TransferMode& other = modes.emplace_back(mode);
                     other.protocol = protocol;
-                    other.receive = receive.value;
-                    other.communicator = communicator.value;
                     other.exchange = exchange;
-                    modes.push_back(other);
+                    other.communicator = communicator.value;
+                    other.receive = receive.value;
                 }
     return modes;
 }
 
-// "transfer.receive: early and transfer.protocol: eager": the keys in which a mode differs from another one.
-std::string keys_of(const TransferMode& mode, const TransferMode& other) {
+// Returns the keys in which a mode differs from another one: "transfer.receive: early".
+std::vector<std::string> keys_of(const TransferMode& mode, const TransferMode& other) {
     std::vector<std::string> keys;
     const auto add = [&](const char* key, std::string_view value) {
         keys.push_back(fmt::format("transfer.{}: {}", key, value));
@@ -188,19 +187,35 @@ std::string keys_of(const TransferMode& mode, const TransferMode& other) {
         add("communicator", name_of(mode.communicator));
     if (mode.receive != other.receive)
         add("receive", name_of(mode.receive));
-    if (mode.protocol != other.protocol)
-        add("protocol", name_of(mode.protocol));
     if (mode.exchange != other.exchange)
         add("exchange", name_of(mode.exchange));
-    return fmt::format("{}", fmt::join(keys, " and "));
+    if (mode.protocol != other.protocol)
+        add("protocol", name_of(mode.protocol));
+    return keys;
 }
 
-// Returns the key that lets the plan run through, or nothing.
+// Returns the fewest keys with which the plan runs through, or nothing.
 std::string way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    std::vector<std::string> fewest;
     for (const TransferMode& other : other_modes(mode))
-        if (other != mode && deadlock_of(plan, graph, other).empty())
-            return keys_of(other, mode);
-    return {};
+        if (const std::vector<std::string> keys = keys_of(other, mode);
+            !keys.empty() && (fewest.empty() || keys.size() < fewest.size()) && deadlock_of(plan, graph, other).empty())
+            fewest = keys;
+    return fmt::format("{}", fmt::join(fewest, " and "));
+}
+
+// Returns a line per task of the circle. A transfer without a place of its own is told by the task that makes its
+// tensor.
+std::string lines_of(const PlanGraph& graph, const std::vector<int>& circle, const PlaceName& place) {
+    const auto place_of = [&](int node) { return place(graph.device_of(node), graph.position_of(node)); };
+    std::string lines;
+    for (int node : circle) {
+        if (is_send(graph.task(node).op) && place_of(node).empty())
+            node = graph.inputs(node).front();
+        if (const std::string at = place_of(node); !at.empty())
+            lines += fmt::format("\n    {}: {}", at, print(graph.task(node)));
+    }
+    return lines;
 }
 
 }  // namespace
@@ -220,15 +235,11 @@ void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMod
     const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
     if (circle.empty())
         return;
-    const PlaceName place = place_name(named);
-    std::string waits;
-    for (const int node : circle)
-        waits +=
-            fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
     const std::string other = way_out(plan, graph, mode);
     fail_with(ExitCode::Infeasible,
               "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: {}",
-              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode), waits,
+              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode),
+              lines_of(graph, circle, place_name(named)),
               other.empty() ? "no key of transfer saves it: change the order of the tasks"
                             : fmt::format("it runs through with {}", other));
 }

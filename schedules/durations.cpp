@@ -244,16 +244,24 @@ std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& s
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions) {
     const TaskKinds kinds(plan, graph, versions);
-    const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs), delays = kinds.bucket_delays(costs);
-    std::vector<Ns> delay_of(static_cast<std::size_t>(plan.shape.stages), 0);  // the longest of a stage
-    for (const TaskKinds::Kind& kind : kinds.all())
-        if (kind.gradients != TaskKinds::kNone && !delays.empty())
-            delay_of[kind.stage] = std::max(delay_of[kind.stage], delays[static_cast<std::size_t>(kind.gradients)]);
+    const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int node = 0; node < graph.size(); ++node)
-        if (const Task& task = graph.task(node); !is_transfer(task.op))
-            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))] +
-                                                  (task.op == Op::SumGradients ? delay_of[task.stage] : 0);
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
+    return all;
+}
+
+std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                 const VersionTable& versions) {
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    if (costs.sum_bucket == 0)
+        return all;
+    const TaskKinds kinds(plan, graph, versions);
+    const std::vector<Ns> by_kind = kinds.bucket_delays(costs);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
     return all;
 }
 

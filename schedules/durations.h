@@ -66,6 +66,9 @@ private:
 // five times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
+// Returns TaskKinds::bucket_delays() by node.
+std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                 const VersionTable& versions);
 // Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
 // `costs.sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do. With
 // `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time, and
