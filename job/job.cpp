@@ -31,7 +31,8 @@ void check_messages(const Job& job, Notices& notices) {
                     asking_sends(job.mode, Traffic(job.plan.shape, graph.index(), job.costs).bytes(graph)));
     notices.push_back(fmt::format(
         "plan {} runs through because its messages leave before their receives are posted ({}); where a message waits "
-        "for its receive, as large ones do over MPI and NCCL, it hangs: `pipewright validate` of the file says in which "
+        "for its receive, as large ones do over MPI and NCCL, it hangs: `pipewright validate` of the file says in "
+        "which "
         "lanes",
         job.plan.schedule, print(job.mode)));
 }

@@ -43,12 +43,12 @@ public:
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
     const std::vector<Kind>& all() const { return all_; }
 
-    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link, of an S in buckets the
-    // time from its last bucket on.
+    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link, of an S in buckets
+    // the time from its last bucket on.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
-    // Returns by kind of pass, where sums go on in buckets, how much later than the end of the last pass of its stage the
-    // last bucket may be sent: an S starts its own duration after that, on all of the stage's devices, however late its
-    // list has come to it. Empty without buckets.
+    // Returns by kind of pass, where sums go on in buckets, how much later than the end of the last pass of its stage
+    // the last bucket may be sent: an S starts its own duration after that, on all of the stage's devices, however late
+    // its list has come to it. Empty without buckets.
     std::vector<Ns> bucket_delays(const Costs& costs) const;
     // Returns by kind what a message takes beyond that before it is there; 0 for what is no SEND.
     std::vector<Ns> latencies(const Costs& costs) const;

@@ -31,8 +31,8 @@ void add_updates(Plan& plan);
 // - exchanges that block: as soon as it is made, where both devices have gone the same number of steps.
 void add_transfers(Plan& plan, const TransferMode& mode = {});
 
-// Names a position of a plan in an error; by default it is "device 1 step 4". A transfer that the user did not write may
-// have no name.
+// Names a position of a plan in an error; by default it is "device 1 step 4". A transfer that the user did not write
+// may have no name.
 using PlaceName = std::function<std::string(int device, int position)>;
 
 // What a proof has worked out of a plan: its graph, and the nodes in an order in which each comes after those that it

@@ -10,8 +10,8 @@
 
 namespace pw {
 
-// A plan and what its tasks take: `times` are by `timed_kinds`, those of the recurrence, and `kinds` are the plan's own.
-// They are the same unless the times are known task by task.
+// A plan and what its tasks take: `times` are by `timed_kinds`, those of the recurrence, and `kinds` are the plan's
+// own. They are the same unless the times are known task by task.
 struct TimedPlan {
     const Plan& plan;
     const PlanGraph& graph;

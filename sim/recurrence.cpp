@@ -130,8 +130,8 @@ void Recurrence::draw(const Times& times, const Jitter& jitter, std::uint64_t se
     std::vector<double> scales;
     for (const TaskKinds::Kind& kind : kinds_.all())
         scales.push_back(jitter.scale(kind.op, kind.stage));
-    const Pass pass{graph_, kinds_, order_, waits_,           times,
-                    scales, jitter.deviations.data(), seed, draws.end.data(), draws.busy.data()};
+    const Pass pass{graph_, kinds_,           order_,           waits_, times, scales, jitter.deviations.data(),
+                    seed,   draws.end.data(), draws.busy.data()};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
         return run_on_avx2(pass);

@@ -52,11 +52,11 @@ public:
 private:
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
-    std::vector<int> own_order_;             // where the proof's does not hold
-    const std::vector<int>& order_;          // nodes, each after those that it waits for
-    Rows waits_;                             // in this order: nodes, a RECV's SEND first
-    std::vector<Ns> end_;                    // by node
-    std::vector<Ns> start_;                  // by node, with bucket delays; else it follows from the end
+    std::vector<int> own_order_;     // where the proof's does not hold
+    const std::vector<int>& order_;  // nodes, each after those that it waits for
+    Rows waits_;                     // in this order: nodes, a RECV's SEND first
+    std::vector<Ns> end_;            // by node
+    std::vector<Ns> start_;          // by node, with bucket delays; else it follows from the end
     Times times_;
 };
 

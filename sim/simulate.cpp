@@ -124,8 +124,8 @@ private:
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     Recurrence::Times node_times_;
-    Recurrence::Times times_;        // by kind
-    std::vector<Ns> busy_duration_;  // by kind
+    Recurrence::Times times_;                   // by kind
+    std::vector<Ns> busy_duration_;             // by kind
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
     bool by_events_ = false;                    // where the times are that were computed last
 };

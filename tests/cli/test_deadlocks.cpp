@@ -73,8 +73,8 @@ TEST_F(Deadlocks, ACircleOfComputeIsSavedByNothing) {
     const Said said = run("validate group2.csv");
     EXPECT_EQ(said.code, 3);
     EXPECT_FALSE(contains(said.out, "free")) << said.out;
-    expect_says(said.err, {"plan 'group2.csv' deadlocks (in all lanes, under all protocols)", "group2.csv:1, cell 9: 2B0",
-                           "group2.csv:2, cell 8: 1B0", "change the order of the tasks"});
+    expect_says(said.err, {"plan 'group2.csv' deadlocks (in all lanes, under all protocols)",
+                           "group2.csv:1, cell 9: 2B0", "group2.csv:2, cell 8: 1B0", "change the order of the tasks"});
     EXPECT_FALSE(contains(said.err, "validate")) << said.err;
     EXPECT_FALSE(contains(said.err, "SEND")) << said.err;  // the file has none
 }

@@ -112,15 +112,16 @@ pipeline: {schedule: zb-h2, micro_batches: 4}
     write("layers.yaml",
           "samples: 1\nlayers:\n  - {name: a, forward: 10 us, backward: 21 us, output: 9 kB}\n"
           "  - {name: b, forward: 12 us, backward: 20 us}\n");
-    write("file.yaml", "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
-                       "pipeline: {schedule: 1f1b, micro_batches: 6}}");
+    write("file.yaml",
+          "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
+          "pipeline: {schedule: 1f1b, micro_batches: 6}}");
     for (const std::string config :
          {"gpt.yaml", "gpt.yaml --set pipeline.replicas=[1,3]", "gpt.yaml --set pipeline.replicas=[3,1]",
           "gpt.yaml --set pipeline.schedule=1f1b --set training.clip_norm=1", "stages.yaml", "file.yaml",
           "gpt.yaml --set pipeline.replicas=[1,1] --set cluster.devices=2", "file.yaml --set run.backend=emulated"})
-        for (const char* mode : {"{}", "{receive: deferred}", "{receive: deferred, communicator: one}",
-                                 "{protocol: rendezvous, eager_limit: 2 kB, communicator: direction}",
-                                 "{exchange: blocking}"}) {
+        for (const char* mode :
+             {"{}", "{receive: deferred}", "{receive: deferred, communicator: one}",
+              "{protocol: rendezvous, eager_limit: 2 kB, communicator: direction}", "{exchange: blocking}"}) {
             run_well(fmt::format("simulate {} --set 'transfer={}' --trace t.json", config, mode));
             const Json json = run_well("compare t.json --replay --json").json();
             EXPECT_EQ(json["mechanics_ns"], 0) << config << ' ' << mode << json["mechanics"];
@@ -132,8 +133,9 @@ TEST_F(ErrorPartsOfCompare, AModelFromAFileIsPredictedAsItIsEmulated) {
     write("layers.yaml",
           "samples: 1\nlayers:\n  - {name: a, forward: 10 us, backward: 21 us, output: 90 kB}\n"
           "  - {name: b, forward: 12 us, backward: 20 us}\n");
-    write("file.yaml", "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
-                       "pipeline: {schedule: 1f1b, micro_batches: 6}, transfer: {receive: deferred}}");
+    write("file.yaml",
+          "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
+          "pipeline: {schedule: 1f1b, micro_batches: 6}, transfer: {receive: deferred}}");
     EXPECT_EQ(run_well("simulate file.yaml --json").json()["step_time_ns"],
               run_well("simulate file.yaml --json --set run.backend=emulated").json()["step_time_ns"]);
 }

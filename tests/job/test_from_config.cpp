@@ -112,8 +112,8 @@ TEST(FromConfig, TheLastStageTakesLongerByTheImbalance) {
     const auto forwards_of = [](const std::string& stages, const std::string& rest) {
         Notices notices;
         const Job job = make_job(
-            load(fmt::format("{{workload: {{model: uniform, stages: {}, forward: 100 us, imbalance: 0.1}}, {}}}", stages,
-                             rest)),
+            load(fmt::format("{{workload: {{model: uniform, stages: {}, forward: 100 us, imbalance: 0.1}}, {}}}",
+                             stages, rest)),
             notices);
         std::vector<Ns> times;
         for (const StageCost& cost : job.costs.stage)
@@ -123,9 +123,10 @@ TEST(FromConfig, TheLastStageTakesLongerByTheImbalance) {
     const std::vector<Ns> one{90'000, 110'000};
     EXPECT_EQ(forwards_of("2", "cluster: {devices: 2}, pipeline: {schedule: gpipe, micro_batches: 4}"), one);
     EXPECT_EQ(
-        forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: gpipe, micro_batches: 4, replicas: [2, 2]}"), one);
-    EXPECT_EQ(
-        forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: 1f1b, micro_batches: 4, replicas: [1, 3]}"), one);
+        forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: gpipe, micro_batches: 4, replicas: [2, 2]}"),
+        one);
+    EXPECT_EQ(forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: 1f1b, micro_batches: 4, replicas: [1, 3]}"),
+              one);
     EXPECT_EQ(forwards_of("4", "cluster: {devices: 2}, pipeline: {schedule: interleaved, micro_batches: 4}"),
               (std::vector<Ns>{93'333, 93'333, 93'333, 120'000}));
     EXPECT_EQ(forwards_of("2", "cluster: {devices: 1}, pipeline: {schedule: gpipe, micro_batches: 4}"),

@@ -202,9 +202,9 @@ TEST(Sums, InBucketsGoOnBesideTheBackward) {
     }
 }
 
-// Two devices of stage 1 hold 6 GB of gradients, 240 buckets, and sum them at 10 GB/s: 600 ms from the first full bucket
-// on. The last backward is from 950 to 1050 ms and its gradient leaves until 1130: an exchange that blocks holds S until
-// then, but not the buckets.
+// Two devices of stage 1 hold 6 GB of gradients, 240 buckets, and sum them at 10 GB/s: 600 ms from the first full
+// bucket on. The last backward is from 950 to 1050 ms and its gradient leaves until 1130: an exchange that blocks holds
+// S until then, but not the buckets.
 TEST(Sums, InBucketsDoNotWaitForAnExchange) {
     PlanOptions options;
     options.transfers.exchange = TransferMode::Exchange::Blocking;
