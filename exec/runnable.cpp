@@ -59,8 +59,13 @@ void check_shards(const Job& job) {
 // Where devices hand messages to MPI, NCCL or each other's memory, a message may wait for its receive, whatever the
 // config says. Only emulated devices keep to the protocol of the config.
 void check_rendezvous(const Job& job) {
-    if (!job.deadlock.empty() && !is_emulated(job.config))
-        fail_with(ExitCode::Infeasible, "{}", job.deadlock);
+    if (job.deadlock.empty() || is_emulated(job.config))
+        return;
+    fail_with(ExitCode::Infeasible,
+              "{}\n  help: a run may keep a message until its receive is posted, whatever transfer.protocol says: take "
+              "lanes in which the plan is free under rendezvous (`pipewright validate {}` lists them), or set "
+              "run.backend: emulated",
+              job.deadlock.substr(0, job.deadlock.find("\n  help: ")), job.config.pipeline.schedule);
 }
 
 }  // namespace

@@ -29,12 +29,11 @@ void check_messages(const Job& job, Notices& notices) {
     const PlanGraph& graph = job.proof->graph;
     refuse_deadlock(job.plan, graph, job.mode,
                     asking_sends(job.mode, Traffic(job.plan.shape, graph.index(), job.costs).bytes(graph)));
-    notices.push_back(fmt::format(
-        "plan {} runs through because its messages leave before their receives are posted ({}); where a message waits "
-        "for its receive, as large ones do over MPI and NCCL, it hangs: `pipewright validate` of the file says in "
-        "which "
-        "lanes",
-        job.plan.schedule, print(job.mode)));
+    notices.push_back(
+        fmt::format("plan {} needs messages that leave before their receives are posted ({}): where they wait, as "
+                    "large ones do over "
+                    "MPI and NCCL, it hangs; `pipewright validate` of the file lists the lanes in which it does not",
+                    job.plan.schedule, print(job.mode)));
 }
 
 // Tells of the largest stage whose gradients would be more than kMostBuckets.
