@@ -59,9 +59,13 @@ void add_columns(Accuracy& accuracy) {
             accuracy.columns.push_back(column_of(accuracy.points, key.c_str()));
 }
 
-// Counts the pairs of a file's points that were measured more than 3 % apart: those in the right order, and those that
-// are not.
-void count_pairs(const Json& points, int& right, int& wrong) {
+// Pairs of points that were measured more than 3 % apart.
+struct Pairs {
+    int right = 0, wrong = 0;  // predicted in the order in which they were measured, or in the other one
+    int equal = 0;             // predicted equal: neither
+};
+
+void count_pairs(const Json& points, Pairs& pairs) {
     constexpr double kApart = 1.03;
     const auto measured = [](const Json& point) { return point.value("measured_samples_per_second", 0.0); };
     const auto predicted = [](const Json& point) { return point.value("predicted_samples_per_second", 0.0); };
@@ -70,7 +74,8 @@ void count_pairs(const Json& points, int& right, int& wrong) {
             const double a = measured(points[k]), b = measured(points[other]);
             if (a <= 0 || b <= 0 || std::max(a, b) <= kApart * std::min(a, b))
                 continue;
-            ++((a > b) == (predicted(points[k]) > predicted(points[other])) ? right : wrong);
+            const double c = predicted(points[k]), d = predicted(points[other]);
+            ++(c == d ? pairs.equal : (a > b) == (c > d) ? pairs.right : pairs.wrong);
         }
 }
 
@@ -87,7 +92,7 @@ void summarise(Accuracy& accuracy) {
 
 Accuracy read_accuracy(const std::string& folder) {
     Accuracy accuracy;
-    int right = 0, wrong = 0;
+    Pairs pairs;
     for (const std::string& path : json_files(folder)) {
         const Json json = parse_json<Json>(read_text(path, kWriteOne), fmt::format("'{}'", path));
         if (!json.is_object() || !json.contains("points"))
@@ -101,7 +106,7 @@ Accuracy read_accuracy(const std::string& folder) {
             accuracy.points.push_back(point);
             ++index;
         }
-        count_pairs(json["points"], right, wrong);
+        count_pairs(json["points"], pairs);
     }
     if (accuracy.points.empty())
         fail(
@@ -109,8 +114,8 @@ Accuracy read_accuracy(const std::string& folder) {
             "checkpoints are not in this version",
             folder);
     summarise(accuracy);
-    if (right + wrong > 0)
-        accuracy.kendall_tau = static_cast<double>(right - wrong) / (right + wrong);
+    if (const int all = pairs.right + pairs.wrong + pairs.equal; all > 0)
+        accuracy.kendall_tau = static_cast<double>(pairs.right - pairs.wrong) / all;
     return accuracy;
 }
 

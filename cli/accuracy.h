@@ -22,7 +22,8 @@ struct Accuracy {
     Json points = Json::array();       // as stored, in order of file names
     std::vector<ErrorColumn> columns;  // apart from step_time_error and peak_memory_error
     // Kendall's tau of predicted and measured samples per second, over all pairs of points that were measured more than
-    // 3 % apart in one file; nothing where no file has both.
+    // 3 % apart in one file: the pairs in the right order less those in the wrong one, over all; pairs that are
+    // predicted equal are neither. Nothing where no file has both.
     std::optional<double> kendall_tau;
     double step_time_error_median_abs = 0;
     double step_time_error_p95_abs = 0;  // nearest rank

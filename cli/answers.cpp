@@ -122,9 +122,8 @@ void add_what_if(const AnswerArguments& arguments, const ConfigArguments& config
 
 void add_explanation(const Explanation& all, const Report& report, Answers& answers) {
     Json idle = Json::array(), links = Json::array();
-    std::vector<std::string> head = {
-        "device", "on the critical path", "idle", "warm-up", "cool-down", "updates", "imbalance", "lane",
-        "data",   "copy of a send"};
+    std::vector<std::string> head = {"device",     "on the critical path", "idle", "warm-up", "cool-down", "updates",
+                                     "dependency", "imbalance",            "lane", "data",    "exchange",  "copy of a send"};
     const bool called = std::ranges::any_of(all.idle, [](const IdleCauses& causes) { return causes.dispatcher > 0; });
     if (called)
         head.emplace_back("dispatcher");
@@ -134,16 +133,19 @@ void add_explanation(const Explanation& all, const Report& report, Answers& answ
         idle.push_back({{"warm_up_ns", causes.warm_up},
                         {"cool_down_ns", causes.cool_down},
                         {"updates_ns", causes.updates},
+                        {"dependency_ns", causes.dependency},
                         {"imbalance_ns", causes.imbalance},
                         {"lane_ns", causes.lane},
                         {"data_ns", causes.data},
+                        {"exchange_ns", causes.exchange},
                         {"dispatcher_ns", causes.dispatcher},
                         {"send_memory_ns", causes.send_memory}});
-        std::vector<std::string> row = {report.names[device],         print_time(all.critical[device]),
-                                        print_time(causes.total()),   print_time(causes.warm_up),
-                                        print_time(causes.cool_down), print_time(causes.updates),
-                                        print_time(causes.imbalance), print_time(causes.lane),
-                                        print_time(causes.data),      print_time(causes.send_memory)};
+        std::vector<std::string> row = {report.names[device],          print_time(all.critical[device]),
+                                        print_time(causes.total()),    print_time(causes.warm_up),
+                                        print_time(causes.cool_down),  print_time(causes.updates),
+                                        print_time(causes.dependency), print_time(causes.imbalance),
+                                        print_time(causes.lane),       print_time(causes.data),
+                                        print_time(causes.exchange),   print_time(causes.send_memory)};
         if (called)
             row.push_back(print_time(causes.dispatcher));
         table.add(std::move(row));

@@ -42,7 +42,15 @@ constexpr Between kBetween[] = {{"begin", &Mechanics::begin},
 // A plan that is known from its trace alone.
 struct TracedPlan {
     explicit TracedPlan(const Trace& trace)
-        : rules(told_rules(trace)), plan(plan_of(trace, rules.global_norm)), proof(check(plan, rules.mode)) {}
+        : rules(told_rules(trace)), plan(plan_of(trace, rules.global_norm)), proof(check(plan, checked_mode())) {}
+
+    // The sizes of messages, by which an eager limit goes, are known to the replay.
+    TransferMode checked_mode() const {
+        TransferMode mode = rules.mode;
+        if (mode.eager_limit > 0)
+            mode.protocol = TransferMode::Protocol::Eager;
+        return mode;
+    }
 
     ToldRules rules;
     Plan plan;

@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <exception>
 #include <filesystem>
 #include <memory>
 
@@ -48,9 +49,13 @@ Json json_of_plan(const Plan& plan, const char* kind) {
             {"plan_hash", hash_of(plan)}};
 }
 
-void print_ok_plan(const Plan& plan) {
-    print_result("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock\n", hash_of(plan),
-                 plan.schedule, tasks_of(plan), plan.shape.devices);
+void print_ok_plan(const Plan& plan, const std::string& where = {}) {
+    print_result("ok: plan {} of {}: {} tasks on {} devices, complete, ordered, free of deadlock{}\n", hash_of(plan),
+                 plan.schedule, tasks_of(plan), plan.shape.devices, where);
+}
+
+void print_ok_plan(const Job& job) {
+    print_ok_plan(job.plan, job.deadlock.empty() ? std::string() : fmt::format(" ({})", print(job.mode)));
 }
 
 void print_ok_memory(const Report& report) {
@@ -70,7 +75,7 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
         print_json(json);
     } else {
         print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
-        print_ok_plan(job.plan);
+        print_ok_plan(job);
     }
     print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
                            name_of(job.config.run.precision)));
@@ -90,7 +95,7 @@ void validate_config(const ValidateArguments& arguments) {
         print_json(json);
     } else {
         print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
-        print_ok_plan(job.plan);
+        print_ok_plan(job);
         print_ok_memory(report);
         print_result("{}", print_misfits(report));
     }
@@ -127,7 +132,16 @@ void validate_plan(const ValidateArguments& arguments) {
     const CsvPlan read = read_csv(arguments.path);
     for (const std::string& notice : read.notices)
         print_note(notice);
-    prove(read, {});  // the rest of the proof; deadlocks are told for every mode
+    std::exception_ptr deadlock;
+    try {
+        TransferMode strictest;
+        strictest.protocol = Protocol::Rendezvous;
+        prove(read, strictest);
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::Infeasible)
+            throw;
+        deadlock = std::current_exception();
+    }
     Table table({"lanes", "receive", "unbounded", "one slot", "rendezvous"}, true);
     Json modes = Json::array();
     for (const TransferMode& mode : lane_modes()) {
@@ -140,14 +154,10 @@ void validate_plan(const ValidateArguments& arguments) {
                          {"one_slot", found[1]},
                          {"rendezvous", found[2]}});
     }
-    TransferMode strictest;
-    strictest.protocol = Protocol::Rendezvous;
-    try {
-        prove(read, strictest);
-    } catch (const Error&) {
+    if (deadlock) {
         if (!arguments.json)
             print_result("{}", table.print());
-        throw;
+        std::rethrow_exception(deadlock);
     }
     if (arguments.json) {
         Json json = json_of_plan(read.plan, "plan");

@@ -156,9 +156,9 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
         plan.order.push_back(order(holdings.of(device)));
     TransferMode mode = job.mode;
     mode.protocol = TransferMode::Protocol::Rendezvous;
-    add_recomputes(plan, operations.recomputed());
     add_updates(plan);
     add_transfers(plan, mode);
+    add_recomputes(plan, operations.recomputed());
     std::shared_ptr<const Proof> proof = check(plan, mode);
     return with_plan(std::move(probe), {std::move(plan), std::move(proof)});
 }

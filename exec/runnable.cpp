@@ -56,6 +56,18 @@ void check_shards(const Job& job) {
         check_updates_follow_sums(job);
 }
 
+// Where devices hand messages to MPI, NCCL or each other's memory, a message may wait for its receive, whatever the
+// config says. Only emulated devices keep to the protocol of the config.
+void check_rendezvous(const Job& job) {
+    if (job.deadlock.empty() || is_emulated(job.config))
+        return;
+    fail_with(ExitCode::Infeasible,
+              "{}\n  help: a run may keep a message until its receive is posted, whatever transfer.protocol says: take "
+              "lanes in which the plan is free under rendezvous (`pipewright validate {}` lists them), or set "
+              "run.backend: emulated",
+              job.deadlock.substr(0, job.deadlock.find("\n  help: ")), job.config.pipeline.schedule);
+}
+
 }  // namespace
 
 void check_whole_trace(const Job& job) {
@@ -74,6 +86,7 @@ void check_whole_trace(const Job& job) {
 }
 
 void check_runnable(const Job& job) {
+    check_rendezvous(job);
     if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
         job.config.fail_at("transfer.multiprocessors",
                            fmt::format("messages of {} devices take no part of them", name_of(job.config.run.backend)),

@@ -24,8 +24,9 @@ Profile in_cluster(Profile profile, const Config& config);
 void add_cluster(Costs& costs, const Config& config, const Profile& profile);
 // Opens the data set that the config names, changed as it says; without a path the synthetic one stands in.
 Dataset open_dataset(const Config& config, const Model& model);
-// Returns the stage costs of a `uniform` workload.
-Costs uniform_costs(const Config& config);
+// Returns the stage costs of a `uniform` workload. For one micro-batch a device does the work of `per_device` stages.
+// Throws Error (BadInput) where `workload.imbalance` asks for more than all stages take.
+Costs uniform_costs(const Config& config, int per_device = 1);
 // Returns what a plan of this shape costs as it is executed: the stages' costs, and what cluster, transport and sums of
 // gradients add. Whoever predicts or judges a plan of layers takes its costs from here.
 Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,

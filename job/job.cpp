@@ -5,6 +5,8 @@
 #include "job/plan.h"
 #include "job/rules.h"
 #include "schedules/buffers.h"
+#include "schedules/durations.h"
+#include "schedules/passes.h"
 #include "workloads/beyond_limit.h"
 
 #include <algorithm>
@@ -17,6 +19,21 @@ namespace {
 void add_plan(Job& job, const StageLinks& links, Notices& notices) {
     ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, &notices);
     job = with_plan(std::move(job), std::move(proven));
+}
+
+// Where rendezvous would stop the plan and messages up to a limit leave at once, their sizes decide. Throws Error
+// (Infeasible) with the circle when the plan does not run through.
+void check_messages(const Job& job, Notices& notices) {
+    if (job.deadlock.empty())
+        return;
+    const PlanGraph& graph = job.proof->graph;
+    refuse_deadlock(job.plan, graph, job.mode,
+                    asking_sends(job.mode, Traffic(job.plan.shape, graph.index(), job.costs).bytes(graph)));
+    notices.push_back(
+        fmt::format("plan {} needs messages that leave before their receives are posted ({}): where they wait, as "
+                    "large ones do over "
+                    "MPI and NCCL, it hangs; `pipewright validate` of the file lists the lanes in which it does not",
+                    job.plan.schedule, print(job.mode)));
 }
 
 // Tells of the largest stage whose gradients would be more than kMostBuckets.
@@ -34,15 +51,31 @@ void tell_larger_buckets(const Costs& costs, Notices& notices) {
             print_bytes((largest->bytes + kMostBuckets - 1) / kMostBuckets), print_bytes(costs.sum_bucket)));
 }
 
+// Returns how many stages the device of the last one runs for the first micro-batch.
+int stages_per_device(const Plan& plan) {
+    for (const std::vector<Task>& order : plan.order) {
+        const auto runs = [&](int stage) {
+            return std::find(order.begin(), order.end(), Task{Op::Forward, stage, 0}) != order.end();
+        };
+        if (!runs(plan.shape.stages - 1))
+            continue;
+        return static_cast<int>(std::count_if(order.begin(), order.end(), [](const Task& task) {
+            return task.op == Op::Forward && task.microbatch == 0 && task.slice == 0;
+        }));
+    }
+    return 1;
+}
+
 Job uniform_job(Config config, Notices& notices) {
     Job job;
     job.config = std::move(config);
-    job.mode = job.config.transfer;
+    job.mode = executed_mode(job.config);
     check_rules(job.config, nullptr);
     check_profile_exists(job.config);
-    job.costs = uniform_costs(job.config);
-    add_cluster(job.costs, job.config, {});
     add_plan(job, {}, notices);
+    job.costs = uniform_costs(job.config, stages_per_device(job.plan));
+    add_cluster(job.costs, job.config, {});
+    check_messages(job, notices);
     return job;
 }
 
@@ -59,6 +92,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     job.costs = complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
                                job.profile, model.layers, job.split, job.plan.shape);
     tell_larger_buckets(job.costs, notices);
+    check_messages(job, notices);
     job.model = std::make_shared<const Model>(std::move(model));
     return job;
 }
@@ -98,6 +132,7 @@ Job make_job(Config config, Model model, Notices& notices) {
 Job with_plan(Job job, ProvenPlan proven) {
     job.plan = std::move(proven.plan);
     job.proof = std::move(proven.proof);
+    job.deadlock = std::move(proven.deadlock);
     job.versions = versions_of(job.plan);
     return job;
 }

@@ -25,6 +25,7 @@ struct Job {
     StageSplit split;
     Plan plan;                           // the plan of one step, or of all steps when asynchronous
     std::shared_ptr<const Proof> proof;  // that the plan runs through
+    std::string deadlock;                // ProvenPlan::deadlock: the plan runs through by the protocol of `mode` only
     VersionTable versions;
     Costs costs;        // complete: cluster and sums included
     TransferMode mode;  // as it will be executed

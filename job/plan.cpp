@@ -208,9 +208,28 @@ void check_even_share(const Config& config, const Schedule& schedule, const Shap
                    fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
+// Proves a plan from a file under rendezvous, or else by the protocol of `mode`; with an eager limit, the sizes of
+// messages are still to decide.
+ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
+    TransferMode strictest = mode;
+    strictest.protocol = TransferMode::Protocol::Rendezvous;
+    strictest.eager_limit = 0;
+    std::shared_ptr<const Proof> proof;
+    std::string deadlock;
+    try {
+        proof = prove(csv, strictest);
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::Infeasible || mode == strictest)
+            throw;
+        deadlock = error.what();
+        mode.protocol = TransferMode::Protocol::Eager;
+        proof = prove(csv, mode);
+    }
+    return {std::move(csv.plan), std::move(proof), std::move(deadlock)};
+}
+
 ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
-    TransferMode mode = config.transfer;
-    CsvPlan csv = read_csv(config.pipeline.schedule, mode);
+    CsvPlan csv = read_csv(config.pipeline.schedule, config.transfer);
     if (notices != nullptr)
         notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
     const WeightPolicy weights = config.pipeline.weights.value_or(WeightPolicy::Flush);
@@ -238,9 +257,7 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
     csv.plan.shape.global_norm = wants_clipping(config);
     if (!links.ties.empty() || wants_clipping(config))
         close_again(csv.plan);
-    mode.protocol = TransferMode::Protocol::Rendezvous;
-    std::shared_ptr<const Proof> proof = prove(csv, mode);
-    return {std::move(csv.plan), std::move(proof)};
+    return proven_file(std::move(csv), executed_mode(config));
 }
 
 // Returns the first key with a dot in a help, "pipeline.group".
@@ -280,7 +297,7 @@ std::string key_in(const std::string& help) {
 
 TransferMode executed_mode(const Config& config) {
     TransferMode mode = config.transfer;
-    if (!is_emulated(config) && !mode.early_receive()) {
+    if (cost_source_of(config).has_kernels && !is_emulated(config) && !mode.early_receive()) {
         mode.protocol = TransferMode::Protocol::Rendezvous;
         mode.eager_limit = 0;
     }

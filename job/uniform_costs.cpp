@@ -21,18 +21,27 @@ Costs scaled(Costs costs, double share) {
     return costs;
 }
 
-// Returns the time of a stage as a multiple of the mean.
-double balance_of(const Config& config, int stage) {
-    const int stages = config.pipeline.stages;
-    if (stages == 1)
+// Returns the time of a stage as a multiple of the mean. A device does the work of `per_device` stages for a
+// micro-batch.
+double balance_of(const Config& config, int stage, int per_device) {
+    const double imbalance = config.workload.uniform.imbalance;
+    const int others = config.pipeline.stages - 1;
+    const double more = imbalance * per_device;
+    if (imbalance == 0 || others == 0)
         return 1;
-    const double more = config.workload.uniform.imbalance * stages / static_cast<double>(config.cluster.devices.size());
-    return stage == stages - 1 ? 1 + more : std::max(0.0, 1 - more / (stages - 1));
+    if (more > others)
+        config.fail_at("workload.imbalance",
+                       fmt::format("'workload.imbalance' is {}: the last of {} stages would take {} times the mean, "
+                                   "more than all of them take together",
+                                   imbalance, others + 1, 1 + more),
+                       fmt::format("it is at most {:.3g} here, or write a list of times, one for each stage",
+                                   static_cast<double>(others) / per_device));
+    return stage == others ? 1 + more : 1 - more / others;
 }
 
 }  // namespace
 
-Costs uniform_costs(const Config& config) {
+Costs uniform_costs(const Config& config, int per_device) {
     const UniformWorkload& uniform = config.workload.uniform;
     Costs costs;
     costs.dispatch = config.cluster.dispatch.value_or(0);
@@ -43,7 +52,7 @@ Costs uniform_costs(const Config& config) {
         cost.backward_input = uniform.backward_input[stage];
         cost.backward_weight = uniform.backward_weight[stage];
         for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight})
-            *time = std::llround(static_cast<double>(*time) * balance_of(config, static_cast<int>(stage)));
+            *time = std::llround(static_cast<double>(*time) * balance_of(config, static_cast<int>(stage), per_device));
         cost.backward = cost.backward_input + cost.backward_weight;
         cost.recompute = cost.forward;
 

@@ -4,13 +4,21 @@
 #include "schedules/waiting.h"
 #include "workloads/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
 namespace {
+
+PlaceName place_name(const PlaceName& named) {
+    return named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
+}
 
 // A plan without any backward is a forward-only one.
 bool has_backward(const Plan& plan) {
@@ -148,52 +156,107 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
             }
 }
 
-// Returns the nodes from a walk, which knows the circle; none when it finishes.
-std::vector<int> circle_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
-    Walk walk(plan, graph, mode);
-    walk.go_on();
-    return walk.finished() ? std::vector<int>{} : walk.circle();
+// Returns the nodes in the order in which they can run: all of them where the plan has no deadlock. OneSlot has none.
+std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks) {
+    return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{} : Waiting(graph, mode, asks).order();
 }
 
-// Returns the nodes in the order in which they can run, or fails.
-std::vector<int> order_without_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
-                                        const PlaceName& place) {
-    std::vector<int> order;
-    if (mode.protocol != TransferMode::Protocol::OneSlot)
-        order = Waiting(graph, mode).order();
-    if (std::ssize(order) == graph.size())
-        return order;
-    std::string waits;
-    for (const int node : circle_of(plan, graph, mode))
-        waits +=
-            fmt::format("\n    {}: {}", place(graph.device_of(node), graph.position_of(node)), print(graph.task(node)));
-    if (!waits.empty())
-        fail_with(
-            ExitCode::Infeasible,
-            "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: "
-            "`pipewright validate PLAN.csv` tells which transfer.communicator and transfer.receive are free of it",
-            plan.schedule, print(mode), waits);
-    return {};
+// Returns the modes in which the same transfers could run.
+std::vector<TransferMode> other_modes(const TransferMode& mode) {
+    std::vector<TransferMode> modes;
+    for (const auto protocol : {mode.protocol, TransferMode::Protocol::Eager})
+        for (const auto exchange : {mode.exchange, TransferMode::Exchange::Overlapped})
+            for (const auto& communicator : kChoices<TransferMode::Communicator>)
+                for (const auto& receive : kChoices<TransferMode::Receive>) {
+                    TransferMode& other = modes.emplace_back(mode);
+                    other.protocol = protocol;
+                    other.exchange = exchange;
+                    other.communicator = communicator.value;
+                    other.receive = receive.value;
+                }
+    return modes;
+}
+
+// Returns the keys in which a mode differs from another one: "transfer.receive: early".
+std::vector<std::string> keys_of(const TransferMode& mode, const TransferMode& other) {
+    std::vector<std::string> keys;
+    const auto add = [&](const char* key, std::string_view value) {
+        keys.push_back(fmt::format("transfer.{}: {}", key, value));
+    };
+    if (mode.communicator != other.communicator)
+        add("communicator", name_of(mode.communicator));
+    if (mode.receive != other.receive)
+        add("receive", name_of(mode.receive));
+    if (mode.exchange != other.exchange)
+        add("exchange", name_of(mode.exchange));
+    if (mode.protocol != other.protocol)
+        add("protocol", name_of(mode.protocol));
+    return keys;
+}
+
+// Returns the fewest keys with which the plan runs through, or nothing.
+std::string way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    std::vector<std::string> fewest;
+    for (const TransferMode& other : other_modes(mode))
+        if (const std::vector<std::string> keys = keys_of(other, mode);
+            !keys.empty() && (fewest.empty() || keys.size() < fewest.size()) && deadlock_of(plan, graph, other).empty())
+            fewest = keys;
+    return fmt::format("{}", fmt::join(fewest, " and "));
+}
+
+// Returns a line per task of the circle. A transfer without a place of its own is told by the task that makes its
+// tensor.
+std::string lines_of(const PlanGraph& graph, const std::vector<int>& circle, const PlaceName& place) {
+    const auto place_of = [&](int node) { return place(graph.device_of(node), graph.position_of(node)); };
+    std::string lines;
+    for (int node : circle) {
+        if (is_send(graph.task(node).op) && place_of(node).empty())
+            node = graph.inputs(node).front();
+        if (const std::string at = place_of(node); !at.empty())
+            lines += fmt::format("\n    {}: {}", at, print(graph.task(node)));
+    }
+    return lines;
 }
 
 }  // namespace
 
-std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode) {
-    if (mode.protocol != TransferMode::Protocol::OneSlot && std::ssize(Waiting(graph, mode).order()) == graph.size())
+// A walk knows the circle.
+std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                             const std::vector<char>& asks) {
+    if (std::ssize(order_of(graph, mode, asks)) == graph.size())
         return {};
-    return circle_of(plan, graph, mode);
+    Walk walk(plan, graph, mode, asks);
+    walk.go_on();
+    return walk.finished() ? std::vector<int>{} : walk.circle();
+}
+
+void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks,
+                     const PlaceName& named) {
+    const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
+    if (circle.empty())
+        return;
+    const std::string other = way_out(plan, graph, mode);
+    fail_with(ExitCode::Infeasible,
+              "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: {}",
+              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode),
+              lines_of(graph, circle, place_name(named)),
+              other.empty() ? "no key of transfer saves it: change the order of the tasks"
+                            : fmt::format("it runs through with {}", other));
 }
 
 std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const PlaceName& named) {
-    const PlaceName place =
-        named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
+    const PlaceName place = place_name(named);
     PlanGraph graph(plan);
     check_complete(plan, graph);
     check_holders(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);
-    std::vector<int> order = order_without_deadlock(plan, graph, mode, place);
+    std::vector<int> order = order_of(graph, mode, {});
+    if (std::ssize(order) != graph.size()) {
+        refuse_deadlock(plan, graph, mode, {}, named);
+        order.clear();
+    }
     return std::make_shared<const Proof>(Proof{std::move(graph), mode, std::move(order)});
 }
 

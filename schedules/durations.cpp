@@ -88,19 +88,10 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     return bounded_sum(time, costs.dispatch);
 }
 
-constexpr Ns kNoGradients = std::numeric_limits<Ns>::max();
-
-// By stage, what of its sum goes on beside the pass that makes the last gradients, on the device that has the shortest.
-std::vector<Ns> beside_backward(const TaskKinds& kinds, const Costs& costs) {
-    std::vector<Ns> beside(costs.stage_sums.size(), kNoGradients);
-    for (const TaskKinds::Kind& kind : kinds.all()) {
-        if (kind.gradients == TaskKinds::kNone || kind.stage >= std::ssize(beside))
-            continue;
-        const TaskKinds::Kind& pass = kinds.all()[static_cast<std::size_t>(kind.gradients)];
-        const Ns time = duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch;
-        beside[kind.stage] = std::min(beside[kind.stage], costs.stage_sums[kind.stage].beside(time));
-    }
-    return beside;
+// Returns the sum of the stage, if it is in buckets; else null.
+const StageSum* sum_in_buckets(int stage, const Costs& costs) {
+    const bool known = costs.sum_bucket > 0 && stage < std::ssize(costs.stage_sums);
+    return known && costs.stage_sums[stage].buckets > 1 ? &costs.stage_sums[stage] : nullptr;
 }
 
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
@@ -114,13 +105,10 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
                                                              costs.link_of(kind.device, kind.receiver),
                                                              routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
-    if (costs.sum_bucket == 0)
-        return durations;
-    const std::vector<Ns> beside = beside_backward(kinds, costs);
     for (std::size_t number = 0; number < durations.size(); ++number)
-        if (const TaskKinds::Kind& kind = kinds.all()[number];
-            kind.op == Op::SumGradients && kind.stage < std::ssize(beside) && beside[kind.stage] != kNoGradients)
-            durations[number] -= beside[kind.stage];
+        if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
+            if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
+                durations[number] -= sum->alone - sum->last_bucket();
     return durations;
 }
 
@@ -267,6 +255,18 @@ std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape,
     return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
 }
 
+std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
+    if (costs.sum_bucket == 0)
+        return {};
+    std::vector<Ns> delays(all_.size(), 0);
+    for (std::size_t number = 0; number < all_.size(); ++number)
+        if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
+            if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
+                delays[number] = sum->alone - sum->last_bucket() -
+                                 sum->beside(duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch);
+    return delays;
+}
+
 std::vector<Ns> TaskKinds::latencies(const Costs& costs) const {
     std::vector<Ns> latencies;
     latencies.reserve(all_.size());
@@ -285,6 +285,19 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
     const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
     const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
+    return all;
+}
+
+std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                 const VersionTable& versions) {
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    if (costs.sum_bucket == 0)
+        return all;
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
+    const std::vector<Ns> by_kind = kinds.bucket_delays(costs);
     for (int node = 0; node < graph.size(); ++node)
         if (!is_transfer(graph.task(node).op))
             all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];

@@ -50,8 +50,13 @@ public:
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
     const std::vector<Kind>& all() const { return all_; }
 
-    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link.
+    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link, of an S in buckets
+    // the time from its last bucket on.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
+    // Returns by kind of pass, where sums go on in buckets, how much later than the end of the last pass of its stage
+    // the last bucket may be sent: an S starts its own duration after that, on all of the stage's devices, however late
+    // its list has come to it. Empty without buckets.
+    std::vector<Ns> bucket_delays(const Costs& costs) const;
     // Returns by kind what a message takes beyond that before it is there; 0 for what is no SEND.
     std::vector<Ns> latencies(const Costs& costs) const;
     // Returns the durations while all other devices compute; it is empty when the costs do not know it.
@@ -68,11 +73,14 @@ private:
 // five times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
+// Returns TaskKinds::bucket_delays() by node.
+std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                 const VersionTable& versions);
 // Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
 // `costs.sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do. With
 // `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time, and
 // then hands the new weights round: that share is taken of the costs' U, so once. With `costs.sum_bucket` S is summed
-// in buckets: only what is left of it behind the backward, or the W, that makes the last gradients is its duration.
+// in buckets: only what is left of it after the backward, or the W, that makes the last gradients is its duration.
 // Stages that share a parameter with another sum all at once.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
                        SumAlgorithm algorithm = SumAlgorithm::Ring);

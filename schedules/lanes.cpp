@@ -228,11 +228,11 @@ std::vector<int> Lanes::waiting_sends() const {
     return sends;
 }
 
-Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode)
+Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vector<char> asks)
     : reached(plan.order.size()),
       graph_(graph),
       blocks_(mode.blocks()),
-      lanes_(graph, mode),
+      lanes_(graph, mode, {}, std::move(asks)),
       next_(plan.order.size(), 0),
       inputs_done_(plan.order.size(), 0),
       done_(static_cast<std::size_t>(graph.size()), false) {

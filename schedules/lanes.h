@@ -147,7 +147,7 @@ private:
 // A walk runs the lists without time until all is done or nothing moves.
 class Walk {
 public:
-    Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode);
+    Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vector<char> asks = {});  // asking_sends()
 
     void go_on();
     bool finished() const;

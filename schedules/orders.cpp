@@ -187,6 +187,11 @@ int group_size(const Shape& shape, const ScheduleOptions& options) {
         return group_of_even_rounds(shape);
     if (is_group(group, p, m))
         return group;
+    if (m < p)
+        fail(
+            "a group of {} micro-batches for {} micro-batches on {} devices: a group has at least as many as there are "
+            "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to {} or more",
+            group, m, p, p);
     std::string legal;
     for (int distance = 1; distance <= std::max(group, m) && legal.empty(); ++distance)
         for (const int near : {group - distance, group + distance})

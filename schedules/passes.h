@@ -13,7 +13,8 @@ namespace pw {
 
 // Writes R, recomputation, right before each B, backward, or I, backward for inputs, of `stages`, before the whole of
 // an overlapped pair; a plan without backward passes stays as it is. The forward F of these stages drops what it saves,
-// R saves it again.
+// R saves it again. Transfers are added first: R sends and receives nothing, and what its backward reads is received
+// before R, so that it travels meanwhile.
 void add_recomputes(Plan& plan, const std::vector<int>& stages);
 
 // Writes S, the sum of gradients (of stages with several holders, or tied to others), and U, the update, right after
@@ -30,7 +31,8 @@ void add_updates(Plan& plan);
 // - exchanges that block: as soon as it is made, where both devices have gone the same number of steps.
 void add_transfers(Plan& plan, const TransferMode& mode = {});
 
-// Names a position of a plan in an error; by default it is "device 1 step 4".
+// Names a position of a plan in an error; by default it is "device 1 step 4". A transfer that the user did not write
+// may have no name.
 using PlaceName = std::function<std::string(int device, int position)>;
 
 // What a proof has worked out of a plan: its graph, and the nodes in an order in which each comes after those that it
@@ -59,7 +61,13 @@ std::shared_ptr<const Proof> check(const Plan& plan,
                                    const PlaceName& place = {});
 
 // Returns nodes of which each waits for the next and the last for the first; they are empty when the plan runs through.
-// The plan must be well-formed: check() has passed in some mode.
-std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, TransferMode mode);
+// The plan must be well-formed: check() has passed in some mode. `asks` is asking_sends().
+std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                             const std::vector<char>& asks = {});
+
+// Throws the Error (Infeasible) of check() where the plan deadlocks: with the nodes of the circle, and with other lanes
+// or protocols in which the plan, with the transfers it has, runs through, or that there are none.
+void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks,
+                     const PlaceName& place = {});
 
 }  // namespace pw

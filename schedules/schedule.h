@@ -95,6 +95,7 @@ struct Proof;  // schedules/passes.h
 struct ProvenPlan {
     Plan plan;
     std::shared_ptr<const Proof> proof;
+    std::string deadlock = {};  // the error that names the circle, of a plan from a file that rendezvous would stop
 };
 // Makes the same plan and keeps what its proof has worked out.
 ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});

@@ -328,9 +328,9 @@ ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions&
         plan.order.push_back(schedule.order(holdings.of(device), options.schedule));
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
-    add_recomputes(plan, options.recompute);
     add_updates(plan);
     add_transfers(plan, mode);
+    add_recomputes(plan, options.recompute);
     std::shared_ptr<const Proof> proof = check(plan, mode);
     return {std::move(plan), std::move(proof)};
 }

@@ -50,6 +50,7 @@ Trace without_hash(const Plan& plan) {
     trace.stages = plan.shape.stages;
     trace.micro_batches = plan.shape.microbatches;
     trace.asynchronous = plan.asynchronous;
+    trace.ties = plan.shape.ties;
     const ShapeIndex index(plan.shape);
     for (int device = 0; device < plan.shape.devices; ++device)
         trace.stages_of.emplace_back(index.stages_of(device).begin(), index.stages_of(device).end());

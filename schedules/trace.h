@@ -54,6 +54,7 @@ struct Trace {
     std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
+    std::vector<Edge> ties;                   // stages that share a parameter
     std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty when not known
     std::vector<TraceEvent> events;           // by device, then in list order, step by step
     std::vector<MemorySample> memory;         // by device, then time

@@ -146,8 +146,9 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
     for (std::vector<Task>& order : plan.order) {
         std::vector<Task> longer;
         std::ptrdiff_t pair = 0;  // where the task, or the pair it is in, starts in `longer`
+        bool in_pair = false;
         for (const Task& task : order) {
-            if (longer.empty() || !longer.back().with_next)
+            if (!is_transfer(task.op) && !std::exchange(in_pair, task.with_next))
                 pair = std::ssize(longer);
             if (makes_input_gradient(task.op) && is_recomputed(task.stage))
                 longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});

@@ -123,7 +123,7 @@ private:
     void share_when_due(Ns now);
     void lay_sums(const Routes& routes);
     std::vector<Round> rounds_for(const StageSum& sum, const Routes& routes) const;
-    const StageSum& work_of(const Sum& sum) const;
+    const StageSum& sum_of_work(int work) const;
     Ns after_own(int node) const;
     void fill_buckets();
     void begin_sum(int number, Ns now);
@@ -153,7 +153,7 @@ private:
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;
     std::vector<Flow> flows_;
-    std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes a known time
+    std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes its time alone
     std::vector<Sum> sums_;
     std::vector<int> sum_of_;      // by node, -1 of what belongs to none
     std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty where none is in buckets

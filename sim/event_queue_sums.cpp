@@ -27,7 +27,8 @@ std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const
     return takes || costs_->mover_share > 0 ? rounds : std::vector<Round>{};
 }
 
-// Sums that take nothing others could take stay tasks of a known length.
+// Sums that take nothing others could take stay tasks of a known length; in buckets, they end a known time after their
+// first bucket is full.
 void EventQueue::lay_sums(const Routes& routes) {
     sums_.clear();
     sum_of_.assign(static_cast<std::size_t>(graph_.size()), -1);
@@ -35,15 +36,16 @@ void EventQueue::lay_sums(const Routes& routes) {
     for (const std::vector<StageSum>* sums : {&costs_->stage_sums, &costs_->stage_gathers})
         for (const StageSum& sum : *sums)
             rounds_.push_back(rounds_for(sum, routes));
-    if (std::all_of(rounds_.begin(), rounds_.end(), [](const std::vector<Round>& rounds) { return rounds.empty(); }))
-        return;
+    const auto is_task = [&](int work) {
+        return work >= std::ssize(rounds_) || (rounds_[work].empty() && sum_of_work(work).buckets == 1);
+    };
     std::map<std::pair<int, int>, int> number_of;  // work, mini-batch
     for (int node = 0; node < graph_.size(); ++node) {
         const Task& task = graph_.task(node);
         if (task.op != Op::SumGradients && task.op != Op::Update)
             continue;
         const int work = task.op == Op::Update ? plan_.shape.stages + task.stage : task.stage;
-        if (work >= std::ssize(rounds_) || rounds_[work].empty())
+        if (is_task(work))
             continue;
         const std::pair key(work, plan_.shape.mini_batch_of(task.microbatch));
         const auto [found, added] = number_of.try_emplace(key, static_cast<int>(sums_.size()));
@@ -62,7 +64,7 @@ void EventQueue::fill_buckets() {
         return;
     fills_.assign(static_cast<std::size_t>(graph_.size()), -1);
     for (int number = 0; number < std::ssize(sums_); ++number) {
-        if (work_of(sums_[number]).buckets == 1)
+        if (sum_of_work(sums_[number].work).buckets == 1)
             continue;
         for (const int node : sums_[number].nodes)
             if (const int maker = graph_.last_gradients_of(node); maker >= 0) {
@@ -72,14 +74,14 @@ void EventQueue::fill_buckets() {
     }
 }
 
-const StageSum& EventQueue::work_of(const Sum& sum) const {
+const StageSum& EventQueue::sum_of_work(int work) const {
     const int stages = plan_.shape.stages;
-    return sum.work < stages ? costs_->stage_sums[sum.work] : costs_->stage_gathers[sum.work - stages];
+    return work < stages ? costs_->stage_sums[work] : costs_->stage_gathers[work - stages];
 }
 
 // Returns how much of a task that ends with messages is these, when nothing else is under way.
 Ns EventQueue::after_own(int node) const {
-    return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? work_of(sums_[sum_of_[node]]).alone : 0;
+    return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? sum_of_work(sums_[sum_of_[node]].work).alone : 0;
 }
 
 // All gradients are there when the first device comes to its S: then the messages begin, and after U, which all begin
@@ -102,6 +104,8 @@ void EventQueue::begin_sum(int number, Ns now) {
     sums_[number].begun = now;
     for (const int node : sums_[number].nodes)
         count_movers(graph_.device_of(node), 1, now);
+    if (const int work = sums_[number].work; rounds_[work].empty())
+        return push(now + sum_of_work(work).alone, What::StepEnds, number);
     begin_step(number, static_cast<double>(now), now);
 }
 
@@ -141,7 +145,7 @@ void EventQueue::end_flow_of_sum(const Flow& flow, Ns now) {
 void EventQueue::end_step(int number, Ns now) {
     Sum& sum = sums_[number];
     const std::vector<Round>& rounds = rounds_[sum.work];
-    if (++sum.step == rounds[sum.round].steps) {
+    if (!rounds.empty() && ++sum.step == rounds[sum.round].steps) {
         sum.step = 0;
         ++sum.round;
     }
@@ -158,7 +162,7 @@ void EventQueue::end_step(int number, Ns now) {
 // What S takes beside its messages: the sums of ties, and the dispatch.
 void EventQueue::end_share_of_sum(int node) {
     const Sum& sum = sums_[sum_of_[node]];
-    const StageSum& work = work_of(sum);
+    const StageSum& work = sum_of_work(sum.work);
     Progress& progress = progress_[graph_.device_of(node)];
     progress.end = seq_;
     if (work.buckets > 1)

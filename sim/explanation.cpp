@@ -1,11 +1,13 @@
-#include "sim/explanation.h"
-
-#include "schedules/plan_graph.h"
-#include "sim/recurrence.h"
+#include "sim/explain.h"
+#include "workloads/units.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <span>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -34,38 +36,53 @@ int last_input(const PlanGraph& graph, const Recurrence& times, int node) {
     return last;
 }
 
-void add_gap(const PlanGraph& graph, const Recurrence& times, int node, Gap gap, IdleCauses& idle) {
+// Cuts the gap before a node, all but the wait for what other devices compute, which it returns. `exchange` is the
+// transfers since the task before the node.
+Ns add_gap(const TimedPlan& timed, int node, std::span<const int> exchange, Gap gap, IdleCauses& idle) {
+    const PlanGraph& graph = timed.graph;
+    const Recurrence& times = timed.recurrence;
+    Ns waited = 0;
     if (const int input = last_input(graph, times, node); input >= 0) {
-        int made = input;
-        Ns sent = times.end(input);
-        if (is_recv(graph.task(input).op)) {
+        if (!is_recv(graph.task(input).op)) {
+            waited = gap.until(times.end(input));
+        } else {
             const int send = graph.inputs(input).front();
-            made = graph.inputs(send).front();
-            sent = times.start(send);
+            waited = gap.until(times.end(graph.inputs(send).front()));
+            idle.lane += gap.until(times.start(send));
+            idle.data += gap.until(times.end(send) + times.latency(send));
+            idle.lane += gap.until(times.end(input));
         }
-        idle.imbalance += gap.until(times.end(made));
-        idle.lane += gap.until(sent);
-        idle.data += gap.until(times.end(input));
     }
+    if (timed.mode.blocks())
+        for (const int transfer : exchange)
+            idle.exchange += gap.until(times.end(transfer));
     idle.send_memory += gap.rest();
+    return waited;
 }
 
-std::vector<IdleCauses> idle_causes(const Plan& plan, const PlanGraph& graph, const Recurrence& times, Ns makespan) {
+// Returns by device the causes of idle time. All waiting for what other devices compute counts as dependency.
+std::vector<IdleCauses> idle_causes(const TimedPlan& timed, Ns makespan) {
+    const Recurrence& times = timed.recurrence;
     std::vector<IdleCauses> all;
+    std::vector<int> exchange;
     int node = 0;
-    for (const std::vector<Task>& order : plan.order) {
+    for (const std::vector<Task>& order : timed.plan.order) {
         IdleCauses& idle = all.emplace_back();
         Ns free = 0;
         bool begun = false;
+        exchange.clear();
         for (const Task& task : order) {
             const int here = node++;
-            if (is_transfer(task.op))
+            if (is_transfer(task.op)) {
+                exchange.push_back(here);
                 continue;
+            }
             if (begun)
-                add_gap(graph, times, here, {free, times.start(here)}, idle);
+                idle.dependency += add_gap(timed, here, exchange, {free, times.start(here)}, idle);
             else
                 idle.warm_up = times.start(here);
             begun = true;
+            exchange.clear();
             free = times.end(here);
             if (!is_compute(task.op))
                 idle.updates += free - times.start(here);
@@ -129,17 +146,98 @@ std::vector<Ns> slack_of(const PlanGraph& graph, const Recurrence& times, Ns mak
 
 }  // namespace
 
-Explanation explain(const Plan& plan, const PlanGraph& graph, const Recurrence& times) {
+namespace {
+
+// Returns by kind what its nodes take in the mean.
+std::vector<double> mean_times(const TimedPlan& timed) {
+    std::vector<double> means(timed.kinds.all().size(), 0);
+    for (int node = 0; node < timed.graph.size(); ++node)
+        if (const int kind = timed.kinds.of(node); kind != TaskKinds::kNone)
+            means[kind] += static_cast<double>(timed.times.durations[timed.timed_kinds.of(node)]);
+    for (std::size_t kind = 0; kind < means.size(); ++kind)
+        means[kind] /= timed.kinds.all()[kind].count;
+    return means;
+}
+
+// Returns by kind what the R takes in the mean that comes before each pass of the kind on its stage and device.
+std::vector<double> recompute_times(const TaskKinds& kinds, const std::vector<double>& means) {
+    using Place = std::tuple<int, int, bool>;  // device, stage, of the last micro-batch
+    const auto place_of = [](const TaskKinds::Kind& kind) {
+        return Place{kind.device, kind.stage, kind.last_microbatch};
+    };
+    std::map<Place, double> time_of;
+    for (std::size_t kind = 0; kind < means.size(); ++kind)
+        if (kinds.all()[kind].op == Op::Recompute)
+            time_of[place_of(kinds.all()[kind])] = means[kind];
+    std::vector<double> times(means.size(), 0);
+    for (std::size_t kind = 0; kind < means.size(); ++kind)
+        if (makes_input_gradient(kinds.all()[kind].op))
+            if (const auto found = time_of.find(place_of(kinds.all()[kind])); found != time_of.end())
+                times[kind] = found->second;
+    return times;
+}
+
+Recurrence::Times with_equal_stages(const TimedPlan& timed) {
+    using Class = std::tuple<Op, bool, bool, bool, int>;
+    struct Share {
+        double all = 0;
+        int count = 0;
+    };
+    const std::vector<TaskKinds::Kind>& kinds = timed.kinds.all();
+    const std::vector<double> means = mean_times(timed), recomputed = recompute_times(timed.kinds, means);
+    const auto class_of = [&](const TaskKinds::Kind& kind) {
+        const auto at = static_cast<std::size_t>(kind.microbatch);
+        return Class{kind.op, kind.last_microbatch, kind.accumulates, kind.predicts,
+                     timed.lengths.empty() ? 0 : timed.lengths[at % timed.lengths.size()]};
+    };
+    const auto holders_of = [&](const TaskKinds::Kind& kind) {
+        return static_cast<double>(timed.graph.index().devices_of(kind.stage).size());
+    };
+    const auto is_levelled = [](Op op) { return is_compute(op) && op != Op::Recompute; };
+    std::map<Class, Share> shares;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+        if (!is_levelled(kinds[kind].op))
+            continue;
+        Share& share = shares[class_of(kinds[kind])];
+        share.all += (means[kind] + recomputed[kind]) / holders_of(kinds[kind]);
+        ++share.count;
+    }
+    Recurrence::Times equal = timed.times;
+    for (int node = 0; node < timed.graph.size(); ++node) {
+        const int kind = timed.kinds.of(node);
+        if (kind == TaskKinds::kNone || !is_levelled(kinds[kind].op))
+            continue;
+        const auto& [all, count] = shares.at(class_of(kinds[kind]));
+        const double time = std::max(0.0, all / count * holders_of(kinds[kind]) - recomputed[kind]);
+        const Ns own = timed.times.durations[timed.timed_kinds.of(node)];
+        equal.durations[timed.timed_kinds.of(node)] =
+            std::llround(means[kind] > 0 ? static_cast<double>(own) * (time / means[kind]) : time);
+    }
+    return equal;
+}
+
+}  // namespace
+
+Explanation explain(const TimedPlan& timed) {
+    timed.recurrence.evaluate(with_equal_stages(timed));
+    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the makespan changes nothing of what is read
+    timed.recurrence.evaluate(timed.times);
     int last = -1;
-    for (int node = 0; node < graph.size(); ++node)
-        if (!is_transfer(graph.task(node).op) && (last < 0 || times.end(node) > times.end(last)))
+    for (int node = 0; node < timed.graph.size(); ++node)
+        if (!is_transfer(timed.graph.task(node).op) &&
+            (last < 0 || timed.recurrence.end(node) > timed.recurrence.end(last)))
             last = node;
-    const Ns makespan = last < 0 ? 0 : times.end(last);
+    const Ns makespan = last < 0 ? 0 : timed.recurrence.end(last);
     Explanation all;
-    all.idle = idle_causes(plan, graph, times, makespan);
-    all.critical.assign(plan.order.size(), 0);
-    add_critical_path(graph, times, last, all);
-    all.slack = slack_of(graph, times, makespan);
+    all.idle = idle_causes(timed, makespan);
+    for (std::size_t device = 0; device < all.idle.size(); ++device) {
+        IdleCauses& idle = all.idle[device];
+        idle.imbalance = std::max<Ns>(0, idle.dependency - with_equal[device].dependency);
+        idle.dependency -= idle.imbalance;
+    }
+    all.critical.assign(timed.plan.order.size(), 0);
+    add_critical_path(timed.graph, timed.recurrence, last, all);
+    all.slack = slack_of(timed.graph, timed.recurrence, makespan);
     return all;
 }
 

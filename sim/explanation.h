@@ -1,27 +1,28 @@
 // Why a step takes as long as it does: what decides its end, and what devices wait for.
 #pragma once
 
-#include "schedules/plan.h"
 #include "workloads/units.h"
 
 #include <vector>
 
 namespace pw {
 
-class PlanGraph;
-class Recurrence;
-
 // The idle time of a device, that is the makespan without its F B I W R, by cause.
 struct IdleCauses {
     Ns warm_up = 0;      // before its first task
     Ns cool_down = 0;    // after its last
     Ns updates = 0;      // in S and U: sums of gradients and updates
-    Ns imbalance = 0;    // until another device has computed what the next task reads
-    Ns lane = 0;         // while that is ready to be sent and its lane, or the receiver, is not free
+    Ns dependency = 0;   // until another device has computed what the next task reads, as long as with equal stages
+    Ns imbalance = 0;    // what that takes longer than with equal stages
+    Ns lane = 0;         // while that is ready to be sent or taken in, and a lane, or the receiver, is not free
     Ns data = 0;         // while it is on its way
+    Ns exchange = 0;     // for the rest of an exchange that blocks
     Ns dispatcher = 0;   // while their host's dispatcher issues calls of others
     Ns send_memory = 0;  // until the copy of an earlier tensor has left
-    Ns total() const { return warm_up + cool_down + updates + imbalance + lane + data + dispatcher + send_memory; }
+    Ns total() const {
+        return warm_up + cool_down + updates + dependency + imbalance + lane + data + exchange + dispatcher +
+               send_memory;
+    }
 };
 
 // A critical path goes from the last end back to the first start, from each task to one that it waited for: who
@@ -36,8 +37,5 @@ struct Explanation {
     std::vector<LinkShare> links;  // on that path, the largest first; all together are the makespan
     std::vector<Ns> slack;         // by node: by how much it could end later without a later end of the last task
 };
-
-// `times` has evaluated the costs.
-Explanation explain(const Plan& plan, const PlanGraph& graph, const Recurrence& times);
 
 }  // namespace pw

@@ -29,18 +29,24 @@ Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const Tra
     }
 }
 
-void Recurrence::evaluate(std::vector<Ns> durations, std::vector<Ns> latencies) {
+void Recurrence::evaluate(Times times) {
     assert(runs_through());
-    durations_ = std::move(durations);
-    latencies_ = std::move(latencies);
+    times_ = std::move(times);
     end_.resize(order_.size());
+    start_.resize(times_.bucket_delays.empty() ? 0 : order_.size());
     for (std::size_t turn = 0; turn < order_.size(); ++turn) {
         const std::span<const int> waits = waits_[turn];
         const int node = order_[turn], kind = kinds_.of(node);
         Ns reached = kind == TaskKinds::kNone ? end_[waits.front()] + latency(waits.front()) : 0;
         for (const int other : waits)
             reached = std::max(reached, end_[other]);
-        end_[node] = kind == TaskKinds::kNone ? reached : reached + durations_[kind];
+        if (!start_.empty()) {
+            start_[node] = reached;
+            if (graph_.task(node).op == Op::SumGradients)
+                for (const int pass : graph_.inputs(node))
+                    reached = std::max(reached, end_[pass] + times_.bucket_delays[kinds_.of(pass)]);
+        }
+        end_[node] = kind == TaskKinds::kNone ? reached : reached + times_.durations[kind];
     }
 }
 
@@ -54,8 +60,7 @@ struct Pass {
     const TaskKinds& kinds;
     const std::vector<int>& order;
     const Rows& waits;
-    const std::vector<Ns>& durations;
-    const std::vector<Ns>& latencies;
+    const Recurrence::Times& times;
     const std::vector<double>& scales;  // of deviations, by kind
     const float* deviations;
     std::uint64_t seed;
@@ -72,7 +77,7 @@ struct Pass {
         double reached[kCount] = {};
         if (kind == TaskKinds::kNone) {
             const int send = waits.front();
-            const auto latency = static_cast<double>(pass.latencies[pass.kinds.of(send)]);
+            const auto latency = static_cast<double>(pass.times.latencies[pass.kinds.of(send)]);
             for (std::size_t k = 0; k < kCount; ++k)
                 reached[k] = pass.end[static_cast<std::size_t>(send) * kCount + k] + latency;
         }
@@ -81,8 +86,15 @@ struct Pass {
             for (std::size_t k = 0; k < kCount; ++k)
                 reached[k] = reached[k] < end[k] ? end[k] : reached[k];
         }
+        if (!pass.times.bucket_delays.empty() && pass.graph.task(node).op == Op::SumGradients)
+            for (const int input : pass.graph.inputs(node)) {
+                const double* end = pass.end + static_cast<std::size_t>(input) * kCount;
+                const auto delay = static_cast<double>(pass.times.bucket_delays[pass.kinds.of(input)]);
+                for (std::size_t k = 0; k < kCount; ++k)
+                    reached[k] = std::max(reached[k], end[k] + delay);
+            }
         double* end = pass.end + static_cast<std::size_t>(node) * kCount;
-        const double duration = kind == TaskKinds::kNone ? 0 : static_cast<double>(pass.durations[kind]);
+        const double duration = kind == TaskKinds::kNone ? 0 : static_cast<double>(pass.times.durations[kind]);
         if (kind == TaskKinds::kNone || !is_compute(pass.kinds.all()[kind].op)) {
             for (std::size_t k = 0; k < kCount; ++k)
                 end[k] = reached[k] + duration;
@@ -111,17 +123,15 @@ __attribute__((target("avx2"))) void run_on_avx2(const Pass& pass) { run(pass); 
 
 }  // namespace
 
-void Recurrence::draw(const std::vector<Ns>& durations, const std::vector<Ns>& latencies, const Jitter& jitter,
-                      std::uint64_t seed, Draws& draws) const {
+void Recurrence::draw(const Times& times, const Jitter& jitter, std::uint64_t seed, Draws& draws) const {
     assert(runs_through());
     draws.end.resize(order_.size() * Draws::kCount);
     draws.busy.assign(draws.busy.size(), 0);
     std::vector<double> scales;
     for (const TaskKinds::Kind& kind : kinds_.all())
         scales.push_back(jitter.scale(kind.op, kind.stage));
-    const Pass pass{graph_,    kinds_,           order_,           waits_,
-                    durations, latencies,        scales,           jitter.deviations.data(),
-                    seed,      draws.end.data(), draws.busy.data()};
+    const Pass pass{graph_, kinds_,           order_,           waits_, times, scales, jitter.deviations.data(),
+                    seed,   draws.end.data(), draws.busy.data()};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
         return run_on_avx2(pass);
@@ -132,7 +142,7 @@ void Recurrence::draw(const std::vector<Ns>& durations, const std::vector<Ns>& l
 // A RECV starts with its SEND.
 Ns Recurrence::start(int node) const {
     const int starts = kinds_.of(node) == TaskKinds::kNone ? graph_.inputs(node).front() : node;
-    return end_[starts] - durations_[kinds_.of(starts)];
+    return start_.empty() ? end_[starts] - times_.durations[kinds_.of(starts)] : start_[starts];
 }
 
 }  // namespace pw

@@ -99,7 +99,7 @@ private:
 };
 
 Ns Replay::step_time(const TaskTimes& times) {
-    times_.evaluate(times.durations, times.latencies);
+    times_.evaluate({times.durations, times.latencies});
     for (int node = 0; node < size(); ++node) {
         replayed_.events[node].start = times_.start(node);
         replayed_.events[node].end = times_.end(node);

@@ -7,6 +7,7 @@
 #include "schedules/plan_graph.h"
 #include "schedules/versions.h"
 #include "sim/event_queue.h"
+#include "sim/explain.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
 #include "workloads/error.h"
@@ -49,7 +50,7 @@ public:
         if (!recurrence_->runs_through())
             return run_events();  // which name what every device waits for
         by_events_ = false;
-        recurrence_->evaluate(duration_, latency_);
+        recurrence_->evaluate(times_);
     }
 
     void run_by_events(const Costs& costs) {
@@ -85,8 +86,8 @@ private:
     Ns end_of(int node) const { return by_events_ ? events_->end(node) : recurrence_->end(node); }
     // By what each task takes, in the order that the costs do not change.
     struct OnePass {
-        const Recurrence* times;
-        const std::vector<Ns>*durations, *latencies;
+        Recurrence* recurrence;
+        const Recurrence::Times* times;
     };
     OnePass one_pass(const char* what);
     std::vector<Ns> waits_for_calls() const;
@@ -98,7 +99,7 @@ private:
         by_events_ = true;
         if (!events_)
             events_.emplace(plan_, graph_, kinds_, mode_);
-        events_->run(*costs_, duration_, busy_duration_, asks_);
+        events_->run(*costs_, times_.durations, busy_duration_, asks_);
     }
 
     void take(const Costs& costs) {
@@ -107,12 +108,11 @@ private:
             lengths_ = costs.lengths;
             kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_));
         }
-        duration_ = kinds_.durations(graph_, plan_.shape, costs);
-        latency_ = kinds_.latencies(costs);
+        times_ = {kinds_.durations(graph_, plan_.shape, costs), kinds_.latencies(costs), kinds_.bucket_delays(costs)};
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
         if (mode_.eager_limit > 0)
             asks_ = asking_sends(mode_, Traffic(plan_.shape, graph_.index(), costs).bytes(graph_));
-        refuse_long(graph_, kinds_, duration_, busy_duration_, costs);
+        refuse_long(graph_, kinds_, times_.durations, busy_duration_, costs);
     }
 
     const Plan& plan_;
@@ -130,10 +130,10 @@ private:
     // What tasks took beside each other, where the times are from events: by node.
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
-    std::vector<Ns> own_durations_, own_latencies_;
-    std::vector<Ns> called_late_;  // how much of its duration a task waited for its host's dispatcher
-    // By kind; of a SEND the time for which it occupies its link, and how much later its message is there.
-    std::vector<Ns> duration_, busy_duration_, latency_;
+    Recurrence::Times node_times_;
+    std::vector<Ns> called_late_;    // how much of its duration a task waited for its host's dispatcher
+    Recurrence::Times times_;        // by kind
+    std::vector<Ns> busy_duration_;  // by kind
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
     bool by_events_ = false;                    // where the times are that were computed last
 };
@@ -221,30 +221,33 @@ std::vector<Ns> Simulation::waits_for_calls() const {
 // it took beside the others of this step: with these times one pass gives the same step.
 Simulation::OnePass Simulation::one_pass(const char* what) {
     if (!by_events_)
-        return {&*recurrence_, &duration_, &latency_};
+        return {&*recurrence_, &times_};
     own_kinds_.emplace(graph_);
     own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
     called_late_ = waits_for_calls();
-    own_durations_.assign(static_cast<std::size_t>(graph_.size()), 0);
-    own_latencies_ = own_durations_;
+    const std::vector<Ns> none(static_cast<std::size_t>(graph_.size()), 0);
+    node_times_ = {none, none};
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
-            own_durations_[node] = end_of(node) - start_of(node);
+            node_times_.durations[node] = end_of(node) - start_of(node);
         if (!is_transfer(graph_.task(node).op))
-            own_durations_[node] += called_late_[node];
+            node_times_.durations[node] += called_late_[node];
         if (is_send(graph_.task(node).op))
-            own_latencies_[node] = latency_[kinds_.of(node)];
+            node_times_.latencies[node] = times_.latencies[kinds_.of(node)];
     }
-    own_times_->evaluate(own_durations_, own_latencies_);
+    own_times_->evaluate(node_times_);
     for (int node = 0; node < graph_.size(); ++node)
         if (own_times_->end(node) != end_of(node))
             fail("no pass gives the step of these costs, so there are no {}\n  help: report it, with the config", what);
-    return {&*own_times_, &own_durations_, &own_latencies_};
+    return {&*own_times_, &node_times_};
 }
 
 Explanation Simulation::explain(const Costs& costs) {
     run(costs);
-    Explanation all = pw::explain(plan_, graph_, *one_pass("critical paths").times);
+    const OnePass pass = one_pass("critical paths");
+    Explanation all = pw::explain(
+        {plan_, graph_, mode_, kinds_, by_events_ ? *own_kinds_ : kinds_, *pass.times, *pass.recurrence,
+         classes_of(lengths_)});
     for (int node = 0; by_events_ && node < graph_.size(); ++node)
         if (is_compute(graph_.task(node).op))
             all.idle[graph_.device_of(node)].dispatcher += called_late_[node];
@@ -270,8 +273,7 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
         Recurrence::Draws drawn;
         drawn.busy.resize(own_.size() * kCount);
         for (int group = next++; group < groups; group = next++) {
-            pass.times->draw(*pass.durations, *pass.latencies, jitter, mixed(seed, static_cast<std::uint64_t>(group)),
-                             drawn);
+            pass.recurrence->draw(*pass.times, jitter, mixed(seed, static_cast<std::uint64_t>(group)), drawn);
             for (int draw = 0; draw < kCount; ++draw) {
                 const auto at = static_cast<std::size_t>(group) * kCount + static_cast<std::size_t>(draw);
                 const auto end_of_node = [&](int node) {

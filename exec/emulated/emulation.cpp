@@ -62,6 +62,8 @@ void EmulatedDevice::begin_step(int step) {
 }
 
 void EmulatedDevice::run(const Task& task, int node) {
+    if (task.op == Op::SumGradients)
+        run_.wait_for_buckets(node);
     Ns left = run_.durations[node];
     if (Dispatcher* const dispatcher = run_.dispatcher_of(device_)) {
         run_.sleep_for(run_.job.costs.dispatch);
@@ -69,6 +71,8 @@ void EmulatedDevice::run(const Task& task, int node) {
         left -= run_.job.costs.dispatch;
     }
     run_.sleep_for(left);
+    if (makes_weight_gradient(task.op))
+        run_.ended[node] = clock_now();
     switch (task.op) {
         case Op::Forward:
             return forward(task);
@@ -215,6 +219,8 @@ Emulation::Emulation(const RunPlan& the_plan)
     : plan(the_plan),
       job(the_plan.job),
       durations(durations_of(job.plan, the_plan.graph, job.costs, job.versions)),
+      bucket_delays(bucket_delays_of(job.plan, the_plan.graph, job.costs, job.versions)),
+      ended(durations.size(), 0),
       letters_(static_cast<std::size_t>(the_plan.graph.size())) {
     const Shape& shape = job.plan.shape;
     const auto microbatches = static_cast<std::size_t>(shape.microbatches);
@@ -277,6 +283,13 @@ void Emulation::sleep_for(Ns duration) const {
     }
     while (clock_now() < until && !stopped_)
         std::this_thread::yield();
+}
+
+void Emulation::wait_for_buckets(int sum) const {
+    Ns until = 0;
+    for (const int pass : plan.graph.inputs(sum))
+        until = std::max(until, ended[pass] + bucket_delays[pass]);
+    sleep_for(until - clock_now());
 }
 
 Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const {

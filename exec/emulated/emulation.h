@@ -102,10 +102,14 @@ public:
     // Reads the tag where it landed; throws Error (RunFailed) naming reader and maker when it is not what was sent.
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
     void sleep_for(Ns duration) const;
+    // Sleeps until the last bucket of an S may be sent. All of its devices have come to it.
+    void wait_for_buckets(int sum) const;
 
     const RunPlan& plan;
     const Job& job;
     std::vector<Ns> durations;               // by node
+    std::vector<Ns> bucket_delays;           // by node
+    std::vector<Ns> ended;                   // by node, of passes that make gradients: in this step
     std::vector<double> losses;              // of this step: [micro-batch]
     std::vector<std::vector<double>> norms;  // of this step: [update][stage]
     std::vector<std::uint64_t> sums;         // [stage], set before a U under a global norm

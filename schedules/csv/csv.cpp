@@ -301,8 +301,9 @@ std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode
         if (const auto sum = read.sums.find({device, task.stage});
             (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())
             return print(sum->second);
-        const auto found = read.cells.find(task);
-        return found == read.cells.end() ? fmt::format("device {} step {}", device, position) : print(found->second);
+        if (const auto found = read.cells.find(task); found != read.cells.end())
+            return print(found->second);
+        return is_transfer(task.op) ? std::string() : fmt::format("device {} step {}", device, position);
     });
 }
 

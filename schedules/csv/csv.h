@@ -49,7 +49,7 @@ struct CsvPlan {
 CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 
-// Runs check() (schedules/passes.h) so that its errors name cells.
+// Runs check() (schedules/passes.h) so that its errors name cells; transfers that were added have none.
 std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

@@ -95,6 +95,8 @@ private:
                                        {"stages_of", trace_.stages_of},
                                        {"config", trace_.config},
                                        {"machine", trace_.machine}};
+        for (const Edge& tie : trace_.ties)
+            data["ties"].push_back({tie.from, tie.to});
         if (trace_.mini_batch > 0)
             data["mini_batch"] = trace_.mini_batch;
         if (!trace_.reserved.empty())

@@ -119,6 +119,20 @@ std::vector<std::vector<int>> read_stages(const Place& place, int devices, int s
     return stages_of;
 }
 
+std::vector<Edge> read_ties(const Place& place, int stages) {
+    std::vector<Edge> ties;
+    if (!place.object.contains("ties"))  // nothing is tied, or the file is of an older version
+        return ties;
+    const json& list = place.at("ties");
+    for (const json& pair : list) {
+        if (!pair.is_array() || pair.size() != 2)
+            place.reject("ties", "expected pairs of stages, got {}", pair.type_name());
+        const auto stage = [&](int end) { return static_cast<int>(place.checked("ties", pair[end], 0, stages - 1)); };
+        ties.push_back({stage(0), stage(1)});
+    }
+    return ties;
+}
+
 std::vector<Bytes> read_reserved(const Place& place, int devices) {
     constexpr const char* kKey = "reserved_memory_bytes";
     std::vector<Bytes> reserved;
@@ -150,6 +164,7 @@ void read_header(const Place& place, Trace& trace) {
     }
     trace.asynchronous = place.flag("asynchronous");
     trace.stages_of = read_stages(place, trace.devices, trace.stages);
+    trace.ties = read_ties(place, trace.stages);
     trace.reserved = read_reserved(place, trace.devices);
 }
 

@@ -13,8 +13,9 @@ namespace pw {
 
 namespace {
 
-// Stages that one device holds, and sums nevertheless, share a parameter.
-std::vector<Edge> ties_of(const Plan& plan) {
+// Traces of older versions do not list the ties. In them, stages that one device holds, and sums nevertheless, share a
+// parameter.
+std::vector<Edge> guessed_ties(const Plan& plan) {
     std::set<int> tied;
     for (const std::vector<Task>& order : plan.order)
         for (const Task& task : order)
@@ -62,7 +63,7 @@ Plan plan_of(const Trace& trace, bool global_norm) {
         plan.shape.edges.emplace(edges.begin(), edges.end());
     if (first_update < plan.shape.microbatches)
         plan.shape.per_update = first_update;
-    plan.shape.ties = ties_of(plan);
+    plan.shape.ties = trace.ties.empty() ? guessed_ties(plan) : trace.ties;
     return plan;
 }
 

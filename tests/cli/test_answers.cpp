@@ -43,6 +43,16 @@ TEST_F(AnswersOfSimulate, ExplainAllIdleTimeAndTheWholeStep) {
     EXPECT_TRUE(contains(run_well("simulate cfg.yaml --explain").out, "on the critical path"));
 }
 
+// The bubble of four equal stages, 3 (F + B), is nobody's imbalance.
+TEST_F(AnswersOfSimulate, ABubbleOfEqualStagesIsNoImbalance) {
+    const Json json = run_well("simulate uniform.yaml --explain --json").json();
+    for (const Json& idle : json["explanation"]["idle"])
+        EXPECT_EQ(idle["imbalance_ns"], 0);
+    EXPECT_EQ(json["explanation"]["idle"][0]["dependency_ns"], 9000);
+    const std::string text = run_well("simulate uniform.yaml --explain").out;
+    expect_says(text, {"dependency  imbalance", "exchange"});
+}
+
 TEST_F(AnswersOfSimulate, WhatIfIsTheSimulationWithThatValue) {
     const Json json =
         run_well("simulate cfg.yaml --json --what-if pipeline.micro_batches=9 --what-if pipeline.schedule=gpipe")

@@ -97,6 +97,70 @@ TEST_F(ErrorPartsOfCompare, ATraceAloneIsReplayed) {
     EXPECT_EQ(run_well("compare foreign.json --replay --json").json()["schedule"], "foreign");
 }
 
+// A prediction is what its own trace says: rules of replicas, shared parameters and lanes included.
+TEST_F(ErrorPartsOfCompare, NothingIsMissingInThePredictedTrace) {
+    write("gpt.yaml", R"(
+workload: {model: gpt, sequence_length: 8, vocabulary: 512, embedding: 64, blocks: 2, heads: 2}
+cluster: {devices: 4, link: {latency: 10 us, bandwidth: 1 GB/s}}
+pipeline: {schedule: gpipe, micro_batches: 4, split: [h.0], replicas: [2, 2]}
+)");
+    write("stages.yaml", R"(
+workload: {model: uniform, stages: 4, forward: 8 us, backward_input: 9 us, backward_weight: 17 us, output: 1 kB}
+cluster: {devices: 4, link: {latency: 5 us, bandwidth: 1 GB/s}}
+pipeline: {schedule: zb-h2, micro_batches: 4}
+)");
+    write("layers.yaml",
+          "samples: 1\nlayers:\n  - {name: a, forward: 10 us, backward: 21 us, output: 9 kB}\n"
+          "  - {name: b, forward: 12 us, backward: 20 us}\n");
+    write("file.yaml",
+          "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
+          "pipeline: {schedule: 1f1b, micro_batches: 6}}");
+    for (const std::string config :
+         {"gpt.yaml", "gpt.yaml --set pipeline.replicas=[1,3]", "gpt.yaml --set pipeline.replicas=[3,1]",
+          "gpt.yaml --set pipeline.schedule=1f1b --set training.clip_norm=1", "stages.yaml", "file.yaml",
+          "gpt.yaml --set pipeline.replicas=[1,1] --set cluster.devices=2", "file.yaml --set run.backend=emulated"})
+        for (const char* mode :
+             {"{}", "{receive: deferred}", "{receive: deferred, communicator: one}",
+              "{protocol: rendezvous, eager_limit: 2 kB, communicator: direction}", "{exchange: blocking}"}) {
+            run_well(fmt::format("simulate {} --set 'transfer={}' --trace t.json", config, mode));
+            const Json json = run_well("compare t.json --replay --json").json();
+            EXPECT_EQ(json["mechanics_ns"], 0) << config << ' ' << mode << json["mechanics"];
+        }
+}
+
+// One rule for models that can only be emulated.
+TEST_F(ErrorPartsOfCompare, AModelFromAFileIsPredictedAsItIsEmulated) {
+    write("layers.yaml",
+          "samples: 1\nlayers:\n  - {name: a, forward: 10 us, backward: 21 us, output: 90 kB}\n"
+          "  - {name: b, forward: 12 us, backward: 20 us}\n");
+    write("file.yaml",
+          "{workload: {model: layers.yaml}, cluster: {devices: 2, link: {bandwidth: 1 GB/s}}, "
+          "pipeline: {schedule: 1f1b, micro_batches: 6}, transfer: {receive: deferred}}");
+    EXPECT_EQ(run_well("simulate file.yaml --json").json()["step_time_ns"],
+              run_well("simulate file.yaml --json --set run.backend=emulated").json()["step_time_ns"]);
+}
+
+// Pairs that are predicted equal are neither right nor wrong, in whatever order the file has them.
+TEST_F(ErrorPartsOfCompare, EqualPredictionsAreNoOrder) {
+    const auto tau_of = [&](const std::vector<std::pair<int, int>>& points) {
+        Json list = Json::array();
+        for (const auto& [predicted, measured] : points)
+            list.push_back({{"step_time_error", 0.0},
+                            {"peak_memory_error", 0.0},
+                            {"predicted_samples_per_second", predicted},
+                            {"measured_samples_per_second", measured}});
+        std::filesystem::create_directory(file("points"));
+        write("points/accuracy.json", Json{{"schema_version", 1}, {"points", list}}.dump());
+        return run_well("validate points --json").json()["kendall_tau"];
+    };
+    EXPECT_EQ(tau_of({{100, 100}, {100, 110}}), 0);
+    EXPECT_EQ(tau_of({{100, 110}, {100, 100}}), 0);
+    // Of three pairs, one predicted equal, two right; then one right and one wrong.
+    EXPECT_DOUBLE_EQ(tau_of({{100, 100}, {100, 110}, {130, 140}}), 2.0 / 3);
+    EXPECT_DOUBLE_EQ(tau_of({{130, 140}, {100, 110}, {100, 100}}), 2.0 / 3);
+    EXPECT_EQ(tau_of({{100, 100}, {100, 140}, {130, 120}}), 0);
+}
+
 TEST_F(ErrorPartsOfCompare, WhatCannotBeReplayedIsNamed) {
     EXPECT_TRUE(contains(error_of("compare cfg.yaml --replay", 2), "is a config, not a trace"));
     EXPECT_TRUE(contains(error_of("compare slower.json predicted.json --replay", 2), "--replay takes one trace"));

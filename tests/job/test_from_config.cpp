@@ -118,6 +118,46 @@ TEST(FromConfig, PointsAtTheWrongName) {
     EXPECT_TRUE(contains(refusal([&] { split_of(partial); }), "cfg.yaml:2:28"));
 }
 
+// What a device does for one micro-batch is one stage, or two where it holds two, whatever the number of replicas.
+TEST(FromConfig, TheLastStageTakesLongerByTheImbalance) {
+    const auto forwards_of = [](const std::string& stages, const std::string& rest) {
+        Notices notices;
+        const Job job = make_job(
+            load(fmt::format("{{workload: {{model: uniform, stages: {}, forward: 100 us, imbalance: 0.1}}, {}}}",
+                             stages, rest)),
+            notices);
+        std::vector<Ns> times;
+        for (const StageCost& cost : job.costs.stage)
+            times.push_back(cost.forward);
+        return times;
+    };
+    const std::vector<Ns> one{90'000, 110'000};
+    EXPECT_EQ(forwards_of("2", "cluster: {devices: 2}, pipeline: {schedule: gpipe, micro_batches: 4}"), one);
+    EXPECT_EQ(
+        forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: gpipe, micro_batches: 4, replicas: [2, 2]}"),
+        one);
+    EXPECT_EQ(forwards_of("2", "cluster: {devices: 4}, pipeline: {schedule: 1f1b, micro_batches: 4, replicas: [1, 3]}"),
+              one);
+    EXPECT_EQ(forwards_of("4", "cluster: {devices: 2}, pipeline: {schedule: interleaved, micro_batches: 4}"),
+              (std::vector<Ns>{93'333, 93'333, 93'333, 120'000}));
+    EXPECT_EQ(forwards_of("2", "cluster: {devices: 1}, pipeline: {schedule: gpipe, micro_batches: 4}"),
+              (std::vector<Ns>{80'000, 120'000}));
+}
+
+TEST(FromConfig, AnImbalanceLeavesNoStageLessThanNothing) {
+    const auto job_with = [](double imbalance) {
+        Notices notices;
+        return make_job(load(fmt::format("workload: {{model: uniform, stages: 2, forward: 100 us, imbalance: {}}}\n"
+                                         "cluster: {{devices: 1}}\npipeline: {{schedule: gpipe, micro_batches: 2}}\n",
+                                         imbalance)),
+                        notices);
+    };
+    EXPECT_EQ(job_with(0.5).costs.stage[0].forward, 0);
+    EXPECT_EQ(job_with(0.5).costs.stage[1].forward, 200'000);
+    expect_says(refusal([&] { job_with(0.75); }),
+                {"cfg.yaml:1:67", "the last of 2 stages would take 2.5 times the mean", "it is at most 0.5 here"});
+}
+
 TEST(FromConfig, PointsAtTheKeyThatAskedTooMuch) {
     const Config stages = load("workload: {model: mlp}\npipeline: {stages: 1000}\n");
     EXPECT_TRUE(contains(refusal([&] { split_of(stages); }), "cfg.yaml:2:20"));

@@ -161,6 +161,9 @@ TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
     EXPECT_EQ(error_of("interleaved", 4, 9, 2, 5), "accepted");  // a last group of 4
     EXPECT_NE(error_of("interleaved", 4, 9, 2, 4).find("set pipeline.group to 5"), std::string::npos);
     EXPECT_NE(error_of("interleaved", 4, 8, 2, 3).find("set pipeline.group to 4"), std::string::npos);
+    EXPECT_EQ(error_of("interleaved", 6, 3, 2, 6),
+              "a group of 6 micro-batches for 3 micro-batches on 6 devices: a group has at least as many as there are "
+              "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to 6 or more");
     EXPECT_NE(error_of("interleaved", 4, 3, 2, 3).find("leave pipeline.group out"), std::string::npos);
     EXPECT_NE(error_of("1f1b", 4, 8, 2).find("set pipeline.stages to 4"), std::string::npos);
     EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set pipeline.stages to 8"), std::string::npos);

@@ -203,6 +203,77 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     EXPECT_GT(compared, count / 2);
 }
 
+// What of a sum is not hidden by the backward does not wait for a list that waits for an exchange or a copy.
+TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
+    Random random(40);
+    int compared = 0;
+    for (int round = 0; round < rounds(6000); ++round) {
+        std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        auto& [plan, costs, mode] = *drawn;
+        costs.sums = {.latency = pick(random, 0, 9), .bandwidth = 1e9 / pick(random, 1, 3)};
+        for (StageBytes& bytes : costs.bytes)
+            bytes.weights = pick(random, 0, 300);
+        costs.shard_optimizer = pick(random, 0, 2) == 0;
+        costs.sum_bucket = pick(random, 1, 60);
+        add_gradient_sums(costs, plan.shape);
+        if (std::ranges::none_of(costs.stage_sums,
+                                 [](const StageSum& sum) { return sum.alone > 0 && sum.buckets > 1; }))
+            continue;
+        Simulator simulator(plan, mode);
+        const Trace expected = simulator.trace_by_events(costs);
+        ASSERT_EQ(simulator.trace(costs), expected) << plan.schedule << ' ' << print(mode) << " round " << round;
+        expect_least_times(plan, mode, costs, expected);
+        ASSERT_FALSE(HasFatalFailure()) << plan.schedule << ' ' << print(mode) << " round " << round;
+        ASSERT_EQ(simulator.sample(costs, lognormal_jitter(0), 3, 1, 1).step_times,
+                  std::vector<Ns>(3, simulator.step_time(costs)));
+        ++compared;
+    }
+    EXPECT_GT(compared, 50);
+}
+
+// Recomputing as a task of its own, which waits for no gradient, takes at most as long as the same work inside of the
+// backward; where exchanges block, the backward has what it reads before, and both take equally long.
+TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
+    Random random(41);
+    int compared = 0;
+    for (int round = 0; round < rounds(4000); ++round) {
+        const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
+        PlanOptions options;
+        options.transfers = random_mode(random);
+        const Shape shape = random_shape(random, schedule);
+        std::vector<int> recomputed;
+        for (int stage = 0; stage < shape.stages; ++stage)
+            if (pick(random, 0, 2) > 0)
+                recomputed.push_back(stage);
+        Plan inside, apart;
+        try {
+            inside = make_plan(schedule, shape, options);
+            options.recompute = recomputed;
+            apart = make_plan(schedule, shape, options);
+        } catch (const Error&) {
+            continue;
+        }
+        Costs costs = random_costs(random, inside.shape);
+        costs.dispatch = 0;
+        costs.speed.clear();
+        costs.last.clear();
+        Costs longer = costs;
+        for (const int stage : recomputed)
+            for (Ns* time : {&longer.stage[stage].backward, &longer.stage[stage].backward_input})
+                *time += costs.stage[stage].recompute;
+        const Ns of_both = metrics_of(simulate(inside, longer, options.transfers)).makespan;
+        const Ns of_each = metrics_of(simulate(apart, costs, options.transfers)).makespan;
+        ASSERT_LE(of_each, of_both) << schedule.name << ' ' << print(options.transfers) << " round " << round;
+        if (options.transfers.blocks()) {
+            ASSERT_EQ(of_each, of_both) << schedule.name << ' ' << print(options.transfers) << " round " << round;
+        }
+        ++compared;
+    }
+    EXPECT_GT(compared, 1000);
+}
+
 TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
     Random random(7);
     for (int round = 0; round < rounds(400); ++round) {
@@ -271,6 +342,50 @@ TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
         ASSERT_EQ(last_end(*drawn, durations, bytes), metrics.makespan + 1)
             << plan.schedule << ' ' << print(trace.events[node].task) << " round " << round;
     }
+}
+
+bool has_equal_shares(const Plan& plan) {
+    for (int stage = 1; stage < plan.shape.stages; ++stage)
+        if (plan.shape.devices_of(stage).size() != plan.shape.devices_of(0).size())
+            return false;
+    return true;
+}
+
+// No cause without its reason: data takes no time on free links, copies hold up nothing where none are kept, and equal
+// stages have no imbalance.
+TEST(Explanation, BlamesNothingThatIsNotThere) {
+    Random random(12);
+    int with_lanes = 0, with_dependency = 0;
+    for (int round = 0; round < rounds(1000); ++round) {
+        std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        auto& [plan, costs, mode] = *drawn;
+        costs.link = {};
+        costs.speed.clear();
+        std::fill(costs.stage.begin(), costs.stage.end(), costs.stage.front());
+        if (!costs.last.empty())
+            costs.last = costs.stage;
+        for (const IdleCauses& idle : Simulator(plan, mode).explain(costs).idle) {
+            ASSERT_EQ(idle.data, 0) << plan.schedule << ' ' << print(mode) << " round " << round;
+            if (!mode.sent_copies) {
+                ASSERT_EQ(idle.send_memory, 0) << plan.schedule << ' ' << print(mode) << " round " << round;
+            }
+            if (!mode.blocks()) {
+                ASSERT_EQ(idle.exchange, 0) << plan.schedule << ' ' << print(mode) << " round " << round;
+            }
+            const bool recomputes = std::ranges::any_of(plan.order, [](const std::vector<Task>& order) {
+                return std::ranges::any_of(order, [](const Task& task) { return task.op == Op::Recompute; });
+            });
+            if (has_equal_shares(plan) && !recomputes) {
+                ASSERT_EQ(idle.imbalance, 0) << plan.schedule << ' ' << print(mode) << " round " << round;
+            }
+            with_lanes += idle.lane > 0 ? 1 : 0;
+            with_dependency += idle.dependency > 0 ? 1 : 0;
+        }
+    }
+    EXPECT_GT(with_lanes, 0);
+    EXPECT_GT(with_dependency, 0);
 }
 
 TEST(Samples, AreTheStepTimeWithoutJitterAndTheSameOnAnyNumberOfThreads) {

@@ -202,6 +202,27 @@ TEST(Sums, InBucketsGoOnBesideTheBackward) {
     }
 }
 
+// Two devices of stage 1 hold 6 GB of gradients, 240 buckets, and sum them at 10 GB/s: 600 ms from the first full
+// bucket on. The last backward is from 950 to 1050 ms and its gradient leaves until 1130: an exchange that blocks holds
+// S until then, but not the buckets.
+TEST(Sums, InBucketsDoNotWaitForAnExchange) {
+    PlanOptions options;
+    options.transfers.exchange = TransferMode::Exchange::Blocking;
+    const Plan plan = plan_of("1f1b", Replicas{2, 2}, 8, options);
+    constexpr Ns kMs = 1'000'000;
+    Costs costs = uniform(2, 50 * kMs, 50 * kMs, 50 * kMs);
+    costs.edges = {{0, 1, 800'000'000, 800'000'000}};
+    costs.link = costs.sums = {.latency = 0, .bandwidth = 10e9};
+    costs.bytes[1].weights = 6'000'000'000;
+    costs.sum_bucket = 25'000'000;
+    add_gradient_sums(costs, plan.shape);
+    for (const TraceEvent& event : simulate(plan, costs, options.transfers).events)
+        if (event.task.op == Op::SumGradients && event.task.stage == 1) {
+            EXPECT_EQ(event.start, 1130 * kMs);
+            EXPECT_NEAR(static_cast<double>(event.end), 950e6 + 100e6 / 240 + 600e6, 2);
+        }
+}
+
 // Two buckets of 100 bytes: the first is full at 100 in the middle of the backward of 200, and is two steps of 60 then.
 // Its messages take a fifth of both devices, so that the rest of the backward, 100, takes 125; the second bucket is
 // summed from 225 on.
