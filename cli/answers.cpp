@@ -122,8 +122,9 @@ void add_what_if(const AnswerArguments& arguments, const ConfigArguments& config
 
 void add_explanation(const Explanation& all, const Report& report, Answers& answers) {
     Json idle = Json::array(), links = Json::array();
-    std::vector<std::string> head = {"device",     "on the critical path", "idle", "warm-up", "cool-down", "updates",
-                                     "dependency", "imbalance",            "lane", "data",    "exchange",  "copy of a send"};
+    std::vector<std::string> head = {"device",   "on the critical path", "idle",      "warm-up", "cool-down",
+                                     "updates",  "dependency",           "imbalance", "lane",    "data",
+                                     "exchange", "copy of a send"};
     const bool called = std::ranges::any_of(all.idle, [](const IdleCauses& causes) { return causes.dispatcher > 0; });
     if (called)
         head.emplace_back("dispatcher");
@@ -140,12 +141,11 @@ void add_explanation(const Explanation& all, const Report& report, Answers& answ
                         {"exchange_ns", causes.exchange},
                         {"dispatcher_ns", causes.dispatcher},
                         {"send_memory_ns", causes.send_memory}});
-        std::vector<std::string> row = {report.names[device],          print_time(all.critical[device]),
-                                        print_time(causes.total()),    print_time(causes.warm_up),
-                                        print_time(causes.cool_down),  print_time(causes.updates),
-                                        print_time(causes.dependency), print_time(causes.imbalance),
-                                        print_time(causes.lane),       print_time(causes.data),
-                                        print_time(causes.exchange),   print_time(causes.send_memory)};
+        std::vector<std::string> row = {
+            report.names[device],          print_time(all.critical[device]), print_time(causes.total()),
+            print_time(causes.warm_up),    print_time(causes.cool_down),     print_time(causes.updates),
+            print_time(causes.dependency), print_time(causes.imbalance),     print_time(causes.lane),
+            print_time(causes.data),       print_time(causes.exchange),      print_time(causes.send_memory)};
         if (called)
             row.push_back(print_time(causes.dispatcher));
         table.add(std::move(row));

@@ -57,7 +57,8 @@ inline constexpr int kTurns = 8;
 // the config's, that is the prediction. Ranks call it together; the others than rank 0 get nothing.
 Sides both_sides(const Job& job, int turns = 0);
 // Returns the turns that were asked for. By default there are none with a profile of the config's; without one kTurns,
-// or fewer, so that the probes take at most twice as long as the run. Throws Error (BadInput) for a backend that cannot.
+// or fewer, so that the probes take at most twice as long as the run. Throws Error (BadInput) for a backend that
+// cannot.
 int turns_for(const Job& job, std::optional<int> asked);
 // Returns the job of the config with a measured profile: the config's own, or one measured now. The emulated backend
 // needs none. Ranks call it together.

@@ -131,8 +131,9 @@ Profile measure_with_progress(const Config& config, const Model& model, const st
     Profile profile;
     {
         ProgressLine line;
-        profile = measure_profile(config, model, sizes,
-                                  [&](int done, int all) { line.show(fmt::format("timing layers, turn {} of {}", done + 1, all)); });
+        profile = measure_profile(config, model, sizes, [&](int done, int all) {
+            line.show(fmt::format("timing layers, turn {} of {}", done + 1, all));
+        });
     }
     for (const std::string& note : profile.notes)
         print_note(note);

@@ -171,10 +171,11 @@ private:
         for (const std::vector<Task>& order : job_.plan.order)
             for (const Task& task : order)
                 if (!is_transfer(task.op) && !later_.contains({task.stage, task.op, is_last(task, job_.plan)}))
-                    fail_with(ExitCode::RunFailed,
-                              "the probes of the plan have no time of {}: the prediction cannot be calibrated during the "
-                              "run\n  help: compare with a profile: cluster.profile, and without --interleave",
-                              print(task));
+                    fail_with(
+                        ExitCode::RunFailed,
+                        "the probes of the plan have no time of {}: the prediction cannot be calibrated during the "
+                        "run\n  help: compare with a profile: cluster.profile, and without --interleave",
+                        print(task));
     }
 
     void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {

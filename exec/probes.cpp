@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
-constexpr int kTried = 4;       // numbers of micro-batches for each device, until the schedule takes one
-constexpr int kStepsAlone = 2;  // in a turn, the first of which is left out
+constexpr int kTried = 4;                      // numbers of micro-batches for each device, until the schedule takes one
+constexpr int kStepsAlone = 2;                 // in a turn, the first of which is left out
 constexpr int kFewestNear = 2, kMostNear = 3;  // steps in a turn
 
 // Which operations the plan runs on its stages.
@@ -168,8 +168,8 @@ std::optional<Job> next_plan(const Job& job, int turns) {
     if (job.config.pipeline.schedule.ends_with(".csv"))
         return std::nullopt;
     const int own = job.config.pipeline.micro_batches, all = job.config.training.steps;
-    const int steps = job.plan.asynchronous ? std::max(1, all / turns)
-                                            : std::clamp(all, kFewestNear * turns, kMostNear * turns);
+    const int steps =
+        job.plan.asynchronous ? std::max(1, all / turns) : std::clamp(all, kFewestNear * turns, kMostNear * turns);
     for (int number = own + 1; number <= own + kTried * job.plan.shape.devices; ++number)
         try {
             Job next = with_microbatches(job, number, steps);

@@ -1,5 +1,5 @@
-// Probes of a plan: other plans over the same stages on the same devices, with other numbers of micro-batches. The times
-// of their tasks calibrate the prediction of the plan, which never contains the plan's own times.
+// Probes of a plan: other plans over the same stages on the same devices, with other numbers of micro-batches. The
+// times of their tasks calibrate the prediction of the plan, which never contains the plan's own times.
 #pragma once
 
 #include "job/job.h"
@@ -15,9 +15,10 @@ struct Probes {
     Job alone, near;
 };
 
-// Returns the probes of a job with kernels on the host, for `turns` turns: `alone` runs two steps in each, `near` two or
-// three, or of an asynchronous job a whole plan of its share of the job's steps. In `alone` every holder of a stage has
-// two micro-batches or more, so that it adds gradients to others. The probes do not train: their learning rate is 0.
+// Returns the probes of a job with kernels on the host, for `turns` turns: `alone` runs two steps in each, `near` two
+// or three, or of an asynchronous job a whole plan of its share of the job's steps. In `alone` every holder of a stage
+// has two micro-batches or more, so that it adds gradients to others. The probes do not train: their learning rate is
+// 0.
 Probes probes_of(const Job& job, int turns);
 
 // Returns the largest number of turns, `wanted` at most, in which the probes take at most twice as long as the job's

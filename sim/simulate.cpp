@@ -131,9 +131,9 @@ private:
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     Recurrence::Times node_times_;
-    std::vector<Ns> called_late_;    // how much of its duration a task waited for its host's dispatcher
-    Recurrence::Times times_;        // by kind
-    std::vector<Ns> busy_duration_;  // by kind
+    std::vector<Ns> called_late_;               // how much of its duration a task waited for its host's dispatcher
+    Recurrence::Times times_;                   // by kind
+    std::vector<Ns> busy_duration_;             // by kind
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
     bool by_events_ = false;                    // where the times are that were computed last
 };
@@ -245,9 +245,8 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
 Explanation Simulation::explain(const Costs& costs) {
     run(costs);
     const OnePass pass = one_pass("critical paths");
-    Explanation all = pw::explain(
-        {plan_, graph_, mode_, kinds_, by_events_ ? *own_kinds_ : kinds_, *pass.times, *pass.recurrence,
-         classes_of(lengths_)});
+    Explanation all = pw::explain({plan_, graph_, mode_, kinds_, by_events_ ? *own_kinds_ : kinds_, *pass.times,
+                                   *pass.recurrence, classes_of(lengths_)});
     for (int node = 0; by_events_ && node < graph_.size(); ++node)
         if (is_compute(graph_.task(node).op))
             all.idle[graph_.device_of(node)].dispatcher += called_late_[node];

@@ -109,8 +109,8 @@ private:
     std::vector<pollfd> polled_;
 };
 
-// Tells whether two ranks see the same network: processes of one host may be in different network namespaces. Empty where
-// the system does not say.
+// Tells whether two ranks see the same network: processes of one host may be in different network namespaces. Empty
+// where the system does not say.
 struct HostNetwork {
     std::array<char, 40> boot = {};  // the kernel's random boot_id
     std::uint64_t device = 0, inode = 0;
@@ -135,7 +135,8 @@ bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
     ranks.keep(networks);  // one that comes later may still be written
     std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < networks->size(); ++k)
-        tickets.push_back(ranks.receive(static_cast<int>(k) + 1, kNetwork, std::as_writable_bytes(std::span(&(*networks)[k], 1))));
+        tickets.push_back(
+            ranks.receive(static_cast<int>(k) + 1, kNetwork, std::as_writable_bytes(std::span(&(*networks)[k], 1))));
     for (const Ns until = clock_now() + time;;) {
         std::erase_if(tickets, [&](Ranks::Ticket ticket) { return ranks.done(ticket); });
         if (tickets.empty())

@@ -20,9 +20,9 @@ namespace pw {
 namespace {
 
 constexpr Ns kMilli = 1'000'000;
-constexpr Ns kAnswerTime = 2'000'000'000;          // for a whole handshake, at the rank that calls
+constexpr Ns kAnswerTime = 2'000'000'000;    // for a whole handshake, at the rank that calls
 constexpr Ns kBetweenCalls = 20 * kMilli;    // of one rank
-constexpr std::size_t kMostStrangers = 256;        // callers that are waited for, in addition to one per rank
+constexpr std::size_t kMostStrangers = 256;  // callers that are waited for, in addition to one per rank
 
 struct Answer {
     std::uint64_t number = 0;

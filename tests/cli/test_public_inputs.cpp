@@ -1,5 +1,5 @@
-// Inputs of public users, remade small (the folder `field` of the public data): each README says the right value and how
-// it is known, from a thread's own measurement, a formula, or a count by other code.
+// Inputs of public users, remade small (the folder `field` of the public data): each README says the right value and
+// how it is known, from a thread's own measurement, a formula, or a count by other code.
 #include "tests/support/cli_rig.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
@@ -146,9 +146,10 @@ TEST_F(PublicInputs, MegatronLayoutOfFortyTwoLayers) {
 TEST_F(PublicInputs, LayerTimesForSeveralSizes) {
     NEED_FIELD("15-metis-profile");
     const auto step = [&](int size, const std::string& note) {
-        const Said said = run(fmt::format("simulate simulate.yaml --json --set pipeline.micro_batches={} --set "
-                                          "pipeline.micro_batch_size={}",
-                                          64 / size, size));
+        const Said said =
+            run(fmt::format("simulate simulate.yaml --json --set pipeline.micro_batches={} --set "
+                            "pipeline.micro_batch_size={}",
+                            64 / size, size));
         EXPECT_EQ(contains(said.err, note), size == 3) << said.err;
         EXPECT_EQ(said.json().at("interpolated"), size == 3);
         return said.json().at("step_time_ns").get<double>() / 1e9;
@@ -180,7 +181,8 @@ TEST_F(PublicInputs, MicroBatchesOfUnequalLength) {
 TEST_F(PublicInputs, CountedStepsOfTwoSchedules) {
     NEED_FIELD("20-gpipe-against-1f1b");
     for (const auto& [schedule, held] : {std::pair{"gpipe", 32}, std::pair{"1f1b", 8}}) {
-        const Json json = run_well(fmt::format("simulate config.yaml --json --set pipeline.schedule={}", schedule)).json();
+        const Json json =
+            run_well(fmt::format("simulate config.yaml --json --set pipeline.schedule={}", schedule)).json();
         EXPECT_EQ(json.at("step_time_ns"), 78'000) << schedule;
         EXPECT_NEAR(json.at("bubble_rate").get<double>(), 0.179, 5e-4) << schedule;
         EXPECT_EQ(json.at("devices").at(0).at("peak_in_flight"), held) << schedule;

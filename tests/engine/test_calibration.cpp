@@ -148,9 +148,9 @@ INSTANTIATE_TEST_SUITE_P(Plans, Calibrations,
 // Replicas of one stage with two micro-batches: the plan gives each device one or none, the probes each two.
 TEST(Probes, GiveEveryHolderTwoMicroBatches) {
     for (const int replicas : {1, 2, 3, 4}) {
-        const Execution execution(kMlp, {fmt::format("cluster.devices={}", replicas), "pipeline.schedule=gpipe",
-                                         "pipeline.split=[]", fmt::format("pipeline.replicas=[{}]", replicas),
-                                         "pipeline.micro_batches=2", "training.steps=4"});
+        const Execution execution(
+            kMlp, {fmt::format("cluster.devices={}", replicas), "pipeline.schedule=gpipe", "pipeline.split=[]",
+                   fmt::format("pipeline.replicas=[{}]", replicas), "pipeline.micro_batches=2", "training.steps=4"});
         const Plan& alone = probes_of(execution.job(), 2).alone.plan;
         for (const std::vector<Task>& order : alone.order)
             EXPECT_GE(std::ranges::count(order, Op::Backward, &Task::op), 2) << replicas;
@@ -183,7 +183,8 @@ TEST(Probes, RefuseATaskWithoutATime) {
     expect_says(refusal([&] { (void)calibrate(other, {near}); }, ExitCode::RunFailed), {"have no time of 0R0"});
 }
 
-// Simulated with tasks of one unit and free links: the probes' size comes from the work in lists, not from a simulation.
+// Simulated with tasks of one unit and free links: the probes' size comes from the work in lists, not from a
+// simulation.
 TEST(Probes, TakeAtMostTwiceAsLongAsTheRun) {
     for (const std::string schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"})
         for (const int devices : {1, 2, 4})

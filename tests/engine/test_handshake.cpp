@@ -206,7 +206,6 @@ TEST(Mail, AListThatIsLongerThanItsMessageIsRefused) {
         put(mail, count);
         put(mail, std::uint64_t{7});
         EXPECT_THROW(MailReader(mail).get_all<std::uint64_t>(), Error) << count;
-        
     }
 }
 
