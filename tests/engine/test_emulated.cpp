@@ -6,6 +6,7 @@
 #include "schedules/plan_graph.h"
 #include "schedules/schedule.h"
 #include "tests/support/execution.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -296,6 +297,19 @@ TEST(Emulated, DevicesOfAHostShareADispatcher) {
         for (std::size_t k = 1; k < calls.size(); ++k)
             EXPECT_GE(calls[k] - calls[k - 1], 300'000) << "host " << host;
     }
+}
+
+TEST(Emulated, AloneHasUnequalMicroBatchesAndSharedDispatchers) {
+    const std::string model = "workload: {model: mlp}\ncluster: {devices: 2}\npipeline: {micro_batches: 2}\n";
+    for (const char* setting : {"pipeline.micro_batch_lengths=[1, 2]", "cluster.dispatcher=per host"})
+        for (const char* backend : {"cpu", "reference", "cuda", "emulated"}) {
+            const Job job = Execution(model.c_str(), {setting, std::string("run.backend=") + backend}).job();
+            if (std::string(backend) == "emulated") {
+                EXPECT_NO_THROW(check_runnable(job)) << setting;
+                continue;
+            }
+            expect_says(refusal([&] { check_runnable(job); }), {backend, "set run.backend: emulated"});
+        }
 }
 
 TEST(Emulated, HugeMemoryIsReservedNotTouched) {
