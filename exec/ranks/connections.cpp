@@ -135,7 +135,8 @@ bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
     ranks.keep(networks);  // one that comes later may still be written
     std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < networks->size(); ++k)
-        tickets.push_back(ranks.receive(static_cast<int>(k) + 1, kNetwork, std::as_writable_bytes(std::span(&(*networks)[k], 1))));
+        tickets.push_back(
+            ranks.receive(static_cast<int>(k) + 1, kNetwork, std::as_writable_bytes(std::span(&(*networks)[k], 1))));
     for (const Ns until = clock_now() + time;;) {
         std::erase_if(tickets, [&](Ranks::Ticket ticket) { return ranks.done(ticket); });
         if (tickets.empty())

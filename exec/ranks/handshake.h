@@ -46,13 +46,13 @@ struct AcceptedRanks {
     std::vector<Socket> sockets;  // by rank - 1; not open where the rank has not called
     int rejected = 0;             // connections that were closed since they were none of a rank
 };
-// Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has `caller_time` for
-// its handshake, in parallel with the others. A rank that calls again replaces its earlier connection. `listener` must
-// not block.
+// Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has `caller_time`
+// for its handshake, in parallel with the others. A rank that calls again replaces its earlier connection. `listener`
+// must not block.
 AcceptedRanks accept_ranks(int listener, const HandshakeKey& key, int size, Ns timeout, Ns caller_time = kCallerTime);
 
-// Calls rank 0 at each of the addresses, again and again until `timeout` has passed. Returns the connection, which is not
-// open if rank 0 was not found.
+// Calls rank 0 at each of the addresses, again and again until `timeout` has passed. Returns the connection, which is
+// not open if rank 0 was not found.
 Socket call_first_rank(std::span<const sockaddr_in> addresses, const HandshakeKey& key, int rank, Ns timeout);
 
 }  // namespace pw
