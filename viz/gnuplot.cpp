@@ -204,7 +204,7 @@ std::string with_names(std::string_view svg, const PictureNames& names) {
             name = xml_text(names.picture);
         else if (is_part && part < names.parts.size())
             name = xml_text(names.parts[part]);
-        else if (own.starts_with("gnuplot_plot_") || own.starts_with(kGnuplotData))
+        else if (own.starts_with("gnuplot_plot_") || own.starts_with("data index "))
             name.clear();
         part += is_part ? 1 : 0;
         is_first = false;

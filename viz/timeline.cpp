@@ -31,7 +31,7 @@ public:
         covered_ += part;
         has_thin_ = has_thin_ || is_thin;
     }
-    // Nothing where no thin box is. However short a box is, it is to be seen.
+    // Nothing where no thin box is. Even the shortest box is visible.
     std::optional<Colour> mean(Colour background) const {
         if (!has_thin_ || covered_ <= 0)
             return {};
@@ -297,8 +297,9 @@ private:
 
     static bool is_in_lane(const Box& box, bool receives) { return is_recv(box.event->task.op) == receives; }
 
-    // What is thinner than kThin pixels would be left out or widened, by where it happens to lie, and make patterns
-    // that are not there: those columns of pixels get the mean of the colours in them.
+    // Browsers would leave out or widen boxes that are thinner than kThin pixels, by their position, which makes
+    // patterns that are not in the trace. Columns of pixels with such boxes get the mean of the colours in them
+    // instead.
     void place_thin(const Timeline& timeline, const Row& row, double top) {
         const double height = layout_.task / timeline.lanes;
         for (int lane = 0; lane < timeline.lanes; ++lane)

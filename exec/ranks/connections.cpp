@@ -109,8 +109,8 @@ private:
     std::vector<pollfd> polled_;
 };
 
-// Tells whether two ranks see the same network: processes of one host may be in different network namespaces. Empty
-// where the system does not say.
+// The network namespace of a process, and the host that it is on: equal where two ranks reach each other by loopback.
+// Empty where the system does not name them.
 struct HostNetwork {
     std::array<char, 40> boot = {};  // the kernel's random boot_id
     std::uint64_t device = 0, inode = 0;
@@ -129,7 +129,7 @@ HostNetwork own_network() {
     return own;
 }
 
-// On rank 0: whether all ranks have said within `time` that they see its network.
+// On rank 0: returns whether all ranks are in its network; false if one of them has not answered within `time`.
 bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
     const auto networks = std::make_shared<std::vector<HostNetwork>>(static_cast<std::size_t>(ranks.size() - 1));
     ranks.keep(networks);  // one that comes later may still be written

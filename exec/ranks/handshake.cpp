@@ -37,8 +37,8 @@ std::uint64_t random_number() {
     return std::uint64_t{random()} << 32 | random();
 }
 
-// Of the two numbers that were sent: an answer that was recorded fits no other handshake, and neither side's fits the
-// other's place.
+// The hash of both numbers that were sent. A recorded answer fits no other handshake, and the answer of one side is not
+// that of the other.
 std::uint64_t proof_of(Side side, const HandshakeKey& key, std::uint64_t challenge, const Answer& answer) {
     const std::uint64_t words[] = {static_cast<std::uint64_t>(side), challenge, answer.number, answer.rank};
     return keyed_hash(key, words);
@@ -124,7 +124,7 @@ public:
                 entry.revents = 0;
     }
 
-    // Reads what has come, and closes the connections of those that cannot be ranks or had their time.
+    // Reads what has arrived, and closes the connections of callers that cannot be ranks or whose time is over.
     void serve() {
         const Ns now = clock_now();
         for (std::size_t k = 0; k < callers_.size(); ++k) {
@@ -177,8 +177,8 @@ private:
         return true;
     }
 
-    // Only some per look, so that those that have come before are read meanwhile. If there are too many, the oldest go:
-    // a rank answers at once, and calls again.
+    // Accepts only some at a time, so that earlier callers are read in between. If there are too many, the oldest are
+    // closed: a rank answers at once, and calls again.
     void accept_some() {
         for (int count = 0; count < 64; ++count) {
             Socket socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
