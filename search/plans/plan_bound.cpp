@@ -111,6 +111,16 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
             way_to(tasks, end, [&](int mb) { return mb == last; }), way_to(tasks, end, always)};
 }
 
+BestDevice best_of(const std::vector<DeviceConfig>& devices) {
+    BestDevice best;
+    for (const DeviceConfig& device : devices) {
+        best.speed = std::max(best.speed, device.speed);
+        best.memory = std::max(best.memory, device.memory);
+        best.one_speed = best.one_speed && device.speed == 1;
+    }
+    return best;
+}
+
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     : asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
@@ -118,13 +128,9 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
       dispatch_(dispatch) {
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const VersionTable versions = versions_of(plan);
-    fastest_ = 0;
-    for (const DeviceConfig& device : devices) {
-        fastest_ = std::max(fastest_, device.speed);
+    best_ = best_of(devices);
+    for (const DeviceConfig& device : devices)
         all_speeds_ += device.speed;
-        one_speed_ = one_speed_ && device.speed == 1;
-        most_memory_ = std::max(most_memory_, device.memory);
-    }
     rounded_ = rounded_tasks(plan, devices);
     for (int number = 0; number < plan.shape.stages; ++number) {
         const std::vector<int> holders = plan.shape.devices_of(number);
@@ -160,10 +166,10 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
 }
 
 Ns PlanBound::path(Ns time) const {
-    if (fastest_ == 1)
+    if (best_.speed == 1)
         return time;
     // every stage on the path may have been rounded down by half a nanosecond
-    const Ns scaled = static_cast<Ns>(static_cast<double>(time) / fastest_) - static_cast<Ns>(stages_.size()) - 1;
+    const Ns scaled = static_cast<Ns>(static_cast<double>(time) / best_.speed) - static_cast<Ns>(stages_.size()) - 1;
     return std::max<Ns>(0, scaled);
 }
 
@@ -232,15 +238,16 @@ Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) con
     return whole_time(number, piece) - rounding_of(stages_[number], parts);
 }
 
-// Bounds the time of the holder that serves most micro-batches, as if it were the fastest device with the most memory.
-Ns PlanBound::time_on(int replicas, const Piece& piece) const {
+// Bounds the time of the holder that serves most micro-batches, as if it were as fast as the fastest device and had the
+// most memory.
+Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) const {
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const int shards = sharded_ ? replicas : 1;
     const Bytes held = trains ? piece.activations : 0;
     const Bytes to_update = any.updates ? piece.weights + shard_of(piece.weights, shards) : 0;
-    if (piece.weights + to_update + piece.statistics + held > most_memory_)
+    if (piece.weights + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
     const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
@@ -248,7 +255,7 @@ Ns PlanBound::time_on(int replicas, const Piece& piece) const {
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
     const Ns rounding = 3 * served + static_cast<Ns>(stages_.size()) + 2;
-    return one_speed_ ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / fastest_) - rounding);
+    return best.one_speed ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / best.speed) - rounding);
 }
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
@@ -259,12 +266,11 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
     return stage.versions * piece.weights + gradients + momentum + piece.statistics + held * piece.activations;
 }
 
-Ns PlanBound::work_of(const Piece& model) const {
-    if (asynchronous_)
-        return 0;
-    // every stage has the same kinds of tasks
-    const Way& way = stages_.front().all;
-    return model.forward + (way.backwards > 0 ? model.backward : 0) + (way.weights > 0 ? model.weight : 0);
+Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }
+
+Ns PlanBound::passes_of(const Piece& piece) const {
+    const Way& way = stages_.front().all;  // every stage has the same kinds of tasks
+    return piece.forward + (way.backwards > 0 ? piece.backward : 0) + (way.weights > 0 ? piece.weight : 0);
 }
 
 Ns PlanBound::of_work(const Pieces& pieces) const {
