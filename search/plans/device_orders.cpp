@@ -80,8 +80,9 @@ void AlikeDevices::find_classes() {
     for (int device = 0; device < static_cast<int>(cluster_.devices.size()); ++device) {
         const int host = host_of_[device];
         std::vector<int>& others = devices_on_[host].size() == 1 ? alone : firsts[host];
-        const auto like = std::find_if(others.begin(), others.end(),
-                                       [&](int other) { return changes_nothing({{other, device}}); });
+        const auto like = std::find_if(others.begin(), others.end(), [&](int other) {
+            return changes_nothing({{other, device}});
+        });
         class_of_.push_back(like == others.end() ? device : *like);
         if (like == others.end())
             others.push_back(device);
@@ -157,8 +158,7 @@ bool AlikeDevices::keeps_shared(const Swaps& swaps) const {
 
 bool AlikeDevices::keeps_switches(const Swaps& swaps) const {
     const std::pair hosts(host_of_[swaps.front().first], host_of_[swaps.front().second]);
-    return hosts.first == hosts.second ||
-           std::all_of(switches_.begin(), switches_.end(), [&](const auto& one) {
+    return hosts.first == hosts.second || std::all_of(switches_.begin(), switches_.end(), [&](const auto& one) {
                return switches_.count({swapped(one.first, {hosts}), one.second}) == switches_.count(one);
            });
 }

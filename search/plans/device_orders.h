@@ -42,7 +42,7 @@ private:
     std::vector<std::vector<int>> devices_on_;  // by host
     std::vector<int> position_of_;              // of a device on its host
     std::vector<std::vector<ClusterConfig::PairLink>> links_of_;
-    std::set<std::pair<int, int>> linked_;                        // pairs with a link of their own
+    std::set<std::pair<int, int>> linked_;                         // pairs with a link of their own
     std::multiset<std::pair<std::vector<int>, double>> shared_;    // devices, bandwidth
     std::multiset<std::pair<std::vector<int>, double>> switches_;  // hosts, bandwidth
     std::vector<int> class_of_, class_of_host_;                    // the first one that is alike

@@ -377,9 +377,7 @@ private:
     }
 
     // Returns whether no split of the choice is faster than the best plan.
-    bool is_closed(std::size_t index) const {
-        return index < proven_.size() && proven_[index] && space_.complete();
-    }
+    bool is_closed(std::size_t index) const { return index < proven_.size() && proven_[index] && space_.complete(); }
 
     // Choices are left out where some split could be beyond what is counted, although others may be plans.
     void note_beyond_limit(std::vector<std::string>& notes) const {

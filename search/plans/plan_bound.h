@@ -54,7 +54,7 @@ public:
     Bytes available(int stage) const { return stages_[stage].available; }
     // Returns a step time that no split of the whole model undercuts: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
-    Ns work_of(const Piece& model) const;  // work of a micro-batch; 0 when it is not bounded
+    Ns work_of(const Piece& model) const;    // work of a micro-batch; 0 when it is not bounded
     Ns passes_of(const Piece& piece) const;  // time of the passes of a micro-batch that the plan runs
     // Returns one that holds however fast the devices beside the fastest are: a micro-batch takes the longest path.
     Ns of_path(const Pieces& pieces) const;

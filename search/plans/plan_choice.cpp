@@ -152,9 +152,7 @@ public:
         std::vector<std::vector<int>> shares = {{}};
         if (shared)
             shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
-        const std::size_t most = !all                 ? 1
-                                 : alike_.all_equal() ? std::max<std::size_t>(1, limits_.orders / shares.size())
-                                                      : limits_.orders;
+        const std::size_t most = !all ? 1 : alike_.all_equal() ? limits_.network_orders : limits_.orders;
         bool every_way = all, every_order = true;
         for (const std::vector<int>& replicas : shares) {
             every_way = every_way && numbers_ <= kMostNumbers;

@@ -32,12 +32,12 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 // Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
 std::string print(const PlanChoice& choice);
 
-// Of one schedule, micro-batch size and number of stages.
 struct ChoiceLimits {
-    std::int64_t shares = 512;  // most ways to share out the devices among the stages, where every way is tried
-    // Most orders of devices that are not alike, for every way to share them out; where the network alone tells them
-    // apart, for all ways together.
-    std::size_t orders = 720;
+    // Ways to share out the devices among the stages: where there are more for a number of stages, some stand in.
+    std::int64_t shares = 512;
+    // Orders of devices that are not alike, for each way to share them out; where the network alone tells them apart,
+    // few: all have the same bounds, and the best one seldom is far from the order of the config.
+    std::size_t orders = 720, network_orders = 6;
 };
 
 // The choices are all that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of

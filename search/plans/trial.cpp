@@ -206,8 +206,7 @@ Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
 // Returns the cuts between stages whose work is as even as can be: its squares add up to the least.
 Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
     const Piece& model = pieces_->model();
-    const double mean =
-        std::max(1.0, static_cast<double>(plan_bound_->passes_of(model)) / found_.choice.stages);
+    const double mean = std::max(1.0, static_cast<double>(plan_bound_->passes_of(model)) / found_.choice.stages);
     const auto square = [&](int stage, const Piece& piece) {
         const Ns work = work_of(stage, piece);
         return work >= kNever ? kNever : bounded(static_cast<double>(work) * (static_cast<double>(work) / mean));

@@ -39,7 +39,11 @@ struct Witness {
 class EveryPlan {
 public:
     EveryPlan(const RandomSearch& search, const Config& config, const Model& model, const Profile& profile)
-        : search_(search), config_(config), model_(model), profile_(profile), schedule_(schedule_named(search.schedule)) {
+        : search_(search),
+          config_(config),
+          model_(model),
+          profile_(profile),
+          schedule_(schedule_named(search.schedule)) {
         for (const int stages : search.stages) {
             StageSplit empty;
             if (stages <= static_cast<int>(num_vertices(model.layers)))
@@ -181,17 +185,15 @@ private:
     // Returns nothing where the schedule is not defined for the choice, or refuses the edges of the split.
     const Made* made_for(const PlanChoice& choice, const Config& config, const StageSplit& split, TransferMode mode) {
         const StageLinks links = links_of(model_.layers, split);
-        const auto [place, is_new] =
-            made_.try_emplace({choice.stages, choice.micro_batch_size, choice.recomputed, choice.replicas,
-                               std::ssize(choice.devices), links});
+        const auto [place, is_new] = made_.try_emplace({choice.stages, choice.micro_batch_size, choice.recomputed,
+                                                        choice.replicas, std::ssize(choice.devices), links});
         if (!is_new)
             return place->second.get();
         try {
             auto made = std::make_unique<Made>();
             made->proven = proven_plan(config, links, config.training.steps);
             made->versions = std::make_shared<const VersionTable>(versions_of(made->proven.plan));
-            made->simulator =
-                std::make_unique<Simulator>(made->proven.plan, made->proven.proof, made->versions, mode);
+            made->simulator = std::make_unique<Simulator>(made->proven.plan, made->proven.proof, made->versions, mode);
             place->second = std::move(made);
         } catch (const Error&) {
         }
@@ -363,7 +365,8 @@ private:
         ++seen[fmt::format("kind {}", static_cast<int>(search_.kind))];
         seen["proven"] += proven;
         seen["not proven"] += result_.best() != nullptr && !proven;
-        seen["best found"] += result_.best() != nullptr && every.best() && result_.best()->step_time == every.best()->time;
+        seen["best found"] +=
+            result_.best() != nullptr && every.best() && result_.best()->step_time == every.best()->time;
         seen["nothing fits, proven"] += result_.none_fits;
         seen["several stages on a device"] += several;
         seen["forward only, several stages on a device"] += several && search_.schedule == "forward-only";

@@ -160,8 +160,9 @@ private:
         search_.sizes = search_.mini_batch == 4 && one_in(4) ? std::vector{1, 2} : std::vector{1};
         const bool looped = search_.schedule == "bfs" || search_.schedule == "interleaved" ||
                             search_.schedule == "zb1p" || search_.schedule == "zb-v";
-        search_.stages = {several_ ? pick(random_, 4, 6)
-                                   : is(Kind::Shares) ? pick(random_, 1, 3) : pick(random_, 2, 4)};
+        search_.stages = {several_           ? pick(random_, 4, 6)
+                          : is(Kind::Shares) ? pick(random_, 1, 3)
+                                             : pick(random_, 2, 4)};
         if (looped)
             search_.stages = {one_of<int>({4, 4, 6})};
         if (one_in(6))
@@ -170,11 +171,11 @@ private:
 
     void draw_devices() {
         const int most = search_.stages.front();
-        const int count = several_               ? pick(random_, 2, 3)
-                          : is(Kind::Shares)     ? pick(random_, 3, 4)
-                          : is(Kind::Orders)     ? pick(random_, 2, 4)
-                          : is(Kind::Hosts)      ? pick(random_, 3, 4)
-                                                 : std::clamp(pick(random_, most - 1, most + 1), 1, 4);
+        const int count = several_           ? pick(random_, 2, 3)
+                          : is(Kind::Shares) ? pick(random_, 3, 4)
+                          : is(Kind::Orders) ? pick(random_, 2, 4)
+                          : is(Kind::Hosts)  ? pick(random_, 3, 4)
+                                             : std::clamp(pick(random_, most - 1, most + 1), 1, 4);
         search_.devices.assign(static_cast<std::size_t>(count), {});
         const bool unlike = is(Kind::Shares) || is(Kind::Orders);
         if (is(Kind::Memory) || (unlike ? one_in(2) : one_in(4))) {
@@ -222,14 +223,15 @@ private:
             const bool in_turn = one_in(2);
             for (std::size_t device = 0; device < search_.devices.size(); ++device)
                 search_.devices[device].host =
-                    one_in(5) ? "h0" : fmt::format("h{}", in_turn ? device % hosts : device * hosts / search_.devices.size());
+                    one_in(5) ? "h0"
+                              : fmt::format("h{}", in_turn ? device % hosts : device * hosts / search_.devices.size());
             search_.network = fmt::format(", inside: {{latency: {} ns, bandwidth: 100 GB/s}}", pick(random_, 0, 2));
             if (!one_in(5))
                 search_.network += fmt::format(", between: {{latency: {} ns, bandwidth: {} GB/s}}",
                                                pick(random_, 0, 60), pick(random_, 1, 20));
         } else if (one_in(2)) {
-            search_.network =
-                fmt::format(", link: {{latency: {} ns, bandwidth: {} GB/s}}", pick(random_, 0, 60), pick(random_, 1, 40));
+            search_.network = fmt::format(", link: {{latency: {} ns, bandwidth: {} GB/s}}", pick(random_, 0, 60),
+                                          pick(random_, 1, 40));
         }
         const int last = static_cast<int>(search_.devices.size()) - 1;
         if (last > 0 && (is(Kind::Hosts) ? one_in(4) : one_in(12))) {
@@ -256,8 +258,8 @@ private:
             search_.rest += "transfer: {receive: deferred, communicator: one}\n";
         else if (rules || (search_.replicas && one_in(3)))
             search_.rest += "transfer: {sum_bucket: 128 B}\n";
-        search_.rest += fmt::format("training: {{steps: 4{}}}\n",
-                                    search_.replicas && one_in(3) ? ", shard_optimizer: true" : "");
+        search_.rest +=
+            fmt::format("training: {{steps: 4{}}}\n", search_.replicas && one_in(3) ? ", shard_optimizer: true" : "");
     }
 
     void draw_limits() {
@@ -269,6 +271,8 @@ private:
             limits.choices.shares = pick(random_, 1, 3);
         if (is(Kind::Orders) || is(Kind::Hosts) || one_in(8))
             limits.choices.orders = static_cast<std::size_t>(one_in(2) ? pick(random_, 1, 4) : 720);
+        if (is(Kind::Hosts) || one_in(8))
+            limits.choices.network_orders = static_cast<std::size_t>(pick(random_, 1, 9));
         if (one_in(25))
             limits.seconds = 1e-4 * pick(random_, 0, 20);
     }
