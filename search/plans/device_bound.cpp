@@ -14,7 +14,8 @@ constexpr int kRounds = 250, kRoundsInVain = 80;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kUpdates = -1;
 
-// A window of a device's list goes from the first F of a stage to the last backward of one, or to the updates.
+// A window of a device's list goes from the first F of a stage to the last backward of one that follows, or to the
+// updates.
 struct Window {
     int device, from, to;              // stages; `to` may be kUpdates
     std::vector<PlanBound::Way> ways;  // by stage: its tasks in the window
@@ -39,10 +40,12 @@ std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
             std::vector<int> ends = stages;
             ends.push_back(kUpdates);
             for (const int to : ends) {
+                const auto end = ends_at(to);
+                if (end == begin)
+                    continue;  // no backward of the stage follows: a plan that does not train has none
                 Window& window = windows.emplace_back(Window{device, from, to, {}});
                 window.ways.resize(static_cast<std::size_t>(plan.shape.stages));
-                std::for_each(begin, ends_at(to),
-                              [&](const Task& task) { bound.count(task, window.ways[task.stage]); });
+                std::for_each(begin, end, [&](const Task& task) { bound.count(task, window.ways[task.stage]); });
             }
         }
     }
@@ -202,7 +205,8 @@ Ns bound_of_devices(const Plan& plan, const PlanBound& bound, const Pieces& piec
         for (std::size_t time = 0; time < weights.size(); ++time)
             weights[time] *= std::exp(rate * (times[time] / std::max(1.0, least) - 1));
     }
-    return std::max<Ns>(0, static_cast<Ns>(best * (1 - 1e-6)));  // its parts are rounded
+    // Its parts are rounded; splits with a piece that was left out take `limit`, and may take no more.
+    return std::clamp<Ns>(static_cast<Ns>(best * (1 - 1e-6)), 0, limit);
 }
 
 }  // namespace pw

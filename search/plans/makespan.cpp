@@ -67,7 +67,7 @@ private:
     };
 
     void list() {
-        const Choices choices = choices_of(problem_.config, space_.layers());
+        const Choices choices = choices_of(problem_.config, space_.layers(), limits_.choices);
         notes_ = choices.notes;
         for (const Choices::Partial& partial : choices.partial)
             families_.push_back({partial});
@@ -306,7 +306,7 @@ private:
             if (proven_[index])
                 return;
             trial.open(deadline);
-            proven_[index] = trial.bound() >= so_far || trial.prove(so_far, each, deadline);
+            proven_[index] = trial.bound() >= so_far || (trial.is_open() && trial.prove(so_far, each, deadline));
         });
     }
 
@@ -316,7 +316,7 @@ private:
         std::size_t open = 0;
         for (std::size_t index = 0; index < trials_.size(); ++index) {
             proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
-            open += !proven_[index] && !left_out_[index];
+            open += !proven_[index] && !left_out_[index] && trials_[index]->refused().empty();
         }
         return open;
     }
@@ -350,14 +350,18 @@ private:
             std::count_if(trials_.begin(), trials_.end(), [](const auto& trial) { return trial->is_too_long(); }));
         result.left_out = unknown_ + static_cast<int>(std::count(left_out_.begin(), left_out_.end(), true)) - too_long;
         result.choices = unknown_;
-        for (const auto& trial : trials_) {
-            result.candidates += trial->candidates();
-            result.choices += trial->refused().empty();
-            result.fitting += trial->fits();
-            if (!trial->has_plan() || trial->found().reserved.empty())
+        note_beyond_limit(result.notes);
+        for (std::size_t index = 0; index < trials_.size(); ++index) {
+            const Trial& trial = *trials_[index];
+            result.candidates += trial.candidates();
+            result.choices += trial.refused().empty();
+            result.fitting += trial.fits();
+            if (!trial.has_plan() || trial.found().reserved.empty())
                 continue;
-            FoundPlan& plan = result.plans.emplace_back(trial->found());
+            FoundPlan& plan = result.plans.emplace_back(trial.found());
             assert(!plan.fits || plan.lower_bound <= plan.step_time);
+            if (is_closed(index) && best() < Trial::kNever)
+                plan.lower_bound = std::max(plan.lower_bound, best());
             plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
         }
         if (time_is_up_ || deadline_.passed() || too_long > 0)
@@ -375,14 +379,37 @@ private:
         return result;
     }
 
+    // Returns whether no split of the choice is faster than the best plan.
+    bool is_closed(std::size_t index) const { return index < proven_.size() && proven_[index] && space_.complete(); }
+
+    // Choices are left out where some split could be beyond what is counted, although others may be plans.
+    void note_beyond_limit(std::vector<std::string>& notes) const {
+        const auto is_beyond = [](const auto& trial) { return trial->beyond().has_value(); };
+        if (const auto first = std::find_if(trials_.begin(), trials_.end(), is_beyond); first != trials_.end())
+            notes.push_back(fmt::format("{} of {} choices were not searched: {}",
+                                        std::count_if(trials_.begin(), trials_.end(), is_beyond), trials_.size(),
+                                        (*first)->beyond()->fact));
+    }
+
     // Returns the lower bound, which is never above the best plan.
     Ns lower_bound() const {
         Ns least = unknown_ > 0 || out_of_memory_ ? 0 : best();
         for (std::size_t index = 0; index < trials_.size(); ++index)
-            if (index >= proven_.size() || !proven_[index] || !space_.complete())
+            if (!is_closed(index))
                 least = std::min(least, trials_[index]->bound());
         for (const Family& family : families_)
-            least = std::min(least, family.bound);
+            least = std::min(least, std::max(family.bound, bound_of_other_orders(family)));
+        return least;
+    }
+
+    // No bound depends on the network: where that alone tells devices apart, those of the members hold for all orders.
+    Ns bound_of_other_orders(const Family& family) const {
+        if (!family.partial.only_network)
+            return 0;
+        Ns least = Trial::kNever;
+        for (const auto& trial : trials_)
+            if (are_akin(trial->found().choice, family.partial.like))
+                least = std::min(least, trial->bound());
         return least;
     }
 

@@ -19,6 +19,7 @@ struct MakespanLimits {
     std::int64_t tasks = 40'000'000;
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // where there are more topological cuts, only those of the forward order are tried
+    ChoiceLimits choices = {};
 };
 
 // A found plan is the best for one choice.

@@ -137,8 +137,8 @@ Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) cons
 Ns PlanBound::round_trips(const Way& way, Ns time) const {
     if (lengths_.empty())
         return way.jumps * path(time);
-    const double rounded = way.jumps * 2.0 * static_cast<double>(stages_.size()) * (0.5 / fastest_ + 1);
-    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * way.jump * kNoMore / fastest_ - rounded));
+    const double rounded = way.jumps * 2.0 * static_cast<double>(stages_.size()) * (0.5 / best_.speed + 1);
+    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * way.jump * kNoMore / best_.speed - rounded));
 }
 
 // Goes the way and jumps at the micro-batches for which `jumps_at` says so.
@@ -178,6 +178,16 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
         return {};  // nothing flows back
     return {way_to(tasks, end, never), way_to(tasks, end, [&](int mb) { return mb == first; }),
             way_to(tasks, end, [&](int mb) { return mb == last; }), way_to(tasks, end, always)};
+}
+
+BestDevice best_of(const std::vector<DeviceConfig>& devices) {
+    BestDevice best;
+    for (const DeviceConfig& device : devices) {
+        best.speed = std::max(best.speed, device.speed);
+        best.memory = std::max(best.memory, device.memory);
+        best.one_speed = best.one_speed && device.speed == 1;
+    }
+    return best;
 }
 
 void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const {
@@ -223,6 +233,9 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
       dispatch_(dispatch) {
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const VersionTable versions = versions_of(plan);
+    best_ = best_of(devices);
+    for (const DeviceConfig& device : devices)
+        all_speeds_ += device.speed;
     calls_ = calls_of(plan, config);
     const auto shortest_of = [](const MicroBatchLength& length) {
         return std::min({length.forward, length.backward_input, length.backward_weight});
@@ -233,13 +246,6 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         shortest_ = std::min(shortest_, shortest_of(length));
         longest_ = std::max(longest_, shortest_of(length));
         longest_bytes_ = std::max(longest_bytes_, length.bytes);
-    }
-    fastest_ = 0;
-    for (const DeviceConfig& device : devices) {
-        fastest_ = std::max(fastest_, device.speed);
-        all_speeds_ += device.speed;
-        one_speed_ = one_speed_ && device.speed == 1;
-        most_memory_ = std::max(most_memory_, device.memory);
     }
     rounded_ = rounded_tasks(plan, devices, !lengths_.empty());
     for (int number = 0; number < plan.shape.stages; ++number) {
@@ -276,12 +282,12 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     }
 }
 
-Ns PlanBound::path(Ns time, double length) const {
-    if (fastest_ == 1 && length == 1)
+Ns PlanBound::path(Ns time, double length, double speed) const {
+    if (speed == 1 && length == 1)
         return time;
     // every stage on the path, there and back, may have been rounded down by half a nanosecond, and for its length
-    const double each = length == 1 ? 1 : 2 + 1 / fastest_;
-    const double scaled = static_cast<double>(time) * (length == 1 ? 1 : length * kNoMore) / fastest_;
+    const double each = length == 1 ? 1 : 2 + 1 / speed;
+    const double scaled = static_cast<double>(time) * (length == 1 ? 1 : length * kNoMore) / speed;
     return std::max<Ns>(0, static_cast<Ns>(scaled) - static_cast<Ns>(each * static_cast<double>(stages_.size())) - 1);
 }
 
@@ -355,29 +361,30 @@ Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) con
     return whole_time(number, piece) - rounding_of(stages_[number], parts);
 }
 
-// Bounds the time of the holder that serves most micro-batches, as if it were the fastest device with the most memory.
-Ns PlanBound::time_on(int replicas, const Piece& piece) const {
+// Bounds the time of the holder that serves most micro-batches, as if it were as fast as the fastest device and had the
+// most memory.
+Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) const {
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const int shards = sharded_ ? replicas : 1;
     const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
     const Bytes to_update = any.updates ? piece.weights + shard_of(piece.weights, shards) : 0;
-    if (piece.weights + to_update + piece.statistics + held > most_memory_)
+    if (piece.weights + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
     if (!lengths_.empty())
-        return time_on_average(replicas, piece, update);
+        return time_on_average(replicas, piece, best, update);
     const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
     const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
     const Ns rounding = 3 * served + static_cast<Ns>(stages_.size()) + 2;
-    return one_speed_ ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / fastest_) - rounding);
+    return best.one_speed ? time : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) / best.speed) - rounding);
 }
 
 // Some holder takes as long as all do on average, which counts all lengths.
-Ns PlanBound::time_on_average(int replicas, const Piece& piece, Ns update) const {
+Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const {
     const Stage& any = stages_.front();
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const double served = least_ / replicas, tasks = 3.0 * micro_batches_ / replicas;
@@ -387,12 +394,12 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, Ns update) const
                                  : 0;
     const double whole = passes + adding + (split ? served * static_cast<double>(piece.weight) : 0);
     const auto least = [&](double time) {
-        return std::max<Ns>(0, static_cast<Ns>(time * kNoMore / fastest_ - tasks * (0.5 / fastest_ + 1) - 1));
+        return std::max<Ns>(0, static_cast<Ns>(time * kNoMore / best.speed - tasks * (0.5 / best.speed + 1) - 1));
     };
     const Ns updated =
-        one_speed_ ? update : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(update) / fastest_) - 1);
-    return path(piece.head) +
-           std::max(least(whole) + updated, least(passes) + std::max(trains ? path(piece.tail) : 0, updated));
+        best.one_speed ? update : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(update) / best.speed) - 1);
+    return path(piece.head, shortest_, best.speed) +
+           std::max(least(whole) + updated, least(passes) + std::max(trains ? path(piece.tail, shortest_, best.speed) : 0, updated));
 }
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
@@ -405,12 +412,11 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
     return stage.versions * piece.weights + gradients + momentum + piece.statistics + activations;
 }
 
-Ns PlanBound::work_of(const Piece& model) const {
-    if (asynchronous_)
-        return 0;
-    // every stage has the same kinds of tasks
-    const Way& way = stages_.front().all;
-    return model.forward + (way.backwards > 0 ? model.backward : 0) + (way.weights > 0 ? model.weight : 0);
+Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }
+
+Ns PlanBound::passes_of(const Piece& piece) const {
+    const Way& way = stages_.front().all;  // every stage has the same kinds of tasks
+    return piece.forward + (way.backwards > 0 ? piece.backward : 0) + (way.weights > 0 ? piece.weight : 0);
 }
 
 Ns PlanBound::of_work(const Pieces& pieces) const {

@@ -17,6 +17,14 @@ double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int mic
 // half a nanosecond each.
 Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded);
 
+// The best of some devices, each of whose properties may be another one's.
+struct BestDevice {
+    double speed = 0;
+    Bytes memory = 0;
+    bool one_speed = true;  // whether all have speed 1, so that no time is rounded
+};
+BestDevice best_of(const std::vector<DeviceConfig>& devices);
+
 class PlanBound {
 public:
     // A way counts the tasks of a stage on one way through its device's list: in list order, or from F, forward, over
@@ -44,14 +52,16 @@ public:
     // this piece is cut into `parts`: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
     Ns whole_time_in_parts(int stage, const Piece& piece, int parts) const;
-    // Returns a step time that no split undercuts in which some stage is this piece and lives on so many devices.
-    Ns time_on(int replicas, const Piece& piece) const;
+    // Returns a step time that no plan with the tasks of this one undercuts in which some stage is this piece and lives
+    // alone on so many devices, none of them better than `best`.
+    Ns time_on(int replicas, const Piece& piece, const BestDevice& best) const;
     // Returns the bytes that the device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;
     Bytes available(int stage) const { return stages_[stage].available; }
     // Returns a step time that no split of the whole model undercuts: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
-    Ns work_of(const Piece& model) const;  // work of a micro-batch; 0 when it is not bounded
+    Ns work_of(const Piece& model) const;    // work of a micro-batch; 0 when it is not bounded
+    Ns passes_of(const Piece& piece) const;  // time of the passes of a micro-batch that the plan runs
     // Returns one that holds however fast the devices beside the fastest are: a micro-batch takes the longest path.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
@@ -87,7 +97,8 @@ private:
         double both() const { return std::min(forward, backward); }
     };
     Lengths lengths_of(const Task& task) const;
-    Ns path(Ns time, double length) const;
+    Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
+    Ns path(Ns time, double length, double speed) const;
     Ns passes(int count, double length, Ns time, const Stage& stage) const;
     Ns round_trips(const Way& way, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
@@ -97,7 +108,7 @@ private:
     std::vector<Way> ways_through(const std::vector<Task>& tasks) const;
     Ns time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const;
     Ns between_updates(const Piece& piece) const;
-    Ns time_on_average(int replicas, const Piece& piece, Ns update) const;
+    Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 
     bool asynchronous_ = false, sharded_ = false;
@@ -108,10 +119,9 @@ private:
     Ns calls_ = 0;
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
-    double fastest_ = 1, all_speeds_ = 0;
-    double rounded_ = 0;     // see time_of_shared_work
-    bool one_speed_ = true;  // whether all devices have speed 1
-    Bytes most_memory_ = 0;  // most memory of a device
+    BestDevice best_;  // of the plan's devices
+    double all_speeds_ = 0;
+    double rounded_ = 0;  // see time_of_shared_work
     std::vector<Stage> stages_;
     std::vector<Way> between_updates_;  // ways of an asynchronous plan, on the last stage
 };

@@ -2,6 +2,7 @@
 
 #include "job/config_blocks.h"
 #include "schedules/schedule.h"
+#include "search/plans/device_orders.h"
 #include "workloads/error.h"
 #include "workloads/stages/stage_split.h"
 
@@ -15,10 +16,7 @@ namespace pw {
 
 namespace {
 
-constexpr std::size_t kMostOrders = 720;         // of unequal devices
-constexpr std::int64_t kMostShares = 512;        // of devices among stages, for one schedule, size and number of stages
 constexpr std::size_t kMostNumbers = 4'000'000;  // of devices in all choices together
-constexpr std::size_t kMostUnequal = 4096;       // devices of which orders are tried at all
 
 std::vector<std::string> schedules_of(const Config& config) {
     const std::vector<std::string>& asked = config.search.schedules;
@@ -57,61 +55,6 @@ std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
     return stages;
 }
 
-bool are_alike(const DeviceConfig& a, const DeviceConfig& b) { return a.speed == b.speed && a.memory == b.memory; }
-
-bool all_alike(const std::vector<DeviceConfig>& devices) {
-    return std::all_of(devices.begin(), devices.end(),
-                       [&](const DeviceConfig& device) { return are_alike(device, devices.front()); });
-}
-
-// Every choice of `count` devices in every order, devices that are alike taken in the order of the config; at most so
-// many.
-class Orders {
-public:
-    Orders(const std::vector<DeviceConfig>& devices, int count, std::size_t most)
-        : devices_(devices), count_(count), most_(most) {
-        const bool alike = all_alike(devices);
-        if (alike || devices.size() > kMostUnequal) {
-            all.emplace_back(static_cast<std::size_t>(count));
-            std::iota(all.back().begin(), all.back().end(), 0);
-            complete = alike;
-            return;
-        }
-        used_.assign(devices.size(), false);
-        extend();
-    }
-    std::vector<std::vector<int>> all;
-    bool complete = true;
-
-private:
-    void extend() {
-        if (static_cast<int>(chosen_.size()) == count_) {
-            complete = complete && all.size() < most_;
-            if (complete)
-                all.push_back(chosen_);
-            return;
-        }
-        std::vector<int> tried;
-        for (int device = 0; device < static_cast<int>(devices_.size()) && complete; ++device) {
-            const auto alike = [&](int other) { return are_alike(devices_[device], devices_[other]); };
-            if (used_[device] || std::any_of(tried.begin(), tried.end(), alike))
-                continue;
-            tried.push_back(device);
-            used_[device] = true;
-            chosen_.push_back(device);
-            extend();
-            chosen_.pop_back();
-            used_[device] = false;
-        }
-    }
-
-    const std::vector<DeviceConfig>& devices_;
-    int count_;
-    std::size_t most_;
-    std::vector<bool> used_;
-    std::vector<int> chosen_;
-};
-
 std::vector<int> recomputed_counts(const Config& config, int stages) {
     if (config.search.recompute == SearchConfig::Recompute::None)
         return {0};
@@ -142,12 +85,12 @@ bool tries_replicas(const Config& config, const Schedule& schedule) {
     return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
 }
 
-// Ways to share out up to `devices` among `stages`, at most kMostShares + 1: C(devices, stages).
-std::int64_t count_of_shares(int devices, int stages) {
+// Returns whether there are at most `most` ways to share out up to `devices` among `stages`: C(devices, stages).
+bool has_few_shares(int devices, int stages, std::int64_t most) {
     std::int64_t count = 1;
-    for (int taken = 1; taken <= std::min(stages, devices - stages) && count <= kMostShares; ++taken)
+    for (int taken = 1; taken <= std::min(stages, devices - stages) && count <= most; ++taken)
         count = count * (devices - taken + 1) / taken;
-    return std::min(count, kMostShares + 1);
+    return count <= most;
 }
 
 // Returns all ways, the one without replicas first.
@@ -204,8 +147,11 @@ namespace {
 
 class ChoiceList {
 public:
-    explicit ChoiceList(const Config& config)
-        : config_(config), devices_(static_cast<int>(config.cluster.devices.size())) {}
+    ChoiceList(const Config& config, const ChoiceLimits& limits)
+        : config_(config),
+          limits_(limits),
+          alike_(config.cluster),
+          devices_(static_cast<int>(config.cluster.devices.size())) {}
 
     // Adds all choices with this schedule, micro-batch size and number of stages.
     void add(const Schedule& schedule, PlanChoice choice) {
@@ -213,30 +159,30 @@ public:
         const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
         if (plain == 0 && !shared)
             return;
-        const bool all = !shared || count_of_shares(devices_, choice.stages) <= kMostShares;
+        const bool all = !shared || has_few_shares(devices_, choice.stages, limits_.shares);
         std::vector<std::vector<int>> shares = {{}};
         if (shared)
             shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
-        bool complete = all;
+        const std::size_t most = !all ? 1 : alike_.all_equal() ? limits_.network_orders : limits_.orders;
+        bool every_way = all, every_order = true;
         for (const std::vector<int>& replicas : shares) {
+            every_way = every_way && numbers_ <= kMostNumbers;
             choice.replicas = replicas;
-            complete =
-                add_orders(choice, replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0),
-                           all ? kMostOrders : 1) &&
-                complete;
+            const int devices = replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0);
+            every_order = add_orders(choice, devices, most) && every_order;
         }
-        if (!complete)
-            add_partial(std::move(choice), !all);
+        if (!all || !every_order)
+            add_partial(std::move(choice), !all, every_way && alike_.all_equal());
     }
 
     Choices choices;
 
 private:
-    // Returns false when not every order of unequal devices is there.
+    // Returns false when not every order of the devices is there.
     bool add_orders(PlanChoice choice, int devices, std::size_t most) {
         if (numbers_ > kMostNumbers)
             return false;
-        const Orders orders(config_.cluster.devices, devices, most);
+        const DeviceOrders orders = orders_of(alike_, devices, most);
         for (const std::vector<int>& order : orders.all)
             for (const int recomputed : recomputed_counts(config_, choice.stages)) {
                 numbers_ += order.size() + choice.replicas.size();
@@ -247,17 +193,19 @@ private:
         return orders.complete;
     }
 
-    void add_partial(PlanChoice choice, bool shares) {
+    void add_partial(PlanChoice choice, bool shares, bool only_network) {
         choice.devices.resize(config_.cluster.devices.size());
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
         choice.replicas.clear();
         for (const int recomputed : recomputed_counts(config_, choice.stages)) {
             choice.recomputed = recomputed;
-            choices.partial.push_back({choice, shares});
+            choices.partial.push_back({choice, shares, only_network});
         }
     }
 
     const Config& config_;
+    ChoiceLimits limits_;
+    AlikeDevices alike_;
     int devices_;
     std::size_t numbers_ = 0;
 };
@@ -273,8 +221,8 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 
 }  // namespace
 
-Choices choices_of(const Config& config, int layers) {
-    ChoiceList list(config);
+Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits) {
+    ChoiceList list(config, limits);
     std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {
         const Schedule& schedule = schedule_of(config, name);

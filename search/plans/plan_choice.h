@@ -4,6 +4,8 @@
 #include "job/config.h"
 #include "schedules/plan.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,20 +32,30 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 // Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
 std::string print(const PlanChoice& choice);
 
+struct ChoiceLimits {
+    // Ways to share out the devices among the stages: where there are more for a number of stages, some stand in.
+    std::int64_t shares = 512;
+    // Orders of devices that are not alike, for each way to share them out; where the network alone tells them apart,
+    // few: all have the same bounds, and the best one seldom is far from the order of the config.
+    std::size_t orders = 720, network_orders = 6;
+};
+
 // The choices are all that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of
-// unequal devices, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try. Where
-// there are too many ways to give every stage its devices, some stand in: first orders of unequal devices; equal shares
-// of all devices, of half as many, a quarter, ...
+// devices that are not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to
+// try. Where there are too many ways to give every stage its devices, some stand in: orders_of() the devices; equal
+// shares of all devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {
         PlanChoice like;      // schedule, sizes and stages of which some ways are missing; on all devices
         bool shares = false;  // some of the missing ones have replicas
+        // Every missing one is one of `all` but for the order of devices that the network alone tells apart.
+        bool only_network = false;
     };
     std::vector<Partial> partial;
     std::vector<std::string> notes;  // for people
     bool complete() const { return partial.empty(); }
 };
-Choices choices_of(const Config& config, int layers);
+Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits = {});
 
 }  // namespace pw

@@ -119,10 +119,13 @@ void Trial::open(Deadline& deadline) {
         refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
     } catch (const Error& error) {  // the schedule is not defined for this choice, or numbers end before it does
         refused_ = error.what();
-        if (const auto* limit = dynamic_cast<const BeyondLimit*>(&error))
-            beyond_ = *limit;
-        found_.lower_bound = kNever;
-        found_.may_fit = false;
+        sharp_ = true;
+        if (const auto* limit = dynamic_cast<const BeyondLimit*>(&error)) {
+            beyond_ = *limit;  // some of its splits may be plans
+        } else {
+            found_.lower_bound = kNever;
+            found_.may_fit = false;
+        }
         return;
     }
     step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
@@ -153,8 +156,11 @@ Ns Trial::bound_of_any_devices(double speeds) const {
     return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
 }
 
+// Other ways to share out the devices may take others than this choice does.
 TimeOn Trial::time_on() const {
-    return [this](int replicas, const Piece& piece) { return plan_bound_->time_on(replicas, piece); };
+    return [this, best = best_of(problem_.config.cluster.devices)](int replicas, const Piece& piece) {
+        return plan_bound_->time_on(replicas, piece, best);
+    };
 }
 
 Ns Trial::bound_of_any_shares(Deadline& deadline) const {
@@ -163,6 +169,8 @@ Ns Trial::bound_of_any_shares(Deadline& deadline) const {
     for (const DeviceConfig& device : devices)
         speeds += device.speed;
     const Ns below = bound_of_any_devices(speeds), above = std::min(found_.lower_bound, kNever / 4);
+    if (!space_.complete())
+        return below;  // the stages may be other pieces
     return bound_of_sharing(*pieces_, found_.choice.stages, static_cast<int>(devices.size()), time_on(), below, above,
                             deadline);
 }
@@ -195,7 +203,7 @@ Ns Trial::work_of(int stage, const Piece& piece) const {
     if (shortage_of(stage, piece) > 0)
         return kNever;
     const int device = found_.choice.devices[plan_bound_->device_of(stage)];
-    const auto time = static_cast<double>(piece.forward + piece.backward + piece.weight);
+    const auto time = static_cast<double>(plan_bound_->passes_of(piece));
     return bounded(time / problem_.config.cluster.devices[device].speed);
 }
 
@@ -228,8 +236,7 @@ Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
 // Returns the cuts between stages whose work is as even as can be: its squares add up to the least.
 Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
     const Piece& model = pieces_->model();
-    const double mean =
-        std::max(1.0, static_cast<double>(model.forward + model.backward + model.weight) / found_.choice.stages);
+    const double mean = std::max(1.0, static_cast<double>(plan_bound_->passes_of(model)) / found_.choice.stages);
     const auto square = [&](int stage, const Piece& piece) {
         const Ns work = work_of(stage, piece);
         return work >= kNever ? kNever : bounded(static_cast<double>(work) * (static_cast<double>(work) / mean));
@@ -362,7 +369,7 @@ std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above
 
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (!shares_devices() || schedule_named(found_.choice.schedule).asynchronous())
+    if (!shares_devices() || !space_.complete() || schedule_named(found_.choice.schedule).asynchronous())
         return;
     const auto bound_of_stage = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
     const Ns bound =

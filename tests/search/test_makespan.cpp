@@ -7,6 +7,7 @@
 #include "search/plans/trial.h"
 #include "sim/metrics.h"
 #include "tests/support/dice.h"
+#include "tests/support/every_split.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
@@ -114,29 +115,6 @@ struct Best {
     std::optional<Ns> time;
     std::map<StageLinks, Plan> plans;  // by the edges of the splits so far
 };
-
-// Every assignment of layers to stages that runs forward and leaves no stage empty.
-template <class Visit>
-void for_each_split(const LayerGraph& graph, int stages, StageSplit& split, Visit visit) {
-    const int layer = static_cast<int>(split.stage_of.size());
-    if (layer == static_cast<int>(num_vertices(graph))) {
-        split.layers.assign(static_cast<std::size_t>(stages), {});
-        for (int number = 0; number < layer; ++number)
-            split.layers[split.stage_of[number]].push_back(number);
-        const auto empty = [](const std::vector<int>& layers) { return layers.empty(); };
-        if (std::none_of(split.layers.begin(), split.layers.end(), empty))
-            visit(split);
-        return;
-    }
-    int least = 0;
-    for (const int input : inputs_of_layer(graph, layer))
-        least = std::max(least, split.stage_of[input]);
-    for (int stage = least; stage < stages; ++stage) {
-        split.stage_of.push_back(stage);
-        for_each_split(graph, stages, split, visit);
-        split.stage_of.pop_back();
-    }
-}
 
 Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, StageSplit split,
                   const Plan& plan) {
