@@ -1,6 +1,5 @@
 #include "cli/search.h"
 #include "cli/table.h"
-#include "job/cost_source.h"
 #include "search/predict.h"
 #include "viz/plot.h"
 
@@ -241,24 +240,15 @@ std::string without_defaults(const std::string& yaml) {
 
 std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file) {
     const FoundPlan& best = *result.best();
-    Config config = config_of(problem, best);
     const auto folder = std::filesystem::absolute(file).parent_path();
-    const auto from_folder = [&](std::string& path) {
-        if (!path.empty())
-            path = std::filesystem::path(path).lexically_proximate(folder).string();
-    };
-    from_folder(config.cluster.profile);
-    from_folder(config.workload.path);
-    if (cost_source_of(config).source == CostSource::File)
-        from_folder(config.workload.model);
-    config.yaml = print_config(config);
+    const std::string yaml = print_config(with_paths_from(config_of(problem, best), folder.string()));
     const SearchConfig& search = problem.config.search;
     const std::string batch = search.profile_batch == search.mini_batch
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()),
-                       proof_of(result), without_defaults(config.yaml), batch);
+                       proof_of(result), without_defaults(yaml), batch);
 }
 
 void plot_search(const SearchResult& result, const std::string& file) {

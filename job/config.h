@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -252,6 +253,7 @@ struct Config {
     std::shared_ptr<Source> source;
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
     std::string yaml;                     // the effective configuration, canonical YAML
+    std::set<std::string> absolute;       // keys whose paths the file gives from the root
 
     // Throws Error (BadInput) pointing at `key` (or its closest present parent). A fact that brings its own way out,
     // "...\n  help: ...", keeps it.
@@ -264,6 +266,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
 
 // Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
+
+// Returns the config with its paths as a file in `folder` writes them: from there, but those that `config.absolute`
+// names. Its paths are no longer those of this process.
+Config with_paths_from(Config config, const std::string& folder);
 
 // Returns whether the workload is given by times of stages, without layers.
 bool is_uniform(const Config& config);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -290,7 +291,32 @@ Choices choices_of(const Config& config, int layers) {
 
 namespace {
 
-// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen.
+// Adds what shares a bandwidth. Two that are left with the same members are one, and the smaller bandwidth holds.
+template <class Group, class Members>
+void add_group(std::vector<Group>& groups, Group group, Members Group::*members) {
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const Group& other) { return other.*members == group.*members; });
+    if (same == groups.end())
+        groups.push_back(std::move(group));
+    else
+        same->bandwidth = std::min(same->bandwidth, group.bandwidth);
+}
+
+// Drops the hosts that are not chosen, and switches that no message passes: those of no host, and those of all.
+void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
+    std::set<std::string> hosts;
+    for (const DeviceConfig& device : chosen.devices)
+        hosts.insert(device.host);
+    chosen.switches.clear();
+    for (ClusterConfig::Switch group : all.switches) {
+        std::erase_if(group.hosts, [&](const std::string& host) { return !hosts.contains(host); });
+        if (!group.hosts.empty() && group.hosts.size() < hosts.size())
+            add_group(chosen.switches, std::move(group), &ClusterConfig::Switch::hosts);
+    }
+}
+
+// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen. A rank table
+// holds only for all of its devices in its order; else they keep the names and hosts that it gave them.
 void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, ClusterConfig& chosen) {
     std::vector<int> number_of(all.devices.size(), -1);
     chosen.devices.clear();
@@ -304,14 +330,28 @@ void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, C
             chosen.links.push_back({number_of[pair.from], number_of[pair.to], pair.link});
     chosen.shared.clear();
     for (const ClusterConfig::Shared& shared : all.shared) {
-        ClusterConfig::Shared& left = chosen.shared.emplace_back(ClusterConfig::Shared{{}, shared.bandwidth});
+        ClusterConfig::Shared left{{}, shared.bandwidth};
         for (const int device : shared.devices)
             if (number_of[device] >= 0)
                 left.devices.push_back(number_of[device]);
         std::sort(left.devices.begin(), left.devices.end());
-        if (left.devices.empty())
-            chosen.shared.pop_back();
+        if (!left.devices.empty())
+            add_group(chosen.shared, std::move(left), &ClusterConfig::Shared::devices);
     }
+    if (!all.switches.empty())
+        choose_switches(all, chosen);
+    if (devices.size() != all.devices.size() || !std::is_sorted(devices.begin(), devices.end()))
+        chosen.rank_table.clear();
+}
+
+// Keeps the entries of a list with one for each device.
+void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<int>& devices) {
+    if (list.size() != all)
+        return;
+    std::vector<int> chosen;
+    for (const int device : devices)
+        chosen.push_back(list[static_cast<std::size_t>(device)]);
+    list = std::move(chosen);
 }
 
 }  // namespace
@@ -319,6 +359,8 @@ void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, C
 Config config_of(const Config& config, const PlanChoice& choice) {
     Config chosen = config;
     choose_devices(config.cluster, choice.devices, chosen.cluster);
+    choose_entries(chosen.run.gpus, config.cluster.devices.size(), choice.devices);
+    choose_entries(chosen.run.sms, config.cluster.devices.size(), choice.devices);
     chosen.pipeline.schedule = choice.schedule;
     chosen.pipeline.stages = choice.stages;
     chosen.pipeline.micro_batches = choice.micro_batches;
