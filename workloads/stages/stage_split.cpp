@@ -161,6 +161,12 @@ StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vect
     return from_starts(graph, partition_chain({.time = time}, stages).starts);
 }
 
+StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders) {
+    check_stage_count(graph, static_cast<int>(holders.device_of.size()));
+    assert(time.size() == num_vertices(graph));
+    return from_starts(graph, balance_devices(time, holders));
+}
+
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
     std::vector<Boundary> boundaries;
     const auto boundary = [&](int from, int to) -> Boundary& {
