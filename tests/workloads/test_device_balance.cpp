@@ -147,6 +147,18 @@ TEST(DeviceBalance, FastDevicesTakeMore) {
     EXPECT_EQ(balance_of(time, holders, balance_devices(time, holders)).busiest, 20 * 8);
 }
 
+// Speeds that are no binary fractions: a round of one device takes all of its layers.
+TEST(DeviceBalance, RoundedSpeedsLeaveNoLayerOut) {
+    Random random(8);
+    for (int instance = 0; instance < 200; ++instance) {
+        StageHolders holders = looped(pick(random, 1, 2), 3);
+        for (double& speed : holders.speed)
+            speed = 0.1 * pick(random, 1, 9);
+        const std::vector<Ns> time = random_times(random, pick(random, 6, 20));
+        EXPECT_EQ(balance_devices(time, holders).size(), holders.device_of.size());
+    }
+}
+
 TEST(DeviceBalance, EveryStageOfLargeChainsHasALayer) {
     Random random(7);
     for (const auto& [devices, each, layers] :

@@ -1,6 +1,7 @@
 #include "workloads/stages/device_balance.h"
 
 #include "workloads/stages/chain_partition.h"
+#include "workloads/stages/rounds.h"
 
 #include <algorithm>
 #include <cassert>
@@ -17,53 +18,6 @@ namespace {
 constexpr int kMostNodes = 100'000;   // cuts that the search through all of them tries
 constexpr int kMostOfEveryCut = 256;  // stages: more have too many ways anyway
 constexpr double kClose = 0.02;
-
-// The longest device comes first, then the longest stage.
-using Length = std::pair<double, double>;
-
-// `cuts` has the first layer of every stage, and the number of layers at its end.
-struct BalanceProblem {
-    BalanceProblem(const std::vector<Ns>& time, const StageHolders& all)
-        : holders(all), stages(static_cast<int>(all.device_of.size())), layers(static_cast<int>(time.size())) {
-        sums.push_back(0);
-        for (const Ns one : time)
-            sums.push_back(sums.back() + static_cast<double>(one));
-        stages_of.resize(all.speed.size());
-        for (int stage = 0; stage < stages; ++stage)
-            stages_of[static_cast<std::size_t>(all.device_of[stage])].push_back(stage);
-    }
-    double work(int from, int to) const { return sums[to] - sums[from]; }
-    double time_on(int device, double work) const { return work / holders.speed[device]; }
-    // Where a stage must end at the latest, so that no later one is empty.
-    int latest_end(int stage) const { return layers - (stages - 1 - stage); }
-
-    const StageHolders& holders;
-    int stages, layers;
-    std::vector<double> sums;                 // work of the layers before each
-    std::vector<std::vector<int>> stages_of;  // by device
-};
-
-struct Work {
-    std::vector<double> stage, device;
-};
-
-Work work_of(const BalanceProblem& problem, const std::vector<int>& cuts) {
-    Work work{{}, std::vector<double>(problem.holders.speed.size(), 0)};
-    for (int stage = 0; stage < problem.stages; ++stage) {
-        work.stage.push_back(problem.work(cuts[stage], cuts[stage + 1]));
-        work.device[static_cast<std::size_t>(problem.holders.device_of[stage])] += work.stage.back();
-    }
-    return work;
-}
-
-Length length_of(const BalanceProblem& problem, const Work& work) {
-    Length length{0, 0};
-    for (int device = 0; device < static_cast<int>(work.device.size()); ++device)
-        length.first = std::max(length.first, problem.time_on(device, work.device[device]));
-    for (int stage = 0; stage < problem.stages; ++stage)
-        length.second = std::max(length.second, problem.time_on(problem.holders.device_of[stage], work.stage[stage]));
-    return length;
-}
 
 // Every stage takes the layers whose work is nearest to an equal part of what its device still lacks of its share; of
 // two that are as near, more.
@@ -291,144 +245,6 @@ private:
     int end_ = 0, nodes_ = 0;
 };
 
-// Cuts a chain into rounds, and every round into stages of which the longest is as short as can be.
-class Rounds {
-public:
-    explicit Rounds(const BalanceProblem& problem)
-        : problem_(problem),
-          devices_(static_cast<int>(problem.holders.speed.size())),
-          rounds_((problem.stages + devices_ - 1) / devices_) {
-        for (int place = 0; place <= kMostCandidates; ++place)
-            candidates_.push_back(static_cast<int>(std::int64_t{problem.layers} * place / kMostCandidates));
-        for (int round = 0; round <= rounds_; ++round)
-            candidates_.push_back(static_cast<int>(std::int64_t{problem.layers} * round / rounds_));
-        std::ranges::sort(candidates_);
-        const auto again = std::ranges::unique(candidates_);
-        candidates_.erase(again.begin(), again.end());
-    }
-
-    std::vector<int> cuts() const {
-        std::vector<int> cuts = {0};
-        const std::vector<int> ends = best_ends();
-        for (int round = 0; round < rounds_; ++round) {
-            const std::vector<int> own = cuts_of(round, cuts.back(), ends[static_cast<std::size_t>(round)]);
-            cuts.insert(cuts.end(), own.begin(), own.end());
-        }
-        return cuts;
-    }
-
-private:
-    int first_stage(int round) const { return std::min(round * devices_, problem_.stages); }
-
-    // Returns the ends of the stages of a round, as long as the limit allows from the first one on; empty where the
-    // last one does not reach `to`.
-    std::vector<int> filled(int round, int from, int to, double limit) const {
-        std::vector<int> ends;
-        const int last = first_stage(round + 1);
-        for (int stage = first_stage(round); stage < last; ++stage) {
-            const double most = problem_.sums[from] + limit * problem_.holders.speed[stage % devices_];
-            const auto begin = problem_.sums.begin() + from + 1, end = problem_.sums.begin() + to - (last - stage - 2);
-            const int reach = from + static_cast<int>(std::upper_bound(begin, end, most) - begin);
-            if (reach == from)
-                return {};
-            ends.push_back(from = reach);
-        }
-        return from == to ? ends : std::vector<int>{};
-    }
-
-    double longest(int round, int from, const std::vector<int>& ends) const {
-        double longest = 0;
-        for (std::size_t i = 0; i < ends.size(); from = ends[i++])
-            longest = std::max(longest, problem_.time_on(problem_.holders.device_of[first_stage(round) + i],
-                                                         problem_.work(from, ends[i])));
-        return longest;
-    }
-
-    // By bisection, up to a millionth; then what is left over counts no more.
-    std::vector<int> cuts_of(int round, int from, int to) const {
-        constexpr double kEnough = 1e-6;
-        double slowest = std::numeric_limits<double>::infinity();
-        for (int device = 0; device < first_stage(round + 1) - first_stage(round); ++device)
-            slowest = std::min(slowest, problem_.holders.speed[device]);
-        double too_short = 0, enough = problem_.work(from, to) / slowest;
-        std::vector<int> best = filled(round, from, to, enough);
-        while (enough - too_short > kEnough * enough) {
-            const double middle = (too_short + enough) / 2;
-            std::vector<int> ends = filled(round, from, to, middle);
-            if (ends.empty()) {
-                too_short = middle;
-            } else {
-                enough = std::max(too_short, longest(round, from, ends));
-                best = std::move(ends);
-            }
-        }
-        return best;
-    }
-
-    // Dynamic programming over the rounds and where they end.
-    std::vector<int> best_ends() const {
-        std::vector<std::vector<Sum>> tables = {std::vector<Sum>(candidates_.size())};
-        tables[0][0].squares = 0;
-        for (int round = 0; round < rounds_; ++round) {
-            std::vector<Sum> table;
-            for (const int end : candidates_)
-                table.push_back(least_sum(round, tables.back(), end));
-            tables.push_back(std::move(table));
-        }
-        std::vector<int> ends;
-        std::size_t end = candidates_.size() - 1;
-        for (int round = rounds_; round > 0; --round) {
-            ends.push_back(candidates_[end]);
-            end = tables[static_cast<std::size_t>(round)][end].begin;
-        }
-        std::ranges::reverse(ends);
-        return ends;
-    }
-
-    // Of the longest stages of some first rounds, and where the last of these begins.
-    struct Sum {
-        double squares = std::numeric_limits<double>::infinity();
-        std::size_t begin = 0;
-    };
-
-    // Tries where the round begins, those first that a round without remainders makes the best; of equals, the last.
-    Sum least_sum(int round, const std::vector<Sum>& before, int end) const {
-        double speeds = 0;
-        for (int device = 0; device < first_stage(round + 1) - first_stage(round); ++device)
-            speeds += problem_.holders.speed[device];
-        std::vector<Sum> begins;
-        for (std::size_t begin = 0; begin < candidates_.size() && candidates_[begin] < end; ++begin)
-            if (before[begin].squares < Sum{}.squares && is_legal(round, candidates_[begin], end)) {
-                const double even = problem_.work(candidates_[begin], end) / speeds;
-                begins.push_back({before[begin].squares + even * even, begin});
-            }
-        std::ranges::sort(begins, [](const Sum& a, const Sum& b) {
-            return std::pair(a.squares, b.begin) < std::pair(b.squares, a.begin);
-        });
-        Sum least;
-        for (const auto& [bound, begin] : begins) {
-            if (bound > least.squares)
-                break;
-            const double own = longest(round, candidates_[begin], cuts_of(round, candidates_[begin], end));
-            const double squares = before[begin].squares + own * own;
-            if (squares < least.squares || (squares == least.squares && begin > least.begin))
-                least = {squares, begin};
-        }
-        return least;
-    }
-
-    // No stage of the round or of a later one is empty, and the last round ends with the chain.
-    bool is_legal(int round, int from, int to) const {
-        return to - from >= first_stage(round + 1) - first_stage(round) &&
-               problem_.layers - to >= problem_.stages - first_stage(round + 1) &&
-               (round + 1 < rounds_ || to == problem_.layers);
-    }
-
-    const BalanceProblem& problem_;
-    int devices_, rounds_;
-    std::vector<int> candidates_;  // where a round may end, ascending
-};
-
 bool is_looped(const StageHolders& holders) {
     for (std::size_t stage = 0; stage < holders.device_of.size(); ++stage)
         if (holders.device_of[stage] != static_cast<int>(stage % holders.speed.size()))
@@ -449,7 +265,7 @@ std::vector<double> lengths_of_rounds(const BalanceProblem& problem, const std::
 }
 
 std::vector<int> balanced_rounds(const BalanceProblem& problem) {
-    std::vector<int> cuts = Rounds(problem).cuts();
+    std::vector<int> cuts = cuts_of_rounds(problem);
     const std::vector<double> limits = lengths_of_rounds(problem, cuts);
     return with_less_on_devices(problem, std::move(cuts), limits);
 }
