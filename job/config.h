@@ -197,7 +197,7 @@ struct SearchConfig {
     std::vector<int> micro_batch_sizes;  // when empty, the pipeline's
     std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
     std::vector<int> stages;             // numbers of stages to try; when empty, the pipeline's
-    bool replicas = false;               // a stage may live on several devices
+    enum class Replicas { No, Yes, Equal } replicas = Replicas::No;  // devices of a stage: one, any number, all alike
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
     bool tensor_parallel = true;     // piper: a layer may be shared by several devices
     std::int64_t profile_batch = 0;  // samples that a file's times are for; by default a mini-batch
@@ -223,6 +223,11 @@ inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recomput
     {"none", SearchConfig::Recompute::None},
     {"all", SearchConfig::Recompute::All},
     {"auto", SearchConfig::Recompute::Auto}};
+template <>
+inline constexpr Choice<SearchConfig::Replicas> kChoices<SearchConfig::Replicas>[] = {
+    {"false", SearchConfig::Replicas::No},
+    {"true", SearchConfig::Replicas::Yes},
+    {"equal", SearchConfig::Replicas::Equal}};
 template <>
 inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
                                                                             {"free", SearchConfig::P2p::Free}};

@@ -140,7 +140,8 @@ void share_out(int devices, int stages, std::vector<int>& shares, std::vector<st
 
 // Asynchronous schedules would update less often with replicas than without.
 bool tries_replicas(const Config& config, const Schedule& schedule) {
-    return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
+    return config.search.replicas != SearchConfig::Replicas::No && schedule.takes_replicas() &&
+           !schedule.asynchronous();
 }
 
 // Ways to share out up to `devices` among `stages`, at most kMostShares + 1: C(devices, stages).
@@ -160,9 +161,10 @@ std::vector<std::vector<int>> all_shares(int devices, int stages) {
     return all;
 }
 
-std::vector<std::vector<int>> equal_shares(int devices, int stages) {
+// Returns as many devices for every stage: all of them, half as many, a quarter, ...; or every number.
+std::vector<std::vector<int>> equal_shares(int devices, int stages, bool every) {
     std::vector<std::vector<int>> all;
-    for (int share = devices / stages; share > 1; share /= 2)
+    for (int share = devices / stages; share > 1; share = every ? share - 1 : share / 2)
         all.emplace_back(static_cast<std::size_t>(stages), share);
     all.emplace_back();
     return all;
@@ -203,10 +205,11 @@ public:
         const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
         if (plain == 0 && !shared)
             return;
-        const bool all = !shared || count_of_shares(devices_, choice.stages) <= kMostShares;
+        const bool equal = config_.search.replicas == SearchConfig::Replicas::Equal;
+        const bool all = !shared || equal || count_of_shares(devices_, choice.stages) <= kMostShares;
         std::vector<std::vector<int>> shares = {{}};
         if (shared)
-            shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
+            shares = all && !equal ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages, equal);
         bool complete = all;
         for (const std::vector<int>& replicas : shares) {
             choice.replicas = replicas;
@@ -263,12 +266,41 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+// Says which numbers of stages nothing can run, where they are asked for; else that updates do not go with sizes.
+[[noreturn]] void fail_without_choices(const Config& config, int layers) {
+    const std::vector<int>& asked = config.search.stages;
+    const auto devices = static_cast<int>(config.cluster.devices.size());
+    std::vector<std::string> names = schedules_of(config);
+    const std::string numbers =
+        fmt::format("{} stage{}", fmt::join(asked, ", "), asked == std::vector<int>{1} ? "" : "s");
+    if (!asked.empty() && *std::min_element(asked.begin(), asked.end()) > layers)
+        config.fail_at("search.stages", fmt::format("{} for {} layers", numbers, layers),
+                       fmt::format("every stage needs a layer: write numbers up to {}", layers));
+    const auto placed = [&](const std::string& name) {
+        return std::any_of(asked.begin(), asked.end(), [&](int stages) {
+            return stages <= layers && devices_for(schedule_of(config, name), stages, devices) > 0;
+        });
+    };
+    if (!asked.empty() && std::none_of(names.begin(), names.end(), placed))
+        config.fail_at("search.stages",
+                       fmt::format("{} and {} device{}: {} cannot place them", numbers, devices,
+                                   devices == 1 ? "" : "s", fmt::join(names, ", ")),
+                       "write numbers of stages up to that of the devices, and even ones for a V; or search a "
+                       "schedule with several stages per device, such as interleaved");
+    config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
+                   "widen search.schedules, search.stages or search.micro_batch_sizes");
+}
+
+}  // namespace
+
 Choices choices_of(const Config& config, int layers) {
     ChoiceList list(config);
     std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {
         const Schedule& schedule = schedule_of(config, name);
-        if (config.search.replicas && !tries_replicas(config, schedule))
+        if (config.search.replicas != SearchConfig::Replicas::No && !tries_replicas(config, schedule))
             without.push_back(name);
         for (const int size : sizes_of(config)) {
             const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
@@ -281,8 +313,7 @@ Choices choices_of(const Config& config, int layers) {
         }
     }
     if (list.choices.all.empty())
-        config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
-                       "widen search.schedules, search.stages or search.micro_batch_sizes");
+        fail_without_choices(config, layers);
     if (!without.empty())
         list.choices.notes.push_back(fmt::format("search.replicas: not with {}, which {} one device per stage here",
                                                  fmt::join(without, ", "), without.size() == 1 ? "takes" : "take"));
@@ -403,10 +434,11 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 }
 
 std::string print(const PlanChoice& choice) {
+    const bool data_parallel = choice.stages == 1 && choice.devices.size() > 1;
     std::string text =
-        fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
-                    choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
-                    choice.micro_batches, choice.micro_batch_size);
+        fmt::format("{}{}, {} stage{} on {} device{}, {} micro-batches of {}", data_parallel ? "data parallel, " : "",
+                    choice.schedule, choice.stages, choice.stages == 1 ? "" : "s", choice.devices.size(),
+                    choice.devices.size() == 1 ? "" : "s", choice.micro_batches, choice.micro_batch_size);
     if (!choice.replicas.empty())
         text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
     if (choice.recomputed > 0)

@@ -290,7 +290,7 @@ TEST_F(Search, RefusesWhatLeavesNothingToTry) {
     EXPECT_TRUE(contains(uniform, "layer graph") && contains(uniform, "sweep")) << uniform;
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.schedules='[2f2b]'", 2), "no schedule '2f2b'"));
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.micro_batch_sizes='[3]'", 2), "divides"));
-    EXPECT_TRUE(contains(error_of("search config.yaml --set search.stages='[9]'", 2), "go together"));
+    EXPECT_TRUE(contains(error_of("search config.yaml --set search.stages='[9]'", 2), "9 stages for 4 layers"));
 }
 
 }  // namespace pw

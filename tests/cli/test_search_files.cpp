@@ -58,7 +58,7 @@ std::string random_cluster(Random& random) {
     std::string text;
     switch (pick(random, 0, 4)) {
         case 0: {
-            const int hosts = pick(random, 2, 4), each = pick(random, 1, 2);
+            const int hosts = pick(random, 2, 4), each = hosts == 2 ? 2 : pick(random, 1, 2);
             text = fmt::format("hosts: {}, devices_per_host: {}, {}", hosts, each, links);
             if (hosts == 4)
                 text +=
@@ -116,7 +116,7 @@ TEST_F(SearchFiles, KeepHostsAndDropWhatNoMessagePasses) {
         best_of(hosts + "switches: [{hosts: [0, 1], bandwidth: 9 GB/s}, {hosts: [2], bandwidth: 1 GB/s}]}", two);
     EXPECT_TRUE(contains(best, "  hosts: 2\n  devices_per_host: 1\n  memory: 1 GB\n")) << best;
     EXPECT_FALSE(contains(best, "switches")) << best;
-    EXPECT_TRUE(contains(best, "  model: ../layers.yaml\n")) << best;
+    EXPECT_TRUE(contains(best, "  model: \"../layers.yaml\"\n")) << best;
     for (const char* key : {"image_size", "classes", "dataset", "name:"})
         EXPECT_FALSE(contains(best, key)) << best;
     const std::string uneven =
@@ -130,7 +130,7 @@ TEST_F(SearchFiles, KeepARankTableForAllOfItsDevices) {
     const std::string all =
         best_of(cluster, "{schedules: [1f1b], stages: [4], mini_batch: 4, micro_batch_sizes: [1], profile_batch: 1}");
     EXPECT_TRUE(contains(all, "  devices: 4\n")) << all;
-    EXPECT_TRUE(contains(all, "  rank_table: ../ranks.json\n")) << all;
+    EXPECT_TRUE(contains(all, "  rank_table: \"../ranks.json\"\n")) << all;
     const std::string some =
         best_of(cluster, "{schedules: [1f1b], stages: [2], mini_batch: 4, micro_batch_sizes: [1], profile_batch: 1}");
     EXPECT_FALSE(contains(some, "rank_table")) << some;
@@ -144,8 +144,8 @@ TEST_F(SearchFiles, HavePathsThatWorkFromWhereTheyLie) {
         "1}\ntraining: {initial: start}\n";
     write("search.yaml", "workload: {model: layers.yaml}\n" + rest);
     run_well("search search.yaml -o deep/../deep/best.yaml");
-    EXPECT_TRUE(contains(read("deep/best.yaml"), "  model: ../layers.yaml\n")) << read("deep/best.yaml");
-    EXPECT_TRUE(contains(read("deep/best.yaml"), "  initial: ../start\n")) << read("deep/best.yaml");
+    EXPECT_TRUE(contains(read("deep/best.yaml"), "  model: \"../layers.yaml\"\n")) << read("deep/best.yaml");
+    EXPECT_TRUE(contains(read("deep/best.yaml"), "  initial: \"../start\"\n")) << read("deep/best.yaml");
     run_well("search search.yaml -o deep/best.yaml --set workload.model=" + file("layers.yaml").string());
     EXPECT_TRUE(contains(read("deep/best.yaml"), "  model: " + file("layers.yaml").string())) << read("deep/best.yaml");
     run_well("simulate deep/best.yaml");
@@ -225,7 +225,7 @@ TEST_F(SearchFiles, LayoutsHaveTheLayersOfTheModel) {
         }
     // parts of a block are one layer; a block that is cut has no letter
     EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "ln_f"}, 1), "EttL");
-    EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.1.attn"}, 2), "Et|tL");
+    EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "ln_f"}, 2), "Et|tL");
     EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.0.more"}, 2), "");
     // a norm between blocks is a layer like others, a block is one whatever it is called
     EXPECT_EQ(layout_of({"embed", "a", "norm", "b", "head"}, 1), "Et*3L");
@@ -253,6 +253,90 @@ TEST_F(SearchFiles, DefaultSplitOfAPublicModelSharesOutWhatDevicesHold) {
     EXPECT_LE(simulated["step_time_ns"], 615'000'000);
     for (const Json& device : simulated["devices"])
         EXPECT_EQ(device["busy_ns"], 480'000'000);
+}
+
+TEST_F(SearchFiles, DataParallelismIsNamedAndEqualPlansAreListedOnce) {
+    write("four.yaml",
+          "workload: {model: layers.yaml}\ncluster: {devices: 4}\nrun: {backend: emulated}\n"
+          "search: {schedules: all, stages: [1], mini_batch: 8, micro_batch_sizes: [2], profile_batch: 1}\n");
+    const Said alone = run_well("search four.yaml");
+    EXPECT_TRUE(contains(alone.err, "search.replicas: true")) << alone.err;
+    const Said shared = run_well("search four.yaml --set search.replicas=true");
+    EXPECT_FALSE(contains(shared.err, "search.replicas: true")) << shared.err;
+    EXPECT_TRUE(contains(shared.out, "best: data parallel, ")) << shared.out;
+    // with one micro-batch on each device a backward follows its forward, whatever the schedule is called
+    std::size_t rows = 0;
+    for (std::size_t at = shared.out.find("replicas 4"); at < shared.out.find("choices tried"); ++rows)
+        at = shared.out.find("replicas 4", at + 1);
+    EXPECT_LE(rows, 2U) << shared.out;  // the backward is whole or in two parts
+    EXPECT_TRUE(contains(shared.out, "(also ")) << shared.out;
+}
+
+TEST_F(SearchFiles, EqualReplicasAreTheOnlyOnes) {
+    write("four.yaml",
+          "workload: {model: layers.yaml}\ncluster: {devices: 6}\nrun: {backend: emulated}\n"
+          "search: {schedules: [1f1b], stages: [1, 2, 3], mini_batch: 12, micro_batch_sizes: [1], profile_batch: 1, "
+          "replicas: equal}\n");
+    const Json found = run_well("search four.yaml --json -o best.yaml").json();
+    std::vector<std::string> shares;
+    for (const Json& plan : found["plans"]) {
+        const std::string text = plan["plan"];
+        const std::size_t at = text.find("replicas ");
+        shares.push_back(text.substr(text.find("1f1b, ") + 6, 1) + ": " +
+                         (at == std::string::npos ? "none" : text.substr(at + 9)));
+    }
+    std::sort(shares.begin(), shares.end());
+    EXPECT_EQ(shares, (std::vector<std::string>{"1: 2", "1: 3", "1: 4", "1: 5", "1: 6", "1: none", "2: 2 2", "2: 3 3",
+                                                "2: none", "3: 2 2 2", "3: none"}));
+    EXPECT_TRUE(found["every_choice"]);
+    EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], found["objective_ns"]);
+    EXPECT_TRUE(contains(error_of("search four.yaml --set search.replicas=even", 2), "false, true, equal"));
+}
+
+// What a device of a plan without backwards does is its forwards.
+TEST_F(SearchFiles, StagesOfForwardOnlyPlansTakeTheirForwards) {
+    write("forward.yaml",
+          "workload: {model: layers.yaml}\ncluster: {devices: 1}\nrun: {backend: emulated}\n"
+          "search: {schedules: [forward-only], mini_batch: 4, micro_batch_sizes: [1], profile_batch: 1}\n");
+    const Json found = run_well("search forward.yaml --json").json();
+    EXPECT_EQ(found["best"]["stages"][0]["time_ns"], 2 * (50 + 80 + 110) * 1000);
+}
+
+TEST_F(SearchFiles, MemoryIsSaidInTheUnitsOfItsLimit) {
+    const std::string search =
+        "search search.yaml --set search.stages=[2] --set search.profile_batch=1 --set cluster.memory=";
+    write("search.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\nrun: {backend: emulated}\n");
+    const std::string thousands = run_well(search + "'12 GB'").out;
+    EXPECT_TRUE(contains(thousands, "memory of 12 GB")) << thousands;
+    EXPECT_FALSE(contains(thousands, "iB")) << thousands;
+    const std::string powers = run_well(search + "'16 GiB'").out;
+    EXPECT_TRUE(contains(powers, "memory of 16 GiB")) << powers;
+    EXPECT_TRUE(contains(powers, " MiB")) << powers;
+    EXPECT_FALSE(contains(run_well(search + "inf").out, "memory of inf"));
+}
+
+TEST_F(SearchFiles, NumbersOfTheCommandLineAreCheckedInFewWords) {
+    write("search.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\nrun: {backend: emulated}\n");
+    for (const auto& [arguments, said] : std::vector<std::pair<std::string, std::string>>{
+             {"search search.yaml --time-limit 0", "'0' is no number of seconds above 0"},
+             {"search search.yaml --time-limit 5s", "'5s' is no number of seconds above 0"},
+             {"search search.yaml --top 0", "'0' is no whole number from 1 to 1000000"},
+             {"simulate uniform.yaml --samples 1e3", "'1e3': write 1000"},
+             {"simulate uniform.yaml --samples many", "'many' is no whole number from 1 to 10000000"},
+             {"profile mlp.yaml -o p.yaml --sizes '4;8'", "several are written as in 4,8"},
+             {"simulate uniform.yaml --what-if zb-h1", "--what-if pipeline.schedule=zb-h1"},
+             {"simulate uniform.yaml --what-if 5", "--what-if 5 has no '='"},
+             {"simulate uniform.yaml --set 'sweep.pipeline.micro_batches=[4, 8]'",
+              "--set 'sweep={pipeline.micro_batches: [4, 8]}'"},
+             {"search search.yaml --set search.stages=[100]", "100 stages for 6 layers"},
+             {"search search.yaml --set search.stages=[5]", "5 stages and 2 devices: 1f1b cannot place them"},
+             {"simulate uniform.yaml --set cluster.link.bandwidth=0", "is '0', and must be above 0"},
+             {"simulate uniform.yaml --set 'cluster.link.bandwidth=0 GB/s'", "is '0 GB/s', and must be above 0"},
+             {"simulate mlp.yaml --set workload.model=gpt --set 'pipeline.split=[h.9]'", "there are h.0 to h.3"}}) {
+        const std::string error = error_of(arguments, 2);
+        EXPECT_TRUE(contains(error, said)) << arguments << '\n' << error;
+        EXPECT_LT(error.size(), 700U) << error;
+    }
 }
 
 }  // namespace pw
