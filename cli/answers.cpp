@@ -1,8 +1,10 @@
 #include "cli/answers.h"
+#include "cli/option_numbers.h"
 
 #include "cli/prediction.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
+#include "schedules/schedule.h"
 #include "search/predict.h"
 #include "sim/simulate.h"
 #include "workloads/beyond_limit.h"
@@ -22,6 +24,15 @@ namespace pw {
 namespace {
 
 constexpr double kSlower = 0.1;  // a straggler
+
+bool is_schedule(const std::string& name) {
+    try {
+        schedule_named(name);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
 
 double delta(Ns time, Ns of) { return of > 0 ? static_cast<double>(time - of) / static_cast<double>(of) : 0; }
 
@@ -177,7 +188,7 @@ void add_answers(CLI::App& command, AnswerArguments& arguments) {
     CLI::Option* samples =
         command.add_option("--samples", arguments.samples, "so many draws in which tasks take longer or shorter")
             ->type_name("N")
-            ->check(CLI::Range(1, 10'000'000).description(""));
+            ->check(whole_number(1, 10'000'000));
     command.add_option("--jitter", arguments.jitter, "lognormal:SIGMA, or profile; default: lognormal:0.05")
         ->type_name("KIND")
         ->needs(samples);
@@ -210,6 +221,10 @@ Answers answers_of(const AnswerArguments& arguments, const ConfigArguments& conf
                 answers.slack = csv_of_slack(all, job.plan);
         }
     });
+    for (const std::string& text : arguments.what_if)
+        if (text.find('=') == std::string::npos)
+            fail("--what-if {} has no '='\n  help: write a key and a value, as in --what-if {}", text,
+                 is_schedule(text) ? "pipeline.schedule=" + text : "pipeline.micro_batches=16");
     if (!arguments.what_if.empty())
         add_what_if(arguments, config, report, answers);
     return answers;

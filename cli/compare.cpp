@@ -1,5 +1,6 @@
 // compare: predicted beside measured, from a config or from two traces.
 #include "cli/comparison.h"
+#include "cli/option_numbers.h"
 
 #include "cli/command.h"
 #include "cli/execution.h"
@@ -270,7 +271,7 @@ Action add_compare(CLI::App& command) {
                                 "default: {} without a cluster.profile, else 0, none",
                                 kTurns))
         ->type_name("N")
-        ->check(CLI::Range(0, 1000).description(""));
+        ->check(whole_number(0, 1000));
     command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
     command.add_flag("--why", arguments->why, "say in three sentences where the error of the step time comes from");
     command.add_flag("--replay", arguments->replay,

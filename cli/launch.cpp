@@ -1,6 +1,7 @@
 // launch: run a config on ranks, and when that fails again, from the latest checkpoint.
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "cli/whole_program.h"
@@ -163,10 +164,10 @@ Action add_launch(CLI::App& command) {
     command.add_option("-n", arguments->ranks, "so many ranks")
         ->required()
         ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000).description(""));
+        ->check(whole_number(1, 1'000'000));
     command.add_option("--max-restarts", arguments->most_restarts, "start it again so often at most; default 3")
         ->type_name("N")
-        ->check(CLI::Range(0, 1'000'000).description(""));
+        ->check(whole_number(0, 1'000'000));
     command
         .add_option("--launcher", arguments->launcher,
                     "what starts ranks, with its options: 'mpirun --host a,b', mpiexec.mpich, srun; default mpirun")

@@ -1,6 +1,7 @@
 // profile: measure what layers, transfers and updates cost on the backend of a config.
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/all_ranks.h"
@@ -151,7 +152,7 @@ Action add_profile(CLI::App& command) {
         ->type_name("N,...")
         ->delimiter(',')
         ->allow_extra_args(false)
-        ->check(CLI::Range(1, 65536).description(""));
+        ->check(whole_number(1, 65'536));
     return [arguments] {
         const Config config = arguments->config.load();
         if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))

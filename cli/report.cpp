@@ -177,8 +177,8 @@ std::string print_misfits(const Report& report) {
         const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
         if (needed > limit)
             text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n",
-                                escaped_line(report.names[device]), print_bytes(needed), print_bytes(limit),
-                                print_bytes(needed - limit));
+                                escaped_line(report.names[device]), print_bytes_as(needed, limit),
+                                print_bytes_as(limit, limit), print_bytes_as(needed - limit, limit));
     }
     return text;
 }

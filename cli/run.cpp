@@ -1,6 +1,7 @@
 // run: execute the plan of a config and measure it.
 #include "cli/command.h"
 #include "cli/execution.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
@@ -318,17 +319,17 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
     command.add_option("--trace", arguments.trace, "write the measured trace")->type_name("FILE");
     command.add_option("--steps", arguments.steps, "instead of training.steps")
         ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000'000).description(""));
+        ->check(whole_number(1, 1'000'000'000));
     command
         .add_option("--checkpoint", arguments.checkpoints,
                     "write checkpoints there: at the end, also when Ctrl-C ends it")
         ->type_name("DIR");
     command.add_option("--checkpoint-every", arguments.checkpoint_every, "and after every so many steps")
         ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000'000).description(""));
+        ->check(whole_number(1, 1'000'000'000));
     command.add_option("--keep", arguments.keep, "so many checkpoints, the latest; default 2")
         ->type_name("K")
-        ->check(CLI::Range(1, 1'000'000'000).description(""));
+        ->check(whole_number(1, 1'000'000'000));
     command.add_option("--resume", arguments.resume, "go on from a checkpoint, or the latest whole one in a folder")
         ->type_name("DIR");
     command.add_flag("--reference", arguments.reference, "the same micro-batches and sums on one device, unpipelined");

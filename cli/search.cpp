@@ -3,11 +3,13 @@
 
 #include "cli/command.h"
 #include "cli/memory_cap.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/cost_source.h"
+#include "schedules/schedule.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
@@ -93,7 +95,8 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
               result.stop == SearchStop::Time     ? " before the time limit"
               : result.stop == SearchStop::Memory ? " within the memory limit"
                                                   : "",
-              shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+              shortage.stage, print_bytes_as(shortage.needs, shortage.has), shortage.needs,
+              print_bytes_as(shortage.has, shortage.has), shortage.has);
 }
 
 bool is_runnable(const Job& job) {
@@ -124,6 +127,18 @@ void print_notes(const SearchResult& result, Bytes memory) {
             fmt::format("{} of {} choices needed more than {} of memory and were left out: raise "
                         "--memory-limit or lower --threads",
                         result.left_out, result.choices, print_bytes(memory)));
+}
+
+// That replicas were not asked for, where some of the schedules take them.
+void note_missing_replicas(const Config& config, SearchResult& result) {
+    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
+        const Schedule& schedule = schedule_named(plan.choice.schedule);
+        return schedule.takes_replicas() && !schedule.asynchronous();
+    });
+    if (config.search.replicas == SearchConfig::Replicas::No && some_take && config.cluster.devices.size() > 1)
+        result.notes.emplace_back(
+            "every stage has one device: data parallelism and other replicas are among the choices with "
+            "search.replicas: true, or equal for as many of each stage");
 }
 
 SearchResult search_within(const SearchProblem& problem, const MakespanLimits& limits, Bytes memory) {
@@ -159,8 +174,10 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     const SearchProblem problem = problem_of(config, model);
     SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
     std::optional<Job> best;
-    if (result.best() != nullptr)
+    if (result.best() != nullptr) {
         best = make_job(config_of(problem, *result.best()), result.notes);
+        note_missing_replicas(config, result);
+    }
     print_notes(result, memory);
     const SearchReport report{problem, result, best};
     if (arguments.json)
@@ -233,17 +250,17 @@ Action add_search(CLI::App& command) {
             "draw reserved memory against step time, with other objectives the time of every stage: " + plot_formats())
         ->type_name("FILE");
     command.add_option("--time-limit", arguments->time_limit, "seconds; then the best so far and its gap")
-        ->check(CLI::PositiveNumber.description(""))
+        ->check(seconds_above_zero())
         ->type_name("SECONDS");
     command
         .add_option("--memory-limit", arguments->memory_limit, "as in 4 GB; default: a quarter of the machine's memory")
         ->type_name("SIZE");
     command.add_option("--threads", arguments->threads, "default: one per core; they never change the answer")
         ->type_name("N")
-        ->check(CLI::Range(1, 1024).description(""));
+        ->check(whole_number(1, 1024));
     command.add_option("--top", arguments->top, "plans in the table")
         ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000).description(""));
+        ->check(whole_number(1, 1'000'000));
     return [arguments] { search_config(*arguments); };
 }
 

@@ -1,6 +1,6 @@
 #include "cli/search.h"
 #include "cli/table.h"
-#include "job/cost_source.h"
+#include "schedules/schedule.h"
 #include "search/predict.h"
 #include "viz/plot.h"
 
@@ -15,8 +15,19 @@ namespace pw {
 
 namespace {
 
-Ns time_of(const StageCost& cost, bool split_backward) {
-    return cost.forward + (split_backward ? cost.backward_input + cost.backward_weight : cost.backward);
+// Of the passes that the plan runs.
+Ns time_of(const StageCost& cost, const Job& job) {
+    if (!schedule_named(job.config.pipeline.schedule).trains)
+        return cost.forward;
+    return cost.forward + (splits_backward(job.plan) ? cost.backward_input + cost.backward_weight : cost.backward);
+}
+
+// Returns the memory that all devices have where it is the same and limited; else kUnlimited.
+Bytes common_limit(const std::vector<DeviceConfig>& devices) {
+    for (const DeviceConfig& device : devices)
+        if (device.memory != devices.front().memory)
+            return kUnlimited;
+    return devices.empty() ? kUnlimited : devices.front().memory;
 }
 
 Json stages_json(const Job& job, const FoundPlan& plan) {
@@ -27,7 +38,7 @@ Json stages_json(const Job& job, const FoundPlan& plan) {
             names.push_back(job.model->layers[layer].name);
         const std::vector<int> devices = job.plan.shape.devices_of(stage);
         stages.push_back({{"layers", std::move(names)},
-                          {"time_ns", time_of(job.costs.stage[stage], splits_backward(job.plan))},
+                          {"time_ns", time_of(job.costs.stage[stage], job)},
                           {"memory_bytes", plan.reserved[devices.front()]},
                           {"device", plan.choice.devices[devices.front()]},
                           {"replicas", devices.size()},
@@ -84,19 +95,51 @@ std::string bubble_of(const SearchReport& report, const FoundPlan& plan) {
     return print_percent(metrics_of(predict(quiet_job_of(config_of(report.problem, plan)))).bubble_rate);
 }
 
-std::string print_plans(const SearchReport& report, std::size_t most) {
-    Table table({"plan", "step", "gap", "bubble", "memory", "first layers of the stages"});
-    std::size_t shown = 0;
+// Returns whether two choices differ in the name of the schedule alone: their plans are the same, task by task.
+bool is_same_plan(const SearchReport& report, const FoundPlan& a, const FoundPlan& b) {
+    PlanChoice renamed = a.choice;
+    renamed.schedule = b.choice.schedule;
+    if (renamed != b.choice || a.step_time != b.step_time || a.reserved != b.reserved ||
+        a.split.layers != b.split.layers)
+        return false;
+    return quiet_job_of(config_of(report.problem, a)).plan.order ==
+           quiet_job_of(config_of(report.problem, b)).plan.order;
+}
+
+struct PlanRow {
+    const FoundPlan* plan;
+    std::vector<std::string> also;  // schedules that have the same plan
+};
+
+// Returns the best plans, each once.
+std::vector<PlanRow> plan_rows(const SearchReport& report, std::size_t most) {
+    std::vector<PlanRow> rows;
     for (const FoundPlan& plan : report.result.plans) {
-        if (shown == most || !plan.fits)
+        if (!plan.fits)
             break;
-        ++shown;
+        const auto same = std::find_if(rows.begin(), rows.end(),
+                                       [&](const PlanRow& row) { return is_same_plan(report, *row.plan, plan); });
+        if (same != rows.end())
+            same->also.push_back(plan.choice.schedule);
+        else if (rows.size() == most)
+            break;
+        else
+            rows.push_back({&plan, {}});
+    }
+    return rows;
+}
+
+std::string print_plans(const SearchReport& report, std::size_t most) {
+    const Bytes limit = common_limit(report.problem.config.cluster.devices);
+    Table table({"plan", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
+    for (const auto& [found, also] : plan_rows(report, most)) {
+        const FoundPlan& plan = *found;
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
             stages += (stages.empty() ? "" : " | ") + report.problem.model.layers[layers.front()].name;
-        table.add({print(plan.choice), print_time(plan.step_time),
-                   print_percent(gap_of(plan.step_time, plan.lower_bound)), bubble_of(report, plan),
-                   print_bytes(plan.most_reserved()), stages});
+        table.add({print(plan.choice) + (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
+                   print_time(plan.step_time), print_percent(gap_of(plan.step_time, plan.lower_bound)),
+                   bubble_of(report, plan), print_bytes_as(plan.most_reserved(), limit), stages});
     }
     return table.print();
 }
@@ -117,6 +160,7 @@ std::string print_numbers(const std::vector<int>& numbers) {
 std::string print_stages(const SearchReport& report) {
     const FoundPlan& plan = *report.result.best();
     const Job& job = *report.best;
+    const Bytes limit = common_limit(report.problem.config.cluster.devices);
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
@@ -129,8 +173,8 @@ std::string print_stages(const SearchReport& report) {
         }
         table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
                    print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
-                   graph[layers.back()].name, print_time(time_of(job.costs.stage[stage], splits_backward(job.plan))),
-                   print_bytes(memory)});
+                   graph[layers.back()].name, print_time(time_of(job.costs.stage[stage], job)),
+                   print_bytes_as(memory, limit)});
     }
     return table.print();
 }
@@ -241,24 +285,16 @@ std::string without_defaults(const std::string& yaml) {
 
 std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file) {
     const FoundPlan& best = *result.best();
-    Config config = config_of(problem, best);
     const auto folder = std::filesystem::absolute(file).parent_path();
-    const auto from_folder = [&](std::string& path) {
-        if (!path.empty())
-            path = std::filesystem::path(path).lexically_proximate(folder).string();
-    };
-    from_folder(config.cluster.profile);
-    from_folder(config.workload.path);
-    if (cost_source_of(config).source == CostSource::File)
-        from_folder(config.workload.model);
-    config.yaml = print_config(config);
+    const std::string yaml = print_config(with_paths_from(config_of(problem, best), folder.string()));
     const SearchConfig& search = problem.config.search;
     const std::string batch = search.profile_batch == search.mini_batch
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
-                       print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()),
-                       proof_of(result), without_defaults(config.yaml), batch);
+                       print(best.choice), print_time(best.step_time),
+                       print_bytes_as(best.most_reserved(), common_limit(config_of(problem, best).cluster.devices)),
+                       proof_of(result), without_defaults(yaml), batch);
 }
 
 void plot_search(const SearchResult& result, const std::string& file) {

@@ -111,14 +111,24 @@ void require_one_that_works(const std::vector<SweepAxis>& axes, const std::vecto
                                           first.what(), setting_of(axes, points.front())));
 }
 
+bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
+
 // By samples per second: points of unlike mini-batches have unlike steps. The first of equals; null when none fits.
-const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
+// Asynchronous plans learn something else: they are compared with each other only.
+const SweepPoint* best_of(const std::vector<SweepPoint>& points, bool asynchronous) {
     const SweepPoint* best = nullptr;
     for (const SweepPoint& point : points)
-        if (point.report && fits(*point.report) &&
+        if (point.report && fits(*point.report) && is_asynchronous(point) == asynchronous &&
             (!best || point.report->metrics.samples_per_second > best->report->metrics.samples_per_second))
             best = &point;
     return best;
+}
+
+// The best point: of those that flush, unless none does.
+const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
+    const bool some_flush = std::any_of(
+        points.begin(), points.end(), [](const SweepPoint& point) { return point.report && !is_asynchronous(point); });
+    return best_of(points, !some_flush);
 }
 
 int micro_batches_of(const SweepPoint& point) { return point.report->trace.micro_batches; }
@@ -129,8 +139,8 @@ const SweepPoint* almost(const std::vector<SweepPoint>& points, const SweepPoint
     const SweepPoint* found = &best;
     const double enough = share * best.report->metrics.samples_per_second;
     for (const SweepPoint& point : points)
-        if (point.report && fits(*point.report) && point.report->metrics.samples_per_second >= enough &&
-            micro_batches_of(point) < micro_batches_of(*found))
+        if (point.report && fits(*point.report) && is_asynchronous(point) == is_asynchronous(best) &&
+            point.report->metrics.samples_per_second >= enough && micro_batches_of(point) < micro_batches_of(*found))
             found = &point;
     return found == &best ? nullptr : found;
 }
@@ -142,10 +152,22 @@ std::string verdict_of(const SweepPoint& point) {
         const std::string line = first_line(*point.error);
         return line.size() > kMost ? line.substr(0, line.rfind(' ', kMost)) + " ..." : line;
     }
-    return fits(*point.report) ? "yes" : "no";
+    return fmt::format("{}{}", fits(*point.report) ? "yes" : "no", is_asynchronous(point) ? " (asynchronous)" : "");
 }
 
-std::vector<std::string> row_of_point(const SweepPoint& point) {
+// Returns the memory that all devices of all points have where it is the same and limited; else kUnlimited.
+Bytes common_limit_of(const std::vector<SweepPoint>& points) {
+    std::optional<Bytes> limit;
+    for (const SweepPoint& point : points)
+        for (const Bytes own : point.report ? point.report->limits : std::vector<Bytes>{})
+            if (limit.value_or(own) != own)
+                return kUnlimited;
+            else
+                limit = own;
+    return limit.value_or(kUnlimited);
+}
+
+std::vector<std::string> row_of_point(const SweepPoint& point, Bytes limit) {
     std::vector<std::string> row = point.texts;
     if (point.error) {
         row.insert(row.end(), 5, "-");
@@ -155,8 +177,8 @@ std::vector<std::string> row_of_point(const SweepPoint& point) {
     row.push_back(print_time(metrics.step_time));
     row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
     row.push_back(print_percent(metrics.bubble_rate));
-    row.push_back(print_bytes(largest_peak(*point.report)));
-    row.push_back(print_bytes(largest_reserved(*point.report)));
+    row.push_back(print_bytes_as(largest_peak(*point.report), limit));
+    row.push_back(print_bytes_as(largest_reserved(*point.report), limit));
     return row;
 }
 
@@ -165,12 +187,14 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     for (const SweepPoint& point : points)
         widest = std::max(widest, verdict_of(point).size());
     std::vector<std::string> header = short_names(axes);
-    for (const char* name : {"step time", "samples/s", "bubble", "peak memory", "reserved"})
+    const Bytes limit = common_limit_of(points);
+    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
         header.emplace_back(name);
+    header.push_back(memory_header("reserved", limit));
     header.push_back(fmt::format("{:<{}}", "fits", widest));
     Table table(header);
     for (const SweepPoint& point : points) {
-        std::vector<std::string> row = row_of_point(point);
+        std::vector<std::string> row = row_of_point(point, limit);
         row.push_back(fmt::format("{:<{}}", verdict_of(point), widest));
         table.add(std::move(row));
     }
@@ -179,17 +203,21 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
 
 std::string print_best(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
     constexpr double kAlmost = 0.95;
+    const Bytes limit = common_limit_of(points);
+    const auto line = [&](const char* what, const SweepPoint& point) {
+        const Metrics& metrics = point.report->metrics;
+        return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(axes, point),
+                           metrics.samples_per_second, print_time(metrics.step_time),
+                           print_bytes_as(largest_peak(*point.report), limit));
+    };
     const SweepPoint* best = best_of(points);
-    if (!best)
-        return "best: none fits\n";
-    const Metrics& metrics = best->report->metrics;
-    std::string text = fmt::format("best: {}: {:.4g} samples/s, step time {}, peak memory {}\n",
-                                   setting_of(axes, *best), metrics.samples_per_second, print_time(metrics.step_time),
-                                   print_bytes(largest_peak(*best->report)));
-    if (const SweepPoint* fewer = almost(points, *best, kAlmost))
-        text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(axes, *fewer),
-                            print_percent(fewer->report->metrics.samples_per_second / metrics.samples_per_second));
-    return text;
+    const SweepPoint* asynchronous = best_of(points, true);
+    std::string text = best ? line("best", *best) : "best: none fits\n";
+    if (const SweepPoint* fewer = best ? almost(points, *best, kAlmost) : nullptr)
+        text += fmt::format(
+            "fewer micro-batches: {}: {} of its samples/s\n", setting_of(axes, *fewer),
+            print_percent(fewer->report->metrics.samples_per_second / best->report->metrics.samples_per_second));
+    return text + (asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "");
 }
 
 // A number or a quoted text is what JSON reads in it, all else its YAML.
@@ -207,6 +235,7 @@ Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
         return json;
     }
     Json numbers = json_of(*point.report);
+    json["asynchronous"] = is_asynchronous(point);
     for (const char* of_the_whole : {"schema_version", "label", "devices"})
         numbers.erase(of_the_whole);
     numbers["peak_memory_bytes"] = largest_peak(*point.report);
@@ -217,10 +246,12 @@ Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
 
 Json json_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
     const SweepPoint* best = best_of(points);
+    const SweepPoint* asynchronous = best_of(points, true);
     Json json = {{"schema_version", 1}, {"points", Json::array()}};
     for (const SweepPoint& point : points)
         json["points"].push_back(json_of(axes, point));
     json["best"] = best ? json_of(axes, *best) : Json();
+    json["best_asynchronous"] = asynchronous ? json_of(axes, *asynchronous) : Json();
     return json;
 }
 

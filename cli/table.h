@@ -1,6 +1,8 @@
 // Plain text tables and small pieces of human output.
 #pragma once
 
+#include "workloads/units.h"
+
 #include <string>
 #include <vector>
 
@@ -25,6 +27,11 @@ private:
 
 std::string print_percent(double part);         // "11.2 %"
 std::string print_signed_percent(double part);  // "+1.5 %"
+
+// Returns a size in units of 1000 where a limit is written so, "12 GB"; else in units of 1024. No limit: kUnlimited.
+std::string print_bytes_as(Bytes size, Bytes limit);
+// Returns "reserved of 12 GB", or the name alone where there is no limit.
+std::string memory_header(const std::string& name, Bytes limit);
 
 // One line on stderr that is rewritten in place; it shows nothing when stderr is no terminal.
 class ProgressLine {

@@ -2,6 +2,7 @@
 #include "job/build.h"
 
 #include "job/cost_source.h"
+#include "job/plan.h"
 #include "job/rules.h"
 #include "schedules/durations.h"
 #include "workloads/data/data_sources.h"
@@ -127,11 +128,16 @@ StageSplit split_of_layers(const Config& config, const Model& model, const Profi
         return split_by_cuts(config, model);
     if (pipeline.split == PipelineConfig::Split::Lists)
         return split_by_names(config, model);
-    const bool even = pipeline.split == PipelineConfig::Split::Even;
-    const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
     try {
-        return even ? split_even(model.layers, pipeline.stages)
-                    : split_bottleneck(model.layers, pipeline.stages, times);
+        if (pipeline.split == PipelineConfig::Split::Even)
+            return split_even(model.layers, pipeline.stages);
+        const std::vector<Ns> times = layer_times(profile, pipeline.micro_batch_size);
+        StageHolders holders{devices_of_several(config), {}};
+        if (holders.device_of.empty())
+            return split_bottleneck(model.layers, pipeline.stages, times);
+        for (const DeviceConfig& device : config.cluster.devices)
+            holders.speed.push_back(device.speed);
+        return split_balanced(model.layers, times, holders);
     } catch (const Error& error) {
         config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error.what(),
                        "write fewer stages");

@@ -308,6 +308,20 @@ void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
         fmt::format("write one length per micro-batch, or micro_batches: {}", count));
 }
 
+// A key with the path of a file or a folder, and where the config has it.
+struct PathKey {
+    const char* block;
+    const char* key;
+    std::string& (*of)(Config&);
+};
+constexpr PathKey kPathKeys[] = {
+    {"workload", "model", [](Config& config) -> std::string& { return config.workload.model; }},
+    {"workload", "path", [](Config& config) -> std::string& { return config.workload.path; }},
+    {"cluster", "profile", [](Config& config) -> std::string& { return config.cluster.profile; }},
+    {"cluster", "rank_table", [](Config& config) -> std::string& { return config.cluster.rank_table; }},
+    {"pipeline", "schedule", [](Config& config) -> std::string& { return config.pipeline.schedule; }},
+    {"training", "initial", [](Config& config) -> std::string& { return config.training.initial; }}};
+
 // The first claim holds; the others must agree with it. Without any, every device has `chunks` stages.
 int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
     const StageClaim* first = nullptr;
@@ -346,6 +360,17 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
 
 std::string absolute_path(const std::string& folder, const std::string& path) {
     return path.empty() ? path : (std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+Config with_paths_from(Config config, const std::string& folder) {
+    const auto from = std::filesystem::absolute(folder).lexically_normal();
+    for (const PathKey& row : kPathKeys) {
+        std::string& text = row.of(config);  // a name, of a model or a schedule, is not absolute
+        if (std::filesystem::path(text).is_absolute() &&
+            !config.absolute.contains(fmt::format("{}.{}", row.block, row.key)))
+            text = std::filesystem::path(text).lexically_proximate(from).string();
+    }
+    return config;
 }
 
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help) {
@@ -392,6 +417,9 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
     }
     root.source().throw_if_mistaken();
 
+    for (const PathKey& row : kPathKeys)
+        if (std::filesystem::path(root[row.block][row.key].text()).is_absolute())
+            config.absolute.insert(fmt::format("{}.{}", row.block, row.key));
     config.source = root.shared_source();
     collect_places(root, config.places);
     config.yaml = print_config(config);

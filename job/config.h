@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -208,7 +209,7 @@ struct SearchConfig {
     std::vector<int> micro_batch_sizes;  // when empty, the pipeline's
     std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
     std::vector<int> stages;             // numbers of stages to try; when empty, the pipeline's
-    bool replicas = false;               // a stage may live on several devices
+    enum class Replicas { No, Yes, Equal } replicas = Replicas::No;  // devices of a stage: one, any number, all alike
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
     bool tensor_parallel = true;     // piper: a layer may be shared by several devices
     std::int64_t profile_batch = 0;  // samples that a file's times are for; by default a mini-batch
@@ -234,6 +235,11 @@ inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recomput
     {"none", SearchConfig::Recompute::None},
     {"all", SearchConfig::Recompute::All},
     {"auto", SearchConfig::Recompute::Auto}};
+template <>
+inline constexpr Choice<SearchConfig::Replicas> kChoices<SearchConfig::Replicas>[] = {
+    {"false", SearchConfig::Replicas::No},
+    {"true", SearchConfig::Replicas::Yes},
+    {"equal", SearchConfig::Replicas::Equal}};
 template <>
 inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
                                                                             {"free", SearchConfig::P2p::Free}};
@@ -264,6 +270,7 @@ struct Config {
     std::shared_ptr<Source> source;
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
     std::string yaml;                     // the effective configuration, canonical YAML
+    std::set<std::string> absolute;       // keys whose paths the file gives from the root
 
     // Throws Error (BadInput) pointing at `key` (or its closest present parent). A fact that brings its own way out,
     // "...\n  help: ...", keeps it.
@@ -276,6 +283,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& set)
 
 // Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
+
+// Returns the config with its paths as a file in `folder` writes them: from there, but those that `config.absolute`
+// names. Its paths are no longer those of this process.
+Config with_paths_from(Config config, const std::string& folder);
 
 // Returns whether the workload is given by times of stages, without layers.
 bool is_uniform(const Config& config);

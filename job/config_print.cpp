@@ -45,8 +45,11 @@ void print_changes(const ImageChanges& changes, std::string& out) {
 void print_workload(const Config& config, std::string& out) {
     const WorkloadConfig& workload = config.workload;
     out += fmt::format("workload:\n  model: {}\n", quoted(workload.model));
-    out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.options.image_size,
-                       workload.options.classes, workload.dataset);
+    const BuiltInModel* model = find_model(workload.model);
+    if (model != nullptr && reads_images(*model))
+        out += fmt::format("  image_size: {}\n  classes: {}\n", workload.options.image_size, workload.options.classes);
+    if ((model != nullptr && model->build != nullptr) || workload.dataset != WorkloadConfig{}.dataset)
+        out += fmt::format("  dataset: {}\n", workload.dataset);
     if (!workload.path.empty())
         out += fmt::format("  path: {}\n", quoted(workload.path));
     print_options(workload, out);
@@ -66,28 +69,66 @@ void print_workload(const Config& config, std::string& out) {
     out += fmt::format("  weights: {}\n", list(uniform.weights, exact_bytes));
 }
 
-bool is_plain(const DeviceConfig& device, Bytes memory) {
-    return device.name.empty() && device.host.empty() && device.speed == 1 && device.memory == memory;
+// Returns the devices of each host where the hosts are those that `devices_per_host` makes, in its order; else 0.
+std::size_t devices_per_host(const std::vector<DeviceConfig>& devices) {
+    const auto other = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceConfig& device) { return device.host != devices.front().host; });
+    const auto each = static_cast<std::size_t>(other - devices.begin());
+    for (std::size_t device = 0; device < devices.size(); ++device)
+        if (devices[device].host != fmt::format("host {}", device / each))
+            return 0;
+    return each;
 }
 
-// Prints the devices, as a number where that says it all.
-void print_devices(const std::vector<DeviceConfig>& devices, std::string& out) {
-    const Bytes memory = devices.empty() ? kUnlimited : devices.front().memory;
-    if (std::all_of(devices.begin(), devices.end(),
-                    [&](const DeviceConfig& device) { return is_plain(device, memory); })) {
-        out += fmt::format("  devices: {}\n", devices.size());
-        out += memory == kUnlimited ? "" : fmt::format("  memory: {}\n", exact_bytes(memory));
-        return;
-    }
-    out += "  devices:\n";
+// Prints what a device has of its own: {} where it is like all others.
+std::string own_keys(const DeviceConfig& device, bool says_host, Bytes memory) {
+    std::vector<std::string> keys;
+    if (!device.name.empty())
+        keys.push_back(fmt::format("name: {}", quoted(device.name)));
+    if (device.speed != 1)
+        keys.push_back(fmt::format("speed: {}", device.speed));
+    if (device.memory != memory)
+        keys.push_back(fmt::format("memory: {}", exact_bytes(device.memory)));
+    if (says_host && !device.host.empty())
+        keys.push_back(fmt::format("host: {}", quoted(device.host)));
+    return fmt::format("{{{}}}", fmt::join(keys, ", "));
+}
+
+// Prints the devices as a number, or as hosts, where that says it all; else one line each. A rank table has the names
+// and the hosts that it gives them.
+void print_devices(const ClusterConfig& cluster, std::string& out) {
+    std::vector<DeviceConfig> devices = cluster.devices;
+    if (!cluster.rank_table.empty())
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            devices[rank].host.clear();
+            if (devices[rank].name == fmt::format("rank {}", rank))
+                devices[rank].name.clear();
+        }
+    const bool all_limited = std::all_of(devices.begin(), devices.end(),
+                                         [](const DeviceConfig& device) { return device.memory != kUnlimited; });
+    const Bytes memory = devices.empty() || !all_limited ? kUnlimited : devices.front().memory;
+    const std::size_t each = devices_per_host(devices);
+    std::vector<std::string> lines;
     for (const DeviceConfig& device : devices)
-        out += fmt::format("    - {{name: {}, speed: {}, memory: {}, host: {}}}\n", quoted(device.name), device.speed,
-                           exact_bytes(device.memory), quoted(device.host));
+        lines.push_back(own_keys(device, each == 0, memory));
+    const bool alike = std::all_of(lines.begin(), lines.end(), [](const std::string& keys) { return keys == "{}"; });
+    const bool whole = each > 0 && devices.size() % each == 0;
+    if (!alike)
+        out += "  devices:\n";
+    for (const std::string& keys : lines)
+        out += alike ? "" : fmt::format("    - {}\n", keys);
+    if (alike)
+        out += whole ? fmt::format("  hosts: {}\n", devices.size() / each)
+                     : fmt::format("  devices: {}\n", devices.size());
+    if (each > 0)
+        out += fmt::format("  devices_per_host: {}\n", each);
+    if (memory != kUnlimited)
+        out += fmt::format("  memory: {}\n", exact_bytes(memory));
 }
 
 void print_cluster(const ClusterConfig& cluster, std::string& out) {
     out += "cluster:\n";
-    print_devices(cluster.devices, out);
+    print_devices(cluster, out);
     if (cluster.link_given)
         out += fmt::format("  {}: {{{}}}\n", cluster.between_hosts ? "inside" : "link", print_link(cluster.link));
     if (cluster.between_hosts)

@@ -75,7 +75,7 @@ SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
     search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
     search.mini_batch = at["mini_batch"].integer(mini_batch, 1, kMostSamples);
     search.stages = read_counts(at["stages"], kMostStages);
-    search.replicas = at["replicas"].boolean(search.replicas);
+    search.replicas = at["replicas"].choice(search.replicas);
     search.recompute = at["recompute"].choice(search.recompute);
     search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
     search.profile_batch = at["profile_batch"].integer(search.mini_batch, 1, kMostSamples);
@@ -103,8 +103,9 @@ std::string print_search(const SearchConfig& search) {
     out += fmt::format("  mini_batch: {}\n", search.mini_batch);
     if (!search.stages.empty())
         out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
-    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n  profile_batch: {}\n", search.replicas,
-                       name_of(search.recompute), search.tensor_parallel, search.profile_batch);
+    out +=
+        fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n  profile_batch: {}\n",
+                    name_of(search.replicas), name_of(search.recompute), search.tensor_parallel, search.profile_batch);
     out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", name_of(search.p2p), search.straight,
                        search.memory_limit);
     if (!levels.empty())

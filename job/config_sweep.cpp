@@ -34,6 +34,19 @@ std::string flow_text(const Yaml& value) {
     return is_quantity(text) ? text : quoted(text);
 }
 
+// `sweep.pipeline.micro_batches` is no key: a sweep has whole paths as keys.
+void refuse_map(std::string key, Yaml values) {
+    const Yaml at = values;
+    while (values.is_map() && !values.entries().empty()) {
+        const auto first = values.entries().front();
+        key += "." + first.first;
+        values = first.second;
+    }
+    at.complain(fmt::format("'{}' has keys, not values: the keys of 'sweep' are whole paths", at.path()),
+                fmt::format("write sweep: {{{0}: {1}}}, or --set 'sweep={{{0}: {1}}}'", key,
+                            values.is_list() ? flow_text(values) : "[first, second]"));
+}
+
 }  // namespace
 
 std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
@@ -43,6 +56,10 @@ std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
         axis.key = key;
         if (key.empty() || key.find('=') != std::string::npos)
             values.complain(fmt::format("'{}' in 'sweep' is no key path", key), "write it as pipeline.micro_batches");
+        if (values.is_map()) {
+            refuse_map(key, values);
+            continue;
+        }
         for (const Yaml& value : values.items())
             axis.texts.push_back(flow_text(value));
         if (values.is_list() && axis.texts.empty())

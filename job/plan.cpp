@@ -329,6 +329,35 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
     return links;
 }
 
+namespace {
+
+// Returns the shape with its placement, as far as the config says it; without stages where that does not go together.
+Shape placed_shape(const Config& config) {
+    if (is_file(config.pipeline.schedule))
+        return read_csv(config.pipeline.schedule).plan.shape;
+    Shape shape;
+    shape.devices = static_cast<int>(config.cluster.devices.size());
+    shape.stages = config.pipeline.stages;
+    const Schedule& schedule = schedule_of(config);
+    return is_replicated(config.pipeline) || !place_stages(schedule, shape) ? Shape{} : shape;
+}
+
+}  // namespace
+
+std::vector<int> devices_of_several(const Config& config) {
+    const Shape shape = placed_shape(config);
+    if (shape.stages != config.pipeline.stages || shape.stages <= shape.devices)
+        return {};
+    std::vector<int> devices;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const std::vector<int> holders = shape.devices_of(stage);
+        if (holders.size() != 1)
+            return {};
+        devices.push_back(holders.front());
+    }
+    return devices;
+}
+
 Plan make_plan(const Config& config, const StageLinks& links, int steps) {
     return proven_plan(config, links, steps).plan;
 }

@@ -18,6 +18,10 @@ struct StageLinks {
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
+// Returns the device of each stage where some device holds several stages, and each stage has one device; else nothing.
+// It is nothing too where the plan cannot be made: making it says why.
+std::vector<int> devices_of_several(const Config& config);
+
 // Makes the plan that a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule
 // that is a file (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other
 // schedule this one is.

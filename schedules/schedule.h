@@ -73,6 +73,9 @@ const Schedule& schedule_named(std::string_view name);
 // fit.
 int legal_stages(const Schedule& schedule, const Shape& shape);
 
+// Fills the placement of stages with one device each. Returns false where the schedule cannot place so many.
+bool place_stages(const Schedule& schedule, Shape& shape);
+
 struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // the schedule's own when absent

@@ -234,10 +234,7 @@ void place(const Schedule& schedule, Shape& shape) {
     if (!shape.placement.empty())
         return check_replicas(schedule, shape);
     check_stages(schedule, shape);
-    const int p = shape.devices;
-    if (schedule.placement == Placement::V)
-        for (int stage = 0; stage < shape.stages; ++stage)
-            shape.placement.push_back({stage < p ? stage : 2 * p - 1 - stage});
+    place_stages(schedule, shape);
 }
 
 // Without a flush a stage updates while others still use what it shares with them, and no norm has one time.
@@ -285,6 +282,16 @@ int legal_stages(const Schedule& schedule, const Shape& shape) {
             return 2 * p;
     }
     return shape.stages;
+}
+
+bool place_stages(const Schedule& schedule, Shape& shape) {
+    if (legal_stages(schedule, shape) != shape.stages)
+        return false;
+    const int p = shape.devices;
+    if (schedule.placement == Placement::V)
+        for (int stage = 0; stage < shape.stages; ++stage)
+            shape.placement.push_back({stage < p ? stage : 2 * p - 1 - stage});
+    return true;
 }
 
 int even_share(const Shape& shape) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -82,7 +83,8 @@ void share_out(int devices, int stages, std::vector<int>& shares, std::vector<st
 
 // Asynchronous schedules would update less often with replicas than without.
 bool tries_replicas(const Config& config, const Schedule& schedule) {
-    return config.search.replicas && schedule.takes_replicas() && !schedule.asynchronous();
+    return config.search.replicas != SearchConfig::Replicas::No && schedule.takes_replicas() &&
+           !schedule.asynchronous();
 }
 
 // Returns whether there are at most `most` ways to share out up to `devices` among `stages`: C(devices, stages).
@@ -102,9 +104,10 @@ std::vector<std::vector<int>> all_shares(int devices, int stages) {
     return all;
 }
 
-std::vector<std::vector<int>> equal_shares(int devices, int stages) {
+// Returns as many devices for every stage: all of them, half as many, a quarter, ...; or every number.
+std::vector<std::vector<int>> equal_shares(int devices, int stages, bool every) {
     std::vector<std::vector<int>> all;
-    for (int share = devices / stages; share > 1; share /= 2)
+    for (int share = devices / stages; share > 1; share = every ? share - 1 : share / 2)
         all.emplace_back(static_cast<std::size_t>(stages), share);
     all.emplace_back();
     return all;
@@ -159,10 +162,11 @@ public:
         const bool shared = tries_replicas(config_, schedule) && choice.stages <= devices_;
         if (plain == 0 && !shared)
             return;
-        const bool all = !shared || has_few_shares(devices_, choice.stages, limits_.shares);
+        const bool equal = config_.search.replicas == SearchConfig::Replicas::Equal;
+        const bool all = !shared || equal || has_few_shares(devices_, choice.stages, limits_.shares);
         std::vector<std::vector<int>> shares = {{}};
         if (shared)
-            shares = all ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages);
+            shares = all && !equal ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages, equal);
         const std::size_t most = !all ? 1 : alike_.all_equal() ? limits_.network_orders : limits_.orders;
         bool every_way = all, every_order = true;
         for (const std::vector<int>& replicas : shares) {
@@ -221,12 +225,41 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+// Says which numbers of stages nothing can run, where they are asked for; else that updates do not go with sizes.
+[[noreturn]] void fail_without_choices(const Config& config, int layers) {
+    const std::vector<int>& asked = config.search.stages;
+    const auto devices = static_cast<int>(config.cluster.devices.size());
+    std::vector<std::string> names = schedules_of(config);
+    const std::string numbers =
+        fmt::format("{} stage{}", fmt::join(asked, ", "), asked == std::vector<int>{1} ? "" : "s");
+    if (!asked.empty() && *std::min_element(asked.begin(), asked.end()) > layers)
+        config.fail_at("search.stages", fmt::format("{} for {} layers", numbers, layers),
+                       fmt::format("every stage needs a layer: write numbers up to {}", layers));
+    const auto placed = [&](const std::string& name) {
+        return std::any_of(asked.begin(), asked.end(), [&](int stages) {
+            return stages <= layers && devices_for(schedule_of(config, name), stages, devices) > 0;
+        });
+    };
+    if (!asked.empty() && std::none_of(names.begin(), names.end(), placed))
+        config.fail_at("search.stages",
+                       fmt::format("{} and {} device{}: {} cannot place them", numbers, devices,
+                                   devices == 1 ? "" : "s", fmt::join(names, ", ")),
+                       "write numbers of stages up to that of the devices, and even ones for a V; or search a "
+                       "schedule with several stages per device, such as interleaved");
+    config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
+                   "widen search.schedules, search.stages or search.micro_batch_sizes");
+}
+
+}  // namespace
+
 Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits) {
     ChoiceList list(config, limits);
     std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {
         const Schedule& schedule = schedule_of(config, name);
-        if (config.search.replicas && !tries_replicas(config, schedule))
+        if (config.search.replicas != SearchConfig::Replicas::No && !tries_replicas(config, schedule))
             without.push_back(name);
         for (const int size : sizes_of(config)) {
             const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
@@ -239,8 +272,7 @@ Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits)
         }
     }
     if (list.choices.all.empty())
-        config.fail_at("search", "no schedule, number of stages and micro-batch size go together",
-                       "widen search.schedules, search.stages or search.micro_batch_sizes");
+        fail_without_choices(config, layers);
     if (!without.empty())
         list.choices.notes.push_back(fmt::format("search.replicas: not with {}, which {} one device per stage here",
                                                  fmt::join(without, ", "), without.size() == 1 ? "takes" : "take"));
@@ -249,7 +281,32 @@ Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits)
 
 namespace {
 
-// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen.
+// Adds what shares a bandwidth. Two that are left with the same members are one, and the smaller bandwidth holds.
+template <class Group, class Members>
+void add_group(std::vector<Group>& groups, Group group, Members Group::*members) {
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const Group& other) { return other.*members == group.*members; });
+    if (same == groups.end())
+        groups.push_back(std::move(group));
+    else
+        same->bandwidth = std::min(same->bandwidth, group.bandwidth);
+}
+
+// Drops the hosts that are not chosen, and switches that no message passes: those of no host, and those of all.
+void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
+    std::set<std::string> hosts;
+    for (const DeviceConfig& device : chosen.devices)
+        hosts.insert(device.host);
+    chosen.switches.clear();
+    for (ClusterConfig::Switch group : all.switches) {
+        std::erase_if(group.hosts, [&](const std::string& host) { return !hosts.contains(host); });
+        if (!group.hosts.empty() && group.hosts.size() < hosts.size())
+            add_group(chosen.switches, std::move(group), &ClusterConfig::Switch::hosts);
+    }
+}
+
+// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen. A rank table
+// holds only for all of its devices in its order; else they keep the names and hosts that it gave them.
 void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, ClusterConfig& chosen) {
     std::vector<int> number_of(all.devices.size(), -1);
     chosen.devices.clear();
@@ -263,14 +320,28 @@ void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, C
             chosen.links.push_back({number_of[pair.from], number_of[pair.to], pair.link});
     chosen.shared.clear();
     for (const ClusterConfig::Shared& shared : all.shared) {
-        ClusterConfig::Shared& left = chosen.shared.emplace_back(ClusterConfig::Shared{{}, shared.bandwidth});
+        ClusterConfig::Shared left{{}, shared.bandwidth};
         for (const int device : shared.devices)
             if (number_of[device] >= 0)
                 left.devices.push_back(number_of[device]);
         std::sort(left.devices.begin(), left.devices.end());
-        if (left.devices.empty())
-            chosen.shared.pop_back();
+        if (!left.devices.empty())
+            add_group(chosen.shared, std::move(left), &ClusterConfig::Shared::devices);
     }
+    if (!all.switches.empty())
+        choose_switches(all, chosen);
+    if (devices.size() != all.devices.size() || !std::is_sorted(devices.begin(), devices.end()))
+        chosen.rank_table.clear();
+}
+
+// Keeps the entries of a list with one for each device.
+void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<int>& devices) {
+    if (list.size() != all)
+        return;
+    std::vector<int> chosen;
+    for (const int device : devices)
+        chosen.push_back(list[static_cast<std::size_t>(device)]);
+    list = std::move(chosen);
 }
 
 }  // namespace
@@ -278,6 +349,8 @@ void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, C
 Config config_of(const Config& config, const PlanChoice& choice) {
     Config chosen = config;
     choose_devices(config.cluster, choice.devices, chosen.cluster);
+    choose_entries(chosen.run.gpus, config.cluster.devices.size(), choice.devices);
+    choose_entries(chosen.run.sms, config.cluster.devices.size(), choice.devices);
     chosen.pipeline.schedule = choice.schedule;
     chosen.pipeline.stages = choice.stages;
     chosen.pipeline.micro_batches = choice.micro_batches;
@@ -320,10 +393,11 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 }
 
 std::string print(const PlanChoice& choice) {
+    const bool data_parallel = choice.stages == 1 && choice.devices.size() > 1;
     std::string text =
-        fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
-                    choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
-                    choice.micro_batches, choice.micro_batch_size);
+        fmt::format("{}{}, {} stage{} on {} device{}, {} micro-batches of {}", data_parallel ? "data parallel, " : "",
+                    choice.schedule, choice.stages, choice.stages == 1 ? "" : "s", choice.devices.size(),
+                    choice.devices.size() == 1 ? "" : "s", choice.micro_batches, choice.micro_batch_size);
     if (!choice.replicas.empty())
         text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
     if (choice.recomputed > 0)

@@ -29,7 +29,8 @@ std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // Sets a split as the config writes it: as cuts where every stage is a range of the forward order, else lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
-// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4".
+// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is named data
+// parallel.
 std::string print(const PlanChoice& choice);
 
 struct ChoiceLimits {

@@ -57,12 +57,12 @@ TEST_F(Sweep, EveryCombinationIsSimulatedInTheOrderOfTheFile) {
 
 TEST_F(Sweep, ATableAndItsBestLine) {
     const Said said = run_well("simulate sweep.yaml");
-    EXPECT_TRUE(
-        said.out.starts_with("micro_batches  schedule  step time  samples/s  bubble  peak memory   reserved  fits\n"
-                             "2                 gpipe   15.00 us"))
+    EXPECT_TRUE(said.out.starts_with(
+        "micro_batches  schedule  step time  samples/s  bubble  peak memory  reserved of 10 MB  fits\n"
+        "2                 gpipe   15.00 us"))
         << said.out;
-    EXPECT_TRUE(
-        contains(said.out, "16                gpipe   57.00 us  2.807e+05  15.8 %    15.26 MiB  15.26 MiB   no\n"));
+    EXPECT_TRUE(contains(
+        said.out, "16                gpipe   57.00 us  2.807e+05  15.8 %        16 MB              16 MB   no\n"));
     EXPECT_TRUE(contains(said.out, "\nbest: micro_batches 16, schedule 1f1b: 2.807e+05 samples/s, step time 57.00 us"));
     EXPECT_EQ(said.err, "");
     EXPECT_TRUE(contains(run_well("simulate sweep.yaml --set 'cluster.memory=1 kB'").out, "\nbest: none fits\n"));
@@ -126,6 +126,28 @@ TEST_F(Sweep, TheExampleOfTheDocumentationWorks) {
     EXPECT_TRUE(json["best"].is_object());
     const Json study = run_well("simulate '" PIPEWRIGHT_SOURCE_DIR "/examples/across_datacentres.yaml' --json").json();
     EXPECT_EQ(study["points"].size(), 60u);
+}
+
+// pipedream-2bw never waits for a flush: it is faster, and learns something else.
+TEST_F(Sweep, AsynchronousPlansAreMarkedAndNotTheBest) {
+    const std::string both =
+        "simulate sweep.yaml --set 'sweep={pipeline.schedule: [1f1b, pipedream-2bw]}' "
+        "--set cluster.memory='1 GB' --set pipeline.micro_batches=8";
+    const Json json = run_well(both + " --json").json();
+    EXPECT_GT(json["points"][1]["samples_per_second"], json["points"][0]["samples_per_second"]);
+    EXPECT_EQ(json["points"][0]["asynchronous"], false);
+    EXPECT_EQ(json["points"][1]["asynchronous"], true);
+    EXPECT_EQ(json["best"], json["points"][0]);
+    EXPECT_EQ(json["best_asynchronous"], json["points"][1]);
+    const std::string out = run_well(both).out;
+    EXPECT_TRUE(contains(out, "\nbest: schedule 1f1b: ")) << out;
+    EXPECT_TRUE(contains(out, "\nbest asynchronous: schedule pipedream-2bw: ")) << out;
+    EXPECT_TRUE(contains(out, "yes (asynchronous)\n")) << out;
+    const std::string alone =
+        "simulate sweep.yaml --set 'sweep={pipeline.micro_batches: [4, 8]}' "
+        "--set pipeline.schedule=pipedream-2bw --set cluster.memory='1 GB'";
+    EXPECT_FALSE(run_well(alone + " --json").json()["best"].is_null());
+    EXPECT_TRUE(contains(run_well(alone).out, "\nbest: micro_batches "));
 }
 
 }  // namespace pw

@@ -99,7 +99,7 @@ Config random_config(Random& random, const std::string& schedule) {
     // one of the dimensions that multiply the choices
     const int more = pick(random, 0, 5);
     config.search.recompute = more == 0 ? SearchConfig::Recompute::Auto : SearchConfig::Recompute::None;
-    config.search.replicas = more == 1;
+    config.search.replicas = more == 1 ? SearchConfig::Replicas::Yes : SearchConfig::Replicas::No;
     if (more == 2)
         for (DeviceConfig& device : config.cluster.devices)
             device.speed = std::vector<double>{0.3, 0.7, 1, 1.4}[static_cast<std::size_t>(pick(random, 0, 3))];
@@ -308,7 +308,7 @@ protected:
             config.cluster.devices[2].host = config.cluster.devices[3].host = "other";
             config.cluster.link = {.latency = 1, .bandwidth = 60e9};
             config.cluster.between_hosts = Link{.latency = 3, .bandwidth = 20e9};
-            config.search.replicas = true;
+            config.search.replicas = SearchConfig::Replicas::Yes;
             config.search.recompute = SearchConfig::Recompute::None;
             config.sums = sums;
             config.sum_bucket = sum_bucket;
@@ -388,7 +388,7 @@ Bytes expect_bound_on_shares(const Config& config, const Model& model, const Pro
 Config random_config_of_shares(Random& random) {
     Config config = random_config(random, "1f1b");
     config.cluster.devices.assign(6, {});
-    config.search.replicas = true;
+    config.search.replicas = SearchConfig::Replicas::Yes;
     config.search.recompute = SearchConfig::Recompute::None;
     config.search.stages = {3};
     config.search.mini_batch = 8;

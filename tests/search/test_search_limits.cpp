@@ -31,7 +31,7 @@ struct EqualLayers {
         config.pipeline.schedule = "1f1b";
         config.cluster.link_given = true;
         config.cluster.devices.resize(static_cast<std::size_t>(devices));
-        config.search.replicas = true;
+        config.search.replicas = SearchConfig::Replicas::Yes;
         config.search.mini_batch = 64;
         config.search.stages = {4};
     }
@@ -85,7 +85,7 @@ TEST(SearchLimits, BoundIsNeverAboveAPlanWhateverTheSpeeds) {
         chain.profile.data[1].median = 0;
         for (DeviceConfig& device : chain.config.cluster.devices)
             device.speed = pick(random, 0, 1) ? 1 : pick(random, 1, 19) * 0.1;
-        chain.config.search.replicas = round % 2 == 0;
+        chain.config.search.replicas = round % 2 == 0 ? SearchConfig::Replicas::Yes : SearchConfig::Replicas::No;
         chain.config.search.schedules = {"1f1b", "interleaved", "zb-h1", "gpipe"};
         chain.config.search.stages = {1, 2, 4};
         chain.config.search.mini_batch = 40;
@@ -141,7 +141,7 @@ TEST(SearchLimits, SharesOutDevicesByWork) {
 
 TEST(SearchLimits, AnswersWithWhatItFoundWhenMemoryEnds) {
     EqualLayers equal(6, 2);
-    equal.config.search.replicas = false;
+    equal.config.search.replicas = SearchConfig::Replicas::No;
     equal.config.search.stages = {2};
     equal.config.search.micro_batch_sizes = {1, 2};
     const SearchProblem problem{equal.config,

@@ -105,7 +105,7 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved", "saved_until_weight", "gradient_until_weight"});
+                     "saved", "saved_until_weight", "gradient_until_weight", "part"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
         const std::vector<int> inputs = read_inputs(layer["inputs"], number);
@@ -116,8 +116,11 @@ public:
                                .gradient_until_weight = read_layer_size(layer["gradient_until_weight"])};
         const std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
         numbers_.emplace(name, number);
-        if (layer.source().clean())
-            add_profiled_layer(result_, name, inputs, times, bytes, samples_);
+        const std::optional<LayerPart> part = layer["part"].choice<LayerPart>();
+        if (!layer.source().clean())
+            return;
+        add_profiled_layer(result_, name, inputs, times, bytes, samples_);
+        result_.model.layers[static_cast<std::size_t>(number)].part = part;
     }
     ProfiledModel take() { return std::move(result_); }
 

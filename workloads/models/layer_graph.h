@@ -5,10 +5,12 @@
 #pragma once
 
 #include "workloads/models/layer_kind.h"
+#include "workloads/models/layer_part.h"
 #include "workloads/units.h"
 
 #include <boost/graph/adjacency_list.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +51,7 @@ struct Layer {
     Bytes kept_until_weight = 0;  // read again by W, backward for weights
     // FLOPs are 2 per multiply-accumulate of convolutions and linear layers; the others are bound by memory.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
+    std::optional<LayerPart> part = {};  // as its file says
 };
 
 struct LayerInput {

@@ -48,8 +48,23 @@ std::string nearest_name(const LayerGraph& graph, std::string_view word) {
     return close ? fmt::format("did you mean '{}'? ", *close) : "";
 }
 
+// "layers h.0 to h.3": those that differ from the word in its last number; empty where there are none.
+std::string numbered_like(const LayerGraph& graph, const std::string& word) {
+    const std::size_t end = word.find_last_not_of("0123456789");
+    if (end == std::string::npos || end + 1 == word.size())
+        return {};
+    const std::string front = word.substr(0, end + 1);
+    int last = -1;
+    for (int layer = 0; layer < layers_in(graph); ++layer)
+        while (starts_with_part(graph[layer].name, fmt::format("{}{}", front, last + 1)))
+            ++last;
+    return last < 1 ? "" : fmt::format("there are {}0 to {}{}; ", front, front, last);
+}
+
 [[noreturn]] void fail_unknown(const LayerGraph& graph, int stage, const std::string& name) {
-    fail("stage {}: no layer '{}'; {}the model has {}", stage, name, nearest_name(graph, name), top_level_names(graph));
+    const std::string numbered = numbered_like(graph, name);
+    fail("stage {}: no layer '{}'; {}the model has {}", stage, name,
+         numbered.empty() ? nearest_name(graph, name) : numbered, top_level_names(graph));
 }
 
 void check_stage_count(const LayerGraph& graph, int stages) {
@@ -161,6 +176,12 @@ StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vect
     check_stage_count(graph, stages);
     assert(time.size() == num_vertices(graph));
     return from_starts(graph, partition_chain({.time = time}, stages).starts);
+}
+
+StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders) {
+    check_stage_count(graph, static_cast<int>(holders.device_of.size()));
+    assert(time.size() == num_vertices(graph));
+    return from_starts(graph, balance_devices(time, holders));
 }
 
 namespace {

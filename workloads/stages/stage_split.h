@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/models/layer_graph.h"
+#include "workloads/stages/device_balance.h"
 
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ StageSplit split_even(const LayerGraph& graph, int stages);  // equal layer coun
 // Makes the split with exactly the smallest bottleneck of the layers in forward order, time[layer] per micro-batch.
 // Among optimal splits it is the one whose cuts come first.
 StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time);
+
+// Makes the split of stages of which a device holds several, by what devices take (balance_devices).
+StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders);
 
 // A tensor that crosses from one stage to another.
 struct BoundaryTensor {

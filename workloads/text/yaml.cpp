@@ -5,6 +5,7 @@
 #include "workloads/text/yaml_tree.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -274,6 +275,18 @@ bool Yaml::boolean(bool fallback) const {
     return *found == "true";
 }
 
+namespace {
+
+bool wanted_is_positive(std::string_view example) { return example.starts_with("a positive"); }
+
+// "0", "0 GB/s", "0.0".
+bool is_zero(const std::string& text) {
+    const std::size_t end = std::min(text.find_first_not_of("0."), text.size());
+    return end > 0 && (end == text.size() || text[end] == ' ' || std::isalpha(static_cast<unsigned char>(text[end])));
+}
+
+}  // namespace
+
 template <class T, class Parse>
 T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view), std::string_view wanted,
                  std::string_view example) const {
@@ -283,6 +296,10 @@ T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view),
     if (const std::optional<T> value = read(*found))
         return *value;
     const std::string guess = meant(*found);
+    if (wanted_is_positive(example) && is_zero(*found)) {
+        complain(fmt::format("'{}' is '{}', and must be above 0", path_, *found), fmt::format("write {}", example));
+        return fallback;
+    }
     const bool bare = !found->empty() && found->find_first_not_of("0123456789.") == std::string::npos;
     complain(
         bare ? fmt::format("'{}' is '{}', a number without a unit", path_, *found)

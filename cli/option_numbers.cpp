@@ -1,0 +1,52 @@
+#include "cli/option_numbers.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace pw {
+
+namespace {
+
+template <class T>
+std::optional<T> number_in(const std::string& text) {
+    T number{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+    return CLI::Validator(
+        [least, most](std::string& text) -> std::string {
+            const std::optional<std::int64_t> number = number_in<std::int64_t>(text);
+            if (number && *number >= least && *number <= most)
+                return {};
+            const std::optional<double> other = number_in<double>(text);
+            const bool whole = !number && other && *other == std::floor(*other) &&
+                               *other >= static_cast<double>(least) && *other <= static_cast<double>(most);
+            if (whole)
+                return fmt::format("'{}': write {}", text, static_cast<std::int64_t>(*other));
+            return fmt::format("'{}' is no whole number from {} to {}{}", text, least, most,
+                               text.find_first_of(";: ") == std::string::npos ? "" : "; several are written as in 4,8");
+        },
+        "");
+}
+
+CLI::Validator seconds_above_zero() {
+    return CLI::Validator(
+        [](std::string& text) -> std::string {
+            const std::optional<double> seconds = number_in<double>(text);
+            return seconds && *seconds > 0 && std::isfinite(*seconds)
+                       ? std::string{}
+                       : fmt::format("'{}' is no number of seconds above 0, such as 5", text);
+        },
+        "");
+}
+
+}  // namespace pw
