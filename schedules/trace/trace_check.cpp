@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -59,12 +60,14 @@ private:
               std::pair("micro_batches", trace_.micro_batches), std::pair("micro_batch_size", trace_.micro_batch_size)})
             if (count < 1)
                 reject("otherData.{} is {}, but every plan has one or more", name, count);
-        std::vector<bool> held(static_cast<std::size_t>(trace_.stages));
+        std::set<int> held;
         for (const std::vector<int>& stages : trace_.stages_of)
-            for (const int stage : stages)
-                held[static_cast<std::size_t>(stage)] = true;
-        if (const auto lost = std::find(held.begin(), held.end(), false); lost != held.end())
-            reject("otherData.stages_of: stage {} is on no device", lost - held.begin());
+            held.insert(stages.begin(), stages.end());
+        int next = 0;  // the first that is not held
+        while (held.contains(next))
+            ++next;
+        if (next < trace_.stages)
+            reject("otherData.stages_of: stage {} is on no device", next);
         if (trace_.events.empty())
             reject("it has no tasks");
         // The clocks of devices that measure themselves are good to about a microsecond in seconds.

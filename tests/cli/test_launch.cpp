@@ -70,7 +70,7 @@ TEST_F(Launch, EndsWithTheWeightsOfAnUndisturbedRun) {
         EXPECT_TRUE(says(said.err, line)) << said.err;
     ASSERT_EQ(calls().size(), 4u);
     EXPECT_TRUE(calls()[0].starts_with("call: -n 4 /")) << calls()[0];
-    EXPECT_TRUE(says(calls()[0], "/pipewright run four.yaml --checkpoint=kept")) << calls()[0];
+    EXPECT_TRUE(says(calls()[0], "/pipewright run --say-started four.yaml --checkpoint=kept")) << calls()[0];
     EXPECT_FALSE(says(calls()[1], "--resume")) << calls()[1];
     EXPECT_TRUE(calls()[3].ends_with(" --resume=kept/step-00000005")) << calls()[3];
 }
