@@ -48,7 +48,8 @@ FileKind kind_of(const std::string& path) {
         return FileKind::Plan;
     const std::string text = beginning_of(path);
     const bool is_json = text.starts_with('{') || text.starts_with('[');
-    if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"")))
+    if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"") ||
+                    has(text, "\"distributedInfo\"") || has(text, "\"deviceProperties\"")))
         return FileKind::Trace;
     if (has(text, "workload"))
         return FileKind::Unknown;

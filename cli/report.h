@@ -23,8 +23,8 @@ struct Report {
 };
 
 Report report_of(Trace trace);                        // for a plan that is known to the trace alone
-Report read_report(const std::string& path);          // of a checked file: numbers of nonsense are nonsense
-Report read_foreign_report(const std::string& path);  // whoever wrote it
+// Of a checked trace, whoever wrote it: numbers of nonsense are nonsense. Several files are those of its ranks.
+Report read_report(const std::vector<std::string>& paths);
 Report report_of(Trace trace, const Config& config);  // with the memory and names of the config's devices
 Report report_of(PredictedNumbers numbers, const Config& config);  // its trace has no events
 

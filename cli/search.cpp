@@ -8,6 +8,7 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/cost_source.h"
+#include "job/idle_keys.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
@@ -218,6 +219,8 @@ void search_config(const SearchArguments& arguments) {
             search_makespan(config, arguments);
         else
             search_objective_within(config, arguments);
+        for (const IdleKey& key : idle_keys_of_search(config))
+            print_note(print(key));
     });
 }
 

@@ -253,7 +253,7 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
         from_folder(config.workload.model);
     config.yaml = print_config(config);
     const SearchConfig& search = problem.config.search;
-    const std::string batch = search.profile_batch == search.mini_batch
+    const std::string batch = search.profile_batch == 0
                                   ? ""
                                   : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",

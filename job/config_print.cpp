@@ -45,8 +45,11 @@ void print_changes(const ImageChanges& changes, std::string& out) {
 void print_workload(const Config& config, std::string& out) {
     const WorkloadConfig& workload = config.workload;
     out += fmt::format("workload:\n  model: {}\n", quoted(workload.model));
-    out += fmt::format("  image_size: {}\n  classes: {}\n  dataset: {}\n", workload.options.image_size,
-                       workload.options.classes, workload.dataset);
+    const BuiltInModel* model = find_model(workload.model);
+    if (model != nullptr && reads_images(*model))
+        out += fmt::format("  image_size: {}\n  classes: {}\n", workload.options.image_size, workload.options.classes);
+    if ((model != nullptr && model->build != nullptr) || workload.dataset != WorkloadConfig{}.dataset)
+        out += fmt::format("  dataset: {}\n", workload.dataset);
     if (!workload.path.empty())
         out += fmt::format("  path: {}\n", quoted(workload.path));
     print_options(workload, out);
