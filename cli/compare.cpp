@@ -59,9 +59,11 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
     if (arguments.others.size() > 1)
-        fail("{} traces, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go with "
-             "--replay, or plot and validate",
-             arguments.others.size() + 1);
+        fail(
+            "{} traces, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go "
+            "with "
+            "--replay, or plot and validate",
+            arguments.others.size() + 1);
     const std::string& measured_path = arguments.others.front();
     for (const std::string& path : {arguments.config.path, measured_path})
         require_trace(path,
@@ -123,8 +125,8 @@ std::string print_parts(const Sides& sides, bool with_why) {
 
 // Of a trace alone.
 void replay(const CompareArguments& arguments) {
-    if (!arguments.schedules.empty() || !arguments.max_error.empty() ||
-        !arguments.plot.empty() || arguments.why || !arguments.config.set.empty())
+    if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
+        !arguments.config.set.empty())
         fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
     std::vector<std::string> paths = {arguments.config.path};
     paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());

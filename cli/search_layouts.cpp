@@ -69,7 +69,8 @@ bool has_embedding(const LayerGraph& graph) {
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split) {
     const ModelFile file = model_file(workload.model);
     const bool gpt = file == ModelFile::None && find_layer(graph, kTable) >= 0;
-    if (!starts_of_ranges(split) || (!gpt && (file == ModelFile::Graph || file == ModelFile::None || !has_embedding(graph))))
+    if (!starts_of_ranges(split) ||
+        (!gpt && (file == ModelFile::Graph || file == ModelFile::None || !has_embedding(graph))))
         return {};
     std::string layout;
     std::map<std::string, int> stages_of;  // by block

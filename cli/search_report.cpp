@@ -253,9 +253,8 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
         from_folder(config.workload.model);
     config.yaml = print_config(config);
     const SearchConfig& search = problem.config.search;
-    const std::string batch = search.profile_batch == 0
-                                  ? ""
-                                  : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
+    const std::string batch =
+        search.profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time), print_bytes(best.most_reserved()),
                        proof_of(result), without_defaults(config.yaml), batch);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace pw {
@@ -51,7 +52,8 @@ void refuse_other_size(const Config& config, int size, int& known) {
             "sweep",
             fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: {} has the same times for "
                         "both",
-                        std::min(size, known), std::max(size, known), config.workload.model),
+                        std::min(size, known), std::max(size, known),
+                        std::filesystem::path(config.workload.model).filename().string()),
             is_uniform(config)
                 ? "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml"
                 : "sweep other keys; or write samples: N into a layer graph, or search.profile_batch: N, the samples "

@@ -234,14 +234,16 @@ void validate(const ValidateArguments& arguments) {
         fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a profile, a trace or a folder of results",
              arguments.path);
     if (!arguments.ranks.empty() && kind_of(arguments.path) != FileKind::Trace)
-        fail("'{}' is no trace, and {} files are named\n  help: validate one; several are the traces of the ranks of one "
-             "run",
-             arguments.path, arguments.ranks.size() + 1);
+        fail(
+            "'{}' is no trace, and {} files are named\n  help: validate one; several are the traces of the ranks of "
+            "one "
+            "run",
+            arguments.path, arguments.ranks.size() + 1);
     if (is_checkpoint(arguments.path))
         validate_checkpoint(arguments);
     else if (std::filesystem::is_directory(path))
         validate_results(arguments);
-    else if (suffix == ".csv")
+    else if (suffix == ".csv" && kind_of(arguments.path) == FileKind::Plan)
         validate_plan(arguments);
     else if (const FileKind kind = kind_of(arguments.path); kind == FileKind::Trace)
         validate_trace(arguments);

@@ -64,8 +64,9 @@ void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
 
 void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
     if (replicas.is_text())
-        return replicas.complain(fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", replicas.text()),
-                                 "write the devices of every stage, such as [2, 2] for two stages of two devices each");
+        return replicas.complain(
+            fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", replicas.text()),
+            "write the devices of every stage, such as [2, 2] for two stages of two devices each");
     for (const Yaml& item : replicas.items())
         pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostReplicas)));
     if (replicas.is_list())

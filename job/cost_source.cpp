@@ -44,8 +44,7 @@ void check_graph_has_batch(const Config& config) {
     if (model_file(config.workload.model) != ModelFile::Graph || pipeline.mini_batch == pipeline.micro_batch_size)
         return;
     config.fail_at(
-        "workload.model",
-        fmt::format("'{}' does not say how many samples its times are for", config.workload.model),
+        "workload.model", fmt::format("'{}' does not say how many samples its times are for", config.workload.model),
         fmt::format("write search.profile_batch, the samples of the mini-batch that it was measured with, such as 64; "
                     "or {0}, where the times are those of a micro-batch of {0}",
                     pipeline.micro_batch_size));

@@ -163,9 +163,7 @@ std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
     return idle_among(config, &plan, Read::ByPlans);
 }
 
-std::vector<IdleKey> idle_keys_of_search(const Config& config) {
-    return idle_among(config, nullptr, Read::BySearches);
-}
+std::vector<IdleKey> idle_keys_of_search(const Config& config) { return idle_among(config, nullptr, Read::BySearches); }
 
 std::string print(const IdleKey& key) { return fmt::format("{} has no effect: {}", key.key, key.why); }
 

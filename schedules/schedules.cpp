@@ -278,11 +278,12 @@ const Schedule& schedule_named(std::string_view name) {
     if (std::find(std::begin(kNotHere), std::end(kNotHere), plain(name)) != std::end(kNotHere))
         fail("schedule {} is not in this version\n  help: {}", plain(name), all);
     const std::string beginning = plain(name);
-    const std::string several = names_where([&](const Schedule& one) {
-        return beginning.size() > 1 && plain(one.name).starts_with(beginning);
-    });
+    const std::string several = names_where(
+        [&](const Schedule& one) { return beginning.size() > 1 && plain(one.name).starts_with(beginning); });
     const std::optional<std::string_view> guess = near_to(beginning);
-    const std::string meant = several.find(',') != std::string::npos ? several : guess ? fmt::format("'{}'", *guess) : "";
+    const std::string meant = several.find(',') != std::string::npos ? several
+                              : guess                                ? fmt::format("'{}'", *guess)
+                                                                     : "";
     fail("no schedule '{}'\n  help: {}{}", name, meant.empty() ? "" : fmt::format("did you mean {}? ", meant), all);
 }
 

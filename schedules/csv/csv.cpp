@@ -172,9 +172,10 @@ std::string renumber_last_forwards(CsvFile& file, const std::string& name) {
         return {};
     for (CsvCell* cell : forwards)
         --cell->microbatch;
-    return fmt::format("{}: row {} has the forwards 1 to {} of stage {}, as PyTorch's Schedule1F1B writes them for the "
-                       "last rank: they are read as 0 to {}",
-                       name, file.rows.size(), count, last.front().stage, count - 1);
+    return fmt::format(
+        "{}: row {} has the forwards 1 to {} of stage {}, as PyTorch's Schedule1F1B writes them for the "
+        "last rank: they are read as 0 to {}",
+        name, file.rows.size(), count, last.front().stage, count - 1);
 }
 
 void refuse_what_has_no_cell(const Task& task) {

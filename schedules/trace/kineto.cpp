@@ -41,7 +41,7 @@ struct RankFile {
 std::optional<int> number_at(std::string_view& text) {
     int number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || number < 0)
+    if (error != std::errc() || number < 0 || (text.front() == '0' && end - text.data() > 1))
         return {};
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     return number;
@@ -124,9 +124,10 @@ private:
             return;
         const std::string name = event.text("name");
         if (name.starts_with("PP:("))
-            fail("trace '{}': {}.name: '{}' is a pair of tasks that overlap, which are not read\n  help: record a "
-                 "schedule without them, such as Schedule1F1B",
-                 file_.path, event.name, shortened(name, 80));
+            fail(
+                "trace '{}': {}.name: '{}' is a pair of tasks that overlap, which are not read\n  help: record a "
+                "schedule without them, such as Schedule1F1B",
+                file_.path, event.name, shortened(name, 80));
         const bool on_host = event.text("cat") == kHost;
         const std::optional<int> step = on_host ? number_after("ProfilerStep#", name) : std::nullopt;
         const std::optional<Task> task = task_of(name);
@@ -174,8 +175,8 @@ void keep_main_stream(std::vector<Annotation>& gpu) {
         busy[annotation.thread] += static_cast<double>(annotation.end - annotation.start);
     if (busy.empty())
         return;
-    const auto main = std::max_element(busy.begin(), busy.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto main =
+        std::max_element(busy.begin(), busy.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     std::erase_if(gpu, [&](const Annotation& annotation) { return annotation.thread != main->first; });
 }
 
@@ -210,9 +211,11 @@ std::vector<RankFile> read_ranks(const std::vector<std::string>& paths) {
                  file.path, file.rank);
     }
     if (paths.size() == 1 && ranks.begin()->second.world > 1)
-        fail("trace '{}' is that of rank {} of {}\n  help: name the files of all ranks of the pipeline, as in rank0.json "
-             "rank1.json",
-             paths.front(), ranks.begin()->first, ranks.begin()->second.world);
+        fail(
+            "trace '{}' is that of rank {} of {}\n  help: name the files of all ranks of the pipeline, as in "
+            "rank0.json "
+            "rank1.json",
+            paths.front(), ranks.begin()->first, ranks.begin()->second.world);
     std::vector<RankFile> files;
     for (auto& [rank, file] : ranks)
         files.push_back(std::move(file));

@@ -97,7 +97,7 @@ struct JsonPlace {
 // Reads the file of a trace. `take` gets its events one by one with their numbers, so that they are never in memory all
 // at once. Returns the rest of the file; traceEvents is an empty list there.
 nlohmann::json parse_events(const std::string& path, const char* help,
-                  const std::function<void(const JsonPlace& event, std::size_t index)>& take);
+                            const std::function<void(const JsonPlace& event, std::size_t index)>& take);
 
 // Completes a trace that has only events, by device and with steps from 0: what its tasks say of the plan. Puts them in
 // list order. Throws Error (BadInput) naming `path`.

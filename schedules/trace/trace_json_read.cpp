@@ -136,8 +136,7 @@ private:
         TraceEvent event{small("step", 0), device, small("rank", 0), Task{*op, 0, 0}, 0, 0, 0, -1};
         event.task.stage = args.small("stage");
         event.task.microbatch = args.small("microbatch");
-        event.task.slice =
-            may_lack(args, "slice") ? 0 : static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
+        event.task.slice = may_lack(args, "slice") ? 0 : static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
         event.task.peer = is_transfer(*op) ? args.small("peer", -1) : small("peer", -1, -1);
         event.task.with_next = args.object.contains("with_next") && args.flag("with_next");
         if (place.has("ts") && may_lack(args, "start_ns")) {
@@ -221,7 +220,7 @@ private:
     const bool foreign_;
     const char* const help_;
     Trace trace_;
-    std::string left_out_;  // the first key that only traces of others may leave out
+    std::string left_out_;                             // the first key that only traces of others may leave out
     std::size_t index_ = 0;                            // of the event that is read
     std::vector<std::size_t> places_, sample_places_;  // of events and samples in traceEvents
 };
@@ -297,8 +296,8 @@ void complete_from_tasks(Trace& trace, const std::string& path) {
         trace.micro_batches = std::max(trace.micro_batches, event.task.microbatch + 1);
     }
     if (std::int64_t{trace.stages} * trace.micro_batches > std::ssize(trace.events))
-        fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path,
-             trace.events.size(), trace.micro_batches, trace.stages, kTraceForms);
+        fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path, trace.events.size(),
+             trace.micro_batches, trace.stages, kTraceForms);
     trace.stages_of.assign(static_cast<std::size_t>(trace.devices), {});
     for (const auto& [device, stage] : held)
         trace.stages_of[static_cast<std::size_t>(device)].push_back(stage);

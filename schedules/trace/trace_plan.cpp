@@ -92,22 +92,19 @@ Plan plan_by_starts(const Trace& trace) {
 
 Trace with_updates(Trace trace) {
     Plan plan = plan_of(trace);
-    bool trains = false, updates = false;
-    for (const TraceEvent& event : trace.events) {
-        trains = trains || event.task.op == Op::Backward || event.task.op == Op::BackwardInput;
-        updates = updates || event.task.op == Op::Update;
-    }
-    if (!trains || updates || trace.asynchronous)
+    const std::vector<std::vector<Task>> recorded = plan.order;
+    if (!trace.asynchronous)
+        add_updates(plan);
+    if (plan.order == recorded)
         return trace;
-    add_updates(plan);
     std::vector<TraceEvent> events;
     for (auto event = trace.events.begin(); event != trace.events.end();) {
         const auto first = event;
         const auto [step, device, rank] = std::tuple(event->step, event->device, event->rank);
         Ns reached = event->start;
         for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
-            const bool is_there = event != trace.events.end() && event->device == device && event->step == step &&
-                                  event->task == task;
+            const bool is_there =
+                event != trace.events.end() && event->device == device && event->step == step && event->task == task;
             events.push_back(is_there ? *event++ : TraceEvent{step, device, rank, task, reached, reached, 0, -1});
             if (!is_transfer(task.op))
                 reached = std::max(reached, events.back().end);

@@ -15,8 +15,8 @@ inline bool has_right_peer(const Task& task, int stages) {
     return is_transfer(task.op) ? task.peer >= 0 && task.peer < stages && task.peer != task.stage : task.peer == -1;
 }
 
-// Adds the updates and sums of gradients to a trace of somebody who recorded none, where the lists of its plan have them.
-// They take no time.
+// Adds the updates and sums of gradients that a trace of somebody else does not have, where the lists of its plan have
+// them. They take no time.
 Trace with_updates(Trace trace);
 
 // Puts the events of a trace that somebody else wrote where the lists have them: tasks by their starts in the first

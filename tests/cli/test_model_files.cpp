@@ -36,8 +36,8 @@ protected:
 }  // namespace
 
 TEST_F(ModelFiles, TimesWithoutSamplesAreThoseOfAMicroBatch) {
-    for (const char* set : {"", " --set pipeline.micro_batch_size=4", " --set search.mini_batch=64",
-                            " --set search.profile_batch=1"}) {
+    for (const char* set :
+         {"", " --set pipeline.micro_batch_size=4", " --set search.mini_batch=64", " --set search.profile_batch=1"}) {
         const Json json = simulated(set);
         EXPECT_EQ(json["step_time_ns"], kStep) << set;
         EXPECT_EQ(json["interpolated"], false) << set;
@@ -88,12 +88,14 @@ TEST_F(ModelFiles, AGraphOfPipeDreamNeedsItsBatch) {
           "node1 -- a -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
           "node2 -- b -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
           "\tnode1 -- node2\n");
-    write("net.yaml", "workload: {model: net.graph.txt}\npipeline: {schedule: naive, split: [], micro_batches: 4, "
-                      "micro_batch_size: 16}\n");
+    write("net.yaml",
+          "workload: {model: net.graph.txt}\npipeline: {schedule: naive, split: [], micro_batches: 4, "
+          "micro_batch_size: 16}\n");
     expect_says(error_of("simulate net.yaml", 2),
                 {"net.yaml:1:19", "does not say how many samples", "search.profile_batch"});
-    expect_says(error_of("search net.yaml --set 'search={schedules: [gpipe], micro_batch_sizes: [16], mini_batch: 64}'", 2),
-                {"does not say how many samples"});
+    expect_says(
+        error_of("search net.yaml --set 'search={schedules: [gpipe], micro_batch_sizes: [16], mini_batch: 64}'", 2),
+        {"does not say how many samples"});
     const auto step = [&](const std::string& set) {
         return run_well("simulate net.yaml --json " + set).json()["step_time_ns"];
     };
@@ -120,7 +122,8 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
     write("layers.csv", "name,forward\na,3\n");
     expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2), {"layers.csv:2:3", "without a unit"});
     write("layers.csv", "name,forward (ms)\na,3,4\n");
-    expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2), {"layers.csv:2:1", "3 cells"});
+    expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2),
+                {"layers.csv:2:1", "has 3 cells, the first row 2"});
     write("other.json", R"({"nodes": []})");
     expect_says(error_of("simulate cfg.yaml --set workload.model=other.json", 2),
                 {"only `search` takes the instance", "max-load or piper"});
@@ -131,8 +134,9 @@ TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
     constexpr const char* kProfile = R"({"model": {"parameters": {"parameters_per_layer_bytes": [400, 200, 200, 400]}},
         "execution_time": {"layer_compute_total_ms": [0.3, 30, 30, 0.9]}})";
     write("a_tp1_bs2.json", kProfile);
-    write("metis.yaml", "workload: {model: a_tp1_bs2.json}\npipeline: {schedule: naive, split: [], micro_batches: 2, "
-                        "micro_batch_size: 2}\n");
+    write("metis.yaml",
+          "workload: {model: a_tp1_bs2.json}\npipeline: {schedule: naive, split: [], micro_batches: 2, "
+          "micro_batch_size: 2}\n");
     const Said whole = run_well("simulate metis.yaml --json");
     EXPECT_EQ(whole.json()["step_time_ns"], 122'400'000);
     EXPECT_EQ(whole.json()["devices"][0]["memory"]["weights"], 1200);
@@ -153,9 +157,10 @@ TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
 TEST_F(ModelFiles, TimesOfSeveralSizesAreUsedAsTheyAre) {
     PIPEWRIGHT_NEED_DATA(folder, "field/15-metis-profile");
     const auto simulated = [&](int size) {
-        return run_well(fmt::format("simulate {}/simulate.yaml --json --set pipeline.micro_batches={} --set "
-                                    "pipeline.micro_batch_size={}",
-                                    folder, 64 / size, size));
+        return run_well(
+            fmt::format("simulate {}/simulate.yaml --json --set pipeline.micro_batches={} --set "
+                        "pipeline.micro_batch_size={}",
+                        folder, 64 / size, size));
     };
     for (const auto& [size, seconds] : {std::pair(1, 3.981), std::pair(2, 4.142), std::pair(4, 4.448)}) {
         const Said said = simulated(size);
@@ -163,17 +168,17 @@ TEST_F(ModelFiles, TimesOfSeveralSizesAreUsedAsTheyAre) {
         EXPECT_EQ(said.json()["interpolated"], false) << size;
         EXPECT_EQ(said.err, "") << size;
     }
-    const Said between = run_well(fmt::format(
-        "simulate {}/simulate.yaml --json --set pipeline.micro_batch_size=3", folder));
+    const Said between =
+        run_well(fmt::format("simulate {}/simulate.yaml --json --set pipeline.micro_batch_size=3", folder));
     EXPECT_NEAR(between.json()["step_time_ns"].get<double>() / 1e9, 6.168, 5e-4);
     EXPECT_EQ(between.json()["interpolated"], true);
     EXPECT_EQ(between.err, "note: layers has no times for micro-batches of 3: interpolated from 2, 4\n");
-    const Said beyond = run_well(fmt::format(
-        "simulate {}/simulate.yaml --json --set pipeline.micro_batch_size=8", folder));
+    const Said beyond =
+        run_well(fmt::format("simulate {}/simulate.yaml --json --set pipeline.micro_batch_size=8", folder));
     EXPECT_EQ(beyond.err, "note: layers has no times for micro-batches of 8: extrapolated from 2, 4\n");
-    EXPECT_NEAR(run_well(fmt::format("simulate {}/as-it-is.yaml --json", folder)).json()["step_time_ns"].get<double>() /
-                    1e9,
-                3.981, 5e-4);
+    EXPECT_NEAR(
+        run_well(fmt::format("simulate {}/as-it-is.yaml --json", folder)).json()["step_time_ns"].get<double>() / 1e9,
+        3.981, 5e-4);
     run_well(fmt::format("search {}/as-it-is.yaml", folder));
 }
 

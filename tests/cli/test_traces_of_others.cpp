@@ -20,7 +20,8 @@ protected:
     }
     // An annotation of PyTorch on the host, and on the GPU a little later.
     static void annotate(Json& events, const std::string& name, double start, double duration) {
-        for (const auto& [category, later] : {std::pair("user_annotation", 0.0), std::pair("gpu_user_annotation", 30.0)})
+        for (const auto& [category, later] :
+             {std::pair("user_annotation", 0.0), std::pair("gpu_user_annotation", 30.0)})
             events.push_back({{"ph", "X"},
                               {"cat", category},
                               {"name", name},
@@ -42,7 +43,8 @@ protected:
             Json events = Json::array();
             for (int step = 0; step < steps; ++step) {
                 const auto add = [&](const char* form, int microbatch, double start, double duration) {
-                    annotate(events, fmt::format(fmt::runtime(form), rank, microbatch), start + 200'000 * step, duration);
+                    annotate(events, fmt::format(fmt::runtime(form), rank, microbatch), start + 200'000 * step,
+                             duration);
                 };
                 if (steps > 1)
                     annotate(events, fmt::format("ProfilerStep#{}", step + 5), 200'000 * step, 150'000);
@@ -55,9 +57,7 @@ protected:
             write_rank(fmt::format("rank{}.json", rank), rank, events);
         }
     }
-    Json replayed(const std::string& files) const {
-        return run_well("compare " + files + " --replay --json").json();
-    }
+    Json replayed(const std::string& files) const { return run_well("compare " + files + " --replay --json").json(); }
 };
 
 }  // namespace
@@ -72,6 +72,10 @@ TEST_F(TracesOfOthers, NeedNoUpdates) {
     const Json json = replayed("foreign.json");
     EXPECT_EQ(json["step_time_ns"], 90'000);
     EXPECT_EQ(json["replayed_ns"], 90'000);
+    Json some = Json::parse(read("foreign.json"));  // one stage's update is recorded
+    some["traceEvents"].push_back(task(0, 90, 5, "U", 0, 1));
+    write("some.json", some.dump());
+    EXPECT_EQ(replayed("some.json")["replayed_ns"], 95'000);
     const Json valid = run_well("validate foreign.json --json").json();
     EXPECT_EQ(valid["step_time_ns"], 90'000);
     EXPECT_EQ(valid["tasks"], 8);
@@ -100,7 +104,8 @@ TEST_F(TracesOfOthers, APartKeepsItsSteps) {
 
 // 92 ms with the hops; 10 + 10 + 20 + 10 + 20 + 20 without.
 TEST_F(TracesOfOthers, FilesOfTheProfilerAreOneTrace) {
-    for (const auto& [forward, backward] : {std::pair("PP:{}F{}", "PP:{}B{}"), std::pair("Forward {1}", "Backward {1}")}) {
+    for (const auto& [forward, backward] :
+         {std::pair("PP:{}F{}", "PP:{}B{}"), std::pair("Forward {1}", "Backward {1}")}) {
         write_ranks(forward, backward);
         for (const char* files : {"rank0.json rank1.json", "rank1.json rank0.json"}) {
             const Json json = replayed(files);

@@ -13,14 +13,17 @@
 namespace pw {
 namespace {
 
-constexpr const char* kMlp = "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, pipeline: {schedule: "
-                             "1f1b, stages: 2, micro_batches: 4}}";
-constexpr const char* kGpt = "{workload: {model: gpt, embedding: 16, heads: 2}, cluster: {devices: 2}, pipeline: "
-                             "{micro_batches: 4}}";
+constexpr const char* kMlp =
+    "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, pipeline: {schedule: "
+    "1f1b, stages: 2, micro_batches: 4}}";
+constexpr const char* kGpt =
+    "{workload: {model: gpt, embedding: 16, heads: 2}, cluster: {devices: 2}, pipeline: "
+    "{micro_batches: 4}}";
 constexpr const char* kUniform = "{workload: {model: uniform, stages: 2}, pipeline: {micro_batches: 4}}";
 constexpr const char* kFile = "{workload: {model: layers.yaml}, cluster: {devices: 2}, pipeline: {micro_batches: 4}}";
-constexpr const char* kLayers = "layers: [{name: a, forward: 1 us, backward: 2 us, weights: 1 kB}, {name: b, forward: "
-                                "1 us, backward: 2 us, weights: 1 kB}]";
+constexpr const char* kLayers =
+    "layers: [{name: a, forward: 1 us, backward: 2 us, weights: 1 kB}, {name: b, forward: "
+    "1 us, backward: 2 us, weights: 1 kB}]";
 
 struct Case {
     const char *config, *set, *key, *why;
@@ -116,10 +119,9 @@ TEST(Hosts, NeedALinkBetweenThem) {
     load("hosts: 2, devices_per_host: 1, inside: nvlink3, between: hdr200");
     const std::string there = "{from: 0, to: 1, bandwidth: 1 GB/s}", back = "{from: 1, to: 0, bandwidth: 1 GB/s}";
     load(fmt::format("hosts: 2, devices_per_host: 1, inside: nvlink3, links: [{}, {}]", there, back));
-    expect_says(refusal([&] {
-                    load(fmt::format("hosts: 2, devices_per_host: 1, inside: nvlink3, links: [{}]", there));
-                }),
-                {"the 2 hosts"});
+    expect_says(
+        refusal([&] { load(fmt::format("hosts: 2, devices_per_host: 1, inside: nvlink3, links: [{}]", there)); }),
+        {"the 2 hosts"});
 }
 
 }  // namespace

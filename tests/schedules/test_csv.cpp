@@ -369,8 +369,8 @@ TEST(Csv, ForwardsOfTheLastRankAreAsPyTorchMeansThem) {
               "plan.csv: row 2 has the forwards 1 to 3 of stage 1, as PyTorch's Schedule1F1B writes them for the last "
               "rank: they are read as 0 to 2");
     EXPECT_TRUE(meant.notices.empty());
-    for (const char* other : {"0F0,0F1,0B0,0B1\n1F1,1B0,1F3,1B1", "0F1,0B0,0F2,0B1\n1F1,1B0,1F2,1B1",
-                              "0F1,0B0,0F2,0B1\n1F0,1B0,1F1,1B1"})
+    for (const char* other :
+         {"0F0,0F1,0B0,0B1\n1F1,1B0,1F3,1B1", "0F1,0B0,0F2,0B1\n1F1,1B0,1F2,1B1", "0F1,0B0,0F2,0B1\n1F0,1B0,1F1,1B1"})
         EXPECT_THROW(parse_csv(other, "plan.csv"), Error) << other;
 }
 

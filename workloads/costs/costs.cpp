@@ -209,9 +209,8 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
 }
 
 bool knows_times(const LayerProfile& layer, int samples) {
-    return layer.times.contains(samples) || std::all_of(layer.times.begin(), layer.times.end(), [](const auto& times) {
-               return times.second == LayerTimes{};
-           });
+    return layer.times.contains(samples) || std::all_of(layer.times.begin(), layer.times.end(),
+                                                        [](const auto& times) { return times.second == LayerTimes{}; });
 }
 
 LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
@@ -279,8 +278,8 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
         sizes.add(layer, all_bytes_of(bytes_.back()));
         interpolated_ = interpolated_ || !knows_times(layer, samples);
     }
-    const bool reads_data = std::any_of(profile.data.begin(), profile.data.end(),
-                                        [](const auto& data) { return data.second.median > 0; });
+    const bool reads_data =
+        std::any_of(profile.data.begin(), profile.data.end(), [](const auto& data) { return data.second.median > 0; });
     interpolated_ = interpolated_ || (reads_data && !profile.data.contains(samples));
     data_time_ = at_size(profile.data, samples, [](const Measured& data) { return data.median; });
     data_bytes_ = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));

@@ -76,7 +76,8 @@ std::vector<Column> columns_of(const std::vector<Cell>& header, Source& source) 
 YamlNode layer_of(const std::vector<Cell>& row, const std::vector<Column>& columns, Source& source) {
     YamlNode layer{YamlNode::Kind::Map, row.front().place, "", {}, {}};
     if (row.size() != columns.size())
-        source.complain(row.front().place, fmt::format("{} cells, but {} columns", row.size(), columns.size()),
+        source.complain(row.front().place,
+                        fmt::format("the row has {} cells, the first row {}", row.size(), columns.size()),
                         "write a cell in every column; an empty one is 0");
     for (std::size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
         const auto& [text, place] = row[i];

@@ -57,7 +57,8 @@ bool is_instance(const std::string& model) {
     std::error_code error;
     if (model_file(model) != ModelFile::Json || !std::filesystem::is_regular_file(model, error))
         return false;
-    return form_of(ModelFile::Json, read_text(model, kHelp)) == nullptr;
+    const std::string text = read_text(model, kHelp);
+    return form_of(ModelFile::Json, text) == nullptr && text.find("\"nodes\"") != std::string::npos;
 }
 
 ProfiledModel empty_profiled_model(const std::string& path) {
@@ -93,10 +94,12 @@ ProfiledModel read_profiled_model(const std::string& path, int samples) {
     auto source = std::make_shared<Source>(path, read_text(path, kHelp));
     const ModelForm* form = form_of(model_file(path), source->text());
     if (form == nullptr)
-        fail("'{}' has none of the forms of a *.json with layers\n  help: write {{\"samples\": 8, \"layers\": "
-             "[{{\"name\": \"conv1\", \"forward\": \"3 ms\", \"backward\": \"6 ms\"}}, ...]}}, or name a profile of Metis "
-             "(execution_time.layer_compute_total_ms)",
-             path);
+        fail(
+            "'{}' has none of the forms of a *.json with layers\n  help: write {{\"samples\": 8, \"layers\": "
+            "[{{\"name\": \"conv1\", \"forward\": \"3 ms\", \"backward\": \"6 ms\"}}, ...]}}, or name a profile of "
+            "Metis "
+            "(execution_time.layer_compute_total_ms)",
+            path);
     return form->read(std::move(source), samples);
 }
 

@@ -9,13 +9,13 @@
 namespace pw {
 
 struct ProfiledModel {
-    Model model;      // layers of kind Profiled
-    Profile profile;  // sizes as the file has them, not aligned
+    Model model;               // layers of kind Profiled
+    Profile profile;           // sizes as the file has them, not aligned
     bool says_samples = true;  // whether the file says how many samples its numbers are for
 };
 
 enum class ModelFile {
-    None,      // a built-in model
+    None,    // a built-in model
     Graph,   // *.txt: PipeDream
     Layers,  // *.yaml, *.yml
     Json,    // *.json: a layer graph, a profile of Metis, or an instance of a partitioning problem
@@ -30,8 +30,8 @@ bool is_instance(const std::string& model);
 // every mistake of the file and its line.
 //
 // PipeDream: times in ms and bytes of one mini-batch. Data sources (`Input...`) stay as layers of no cost, since their
-// time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in topological
-// order, the smallest number first.
+// time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in
+// topological order, the smallest number first.
 //
 // YAML and JSON: {samples, layers: [{name, inputs, forward, backward | backward_input, backward_weight, output,
 // weights, saved}]}. `inputs` defaults to the layer above; times are one value, or {samples: time}. CSV: the same keys

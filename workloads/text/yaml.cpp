@@ -204,7 +204,8 @@ namespace {
 
 // Returns what a name is called in the block `path`, or with its block where that is another.
 std::string name_here(std::string_view name, const std::string& path, std::span<const OtherName> others) {
-    const auto other = std::find_if(others.begin(), others.end(), [&](const OtherName& one) { return one.name == name; });
+    const auto other =
+        std::find_if(others.begin(), others.end(), [&](const OtherName& one) { return one.name == name; });
     if (other == others.end())
         return {};
     const std::string block = path + '.';
