@@ -104,6 +104,9 @@ std::string summary_of(const Job& job) {
                        job.plan.schedule, print(sizes_of(job.config.pipeline)));
 }
 
+namespace {
+
+// Which sizes have no times of their own, and what theirs are made from.
 std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
     if (job.source == CostSource::Analytic)
         return {};
@@ -121,8 +124,6 @@ std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
     return fmt::format("the profile has no times for {}; add --sizes {} to `pipewright profile`", text,
                        fmt::join(missing, ","));
 }
-
-namespace {
 
 std::string note_on_share(const Profile& profile) {
     return profile.cpu_share < kQuietShare
@@ -155,7 +156,7 @@ std::string note_on_neighbours(const Job& job) {
         known, most, known);
 }
 
-std::string note_on_profile(const Job& job) {
+std::string note_on_profile(const Job& job, const std::vector<int>& used) {
     const RunConfig& run = job.config.run;
     if (!is_emulated(job.config) &&
         (job.profile.backend != name_of(run.backend) || job.profile.threads_per_device != run.threads_per_device))
@@ -164,29 +165,29 @@ std::string note_on_profile(const Job& job) {
                            run.threads_per_device);
     if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
-    return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+    return note_on_sizes(job, used);
 }
 
-std::string note_on_file(const Job& job) {
+std::string note_on_file(const Job& job, const std::vector<int>& used) {
     std::vector<std::string> notes = job.profile.notes;
     if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
         notes.push_back(fmt::format(
             "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
             "counts in samples/s only",
             job.model->name, size));
-    if (const std::string note = note_on_sizes(job, sizes_of(job.config.pipeline).different()); !note.empty())
+    if (const std::string note = note_on_sizes(job, used); !note.empty())
         notes.push_back(note);
     return fmt::format("{}", fmt::join(notes, "\nnote: "));
 }
 
-std::string note_on_source(const Job& job) {
+std::string note_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
             return note_on_uniform(job.config);
         case CostSource::File:
-            return note_on_file(job);
+            return note_on_file(job, used);
         case CostSource::Measured:
-            return note_on_profile(job);
+            return note_on_profile(job, used);
         case CostSource::Analytic:
             return "analytic costs: run `pipewright profile` to calibrate";
     }
@@ -195,9 +196,11 @@ std::string note_on_source(const Job& job) {
 
 }  // namespace
 
-std::string note_on_costs(const Job& job) {
+std::string note_on_costs(const Job& job, std::vector<int> used) {
+    if (used.empty())
+        used = sizes_of(job.config.pipeline).different();
     std::string all;
-    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job)})
+    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job, used)})
         if (!note.empty())
             all += (all.empty() ? "" : "\nnote: ") + note;
     return all;

@@ -187,10 +187,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     outputs.done();
     if (!arguments.json && !arguments.output.empty())
         print_result("next: pipewright {} {}\n", next_command(*best), arguments.output);
-    const std::vector<int>& sizes = config.search.micro_batch_sizes;
-    std::string note = sizes.empty() ? "" : note_on_sizes(*best, sizes);
-    if (note.empty())
-        note = note_on_costs(*best);
+    const std::string note = note_on_costs(*best, config.search.micro_batch_sizes);
     if (!note.empty())
         print_note(note);
 }

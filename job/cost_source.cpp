@@ -3,6 +3,7 @@
 #include "job/rules.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -50,6 +51,20 @@ void check_graph_has_batch(const Config& config) {
                     pipeline.micro_batch_size));
 }
 
+void check_no_times_by_samples(const Config& config, const Profile& profile) {
+    const auto by_samples = std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerProfile& layer) {
+        return layer.times.size() > 1 || !layer.times.contains(config.pipeline.micro_batch_size);
+    });
+    if (by_samples != profile.layers.end())
+        config.fail_at(
+            "workload.model",
+            fmt::format(
+                "'{}' has times by numbers of samples in layer '{}', and does not say how many samples its other "
+                "times and its sizes are for",
+                config.workload.model, by_samples->name),
+            "write samples: N into the file");
+}
+
 // The sources stand in the order of the enum. The last is for a config that asks for none.
 constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
@@ -89,8 +104,10 @@ ProfiledModel model_from_file(const Config& config) {
     ProfiledModel read =
         read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : config.pipeline.micro_batch_size);
     read.profile.any_size = !read.says_samples && batch == 0;
-    if (read.profile.any_size)
+    if (read.profile.any_size) {
         check_graph_has_batch(config);
+        check_no_times_by_samples(config, read.profile);
+    }
     return read;
 }
 

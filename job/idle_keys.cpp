@@ -104,6 +104,22 @@ std::string no_sums(const Config& config, const Plan* plan) {
     return "no stage is on several devices, and no parameter is in several stages";
 }
 
+bool has_transfers(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_transfer(task.op); });
+    });
+}
+
+std::string no_transfers(const Config&, const Plan* plan) {
+    return has_transfers(*plan) ? "" : "no message goes from device to device";
+}
+
+std::string no_movers(const Config& config, const Plan* plan) {
+    if (config.mover_share == 0 || has_transfers(*plan))
+        return {};
+    return no_sums(config, plan).empty() ? "" : no_transfers(config, plan);
+}
+
 std::string no_buckets(const Config& config, const Plan* plan) {
     return config.sum_bucket == 0 ? "" : no_sums(config, plan);
 }
@@ -130,6 +146,12 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
+    {"transfer.communicator", Read::ByPlans, no_transfers},
+    {"transfer.receive", Read::ByPlans, no_transfers},
+    {"transfer.protocol", Read::ByPlans, no_transfers},
+    {"transfer.eager_limit", Read::ByPlans, no_transfers},
+    {"transfer.exchange", Read::ByPlans, no_transfers},
+    {"transfer.multiprocessors", Read::ByPlans, no_movers},
     {"transfer.sum_bucket", Read::ByPlans, no_buckets},
     {"transfer.sums", Read::ByPlans, no_sums},
     {"search.schedules", Read::BySearches, other_objective<Objective::Makespan>},

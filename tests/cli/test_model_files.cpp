@@ -77,6 +77,20 @@ TEST_F(ModelFiles, SeveralSizesNeedTheirSamples) {
         run_well(fmt::format("search cfg.yaml {}", set));
 }
 
+TEST_F(ModelFiles, SizesBesideTimesBySamplesNeedTheirOwn) {
+    write("layers.yaml",
+          "layers:\n  - {name: a, forward: {1: 1 ms, 2: 2 ms}, output: 1 kB}\n"
+          "  - {name: b, forward: {1: 1 ms, 2: 2 ms}}\n");
+    expect_says(error_of("simulate cfg.yaml --set pipeline.split=[b]", 2), {"layer 'a'", "samples: N"});
+    write("layers.yaml",
+          "layers:\n  - {name: a, forward: {1: 1 ms, 2: 2 ms}}\n"
+          "  - {name: b, forward: {1: 1 ms, 2: 2 ms}}\n");
+    const std::string search =
+        "search cfg.yaml --set pipeline.split=auto --set 'search={micro_batch_sizes: [1, 2], "
+        "mini_batch: 16}'";
+    EXPECT_EQ(run_well(search).err, "") << "all times are by samples";
+}
+
 TEST_F(ModelFiles, ASearchOfOneSizeKeepsTheTimes) {
     run_well("search cfg.yaml -o best.yaml --set 'search={micro_batch_sizes: [4], mini_batch: 64, stages: [2]}'");
     EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], kStep);

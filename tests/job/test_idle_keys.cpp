@@ -72,6 +72,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",
                          "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "take no time with model: uniform"}));
 
+constexpr const char* kOneDevice = "{workload: {model: mlp, image_size: 4}, cluster: {devices: 1}, transfer: {}}";
+INSTANTIATE_TEST_SUITE_P(
+    Transfers, IdleInPlans,
+    testing::Values(Case{kOneDevice, "transfer.communicator=one", "transfer.communicator", "no message"},
+                    Case{kOneDevice, "transfer.receive=deferred", "transfer.receive", "no message"},
+                    Case{kOneDevice, "transfer.protocol=rendezvous", "transfer.protocol", "no message"},
+                    Case{kOneDevice, "transfer.exchange=blocking", "transfer.exchange", "no message"},
+                    Case{kOneDevice, "transfer.multiprocessors=0.1", "transfer.multiprocessors", "no message"}));
+
 class IdleInSearches : public testing::TestWithParam<Case> {};
 TEST_P(IdleInSearches, IsTold) {
     const TemporaryFolder folder;
