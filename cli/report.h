@@ -23,7 +23,7 @@ struct Report {
 };
 
 Report report_of(Trace trace);  // for a plan that is known to the trace alone
-// Of a checked trace, whoever wrote it: numbers of nonsense are nonsense. Several files are those of its ranks.
+// Of a checked trace of any program: numbers of nonsense are nonsense. Several files are those of its ranks.
 Report read_report(const std::vector<std::string>& paths);
 Report report_of(Trace trace, const Config& config);               // with the memory and names of the config's devices
 Report report_of(PredictedNumbers numbers, const Config& config);  // its trace has no events

@@ -1,5 +1,5 @@
-// What other tools call keys of the config, and keys that are looked for in another block: an unknown key that is here
-// is told where it belongs.
+// What other tools call keys of the config, and keys that are looked for in another block: the error about an
+// unknown key names the right one.
 #pragma once
 
 #include "workloads/text/yaml.h"

@@ -47,7 +47,7 @@ std::optional<int> number_at(std::string_view& text) {
     return number;
 }
 
-// Returns the number that is all of the name behind its beginning.
+// Returns the number after the beginning of a name, where nothing follows it.
 std::optional<int> number_after(std::string_view beginning, std::string_view name) {
     if (!name.starts_with(beginning))
         return {};

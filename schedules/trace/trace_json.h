@@ -16,7 +16,7 @@ Trace read_trace(const std::string& path);
 // Reads a measured trace whoever wrote it, when the events of tasks have our `args`: all else may be missing. One that
 // write_trace did not write is put in list order, as put_in_list_order() does.
 Trace read_foreign_trace(const std::string& path);
-// Reads a trace, whoever wrote it: one that pipewright wrote, one of tasks with our `args`, or the files of
+// Reads a trace of any program: one that pipewright wrote, one of tasks with our `args`, or the files of
 // torch.profiler, one per rank, in any order. Throws Error (BadInput) naming file and position.
 Trace read_any_trace(const std::vector<std::string>& paths);
 // Returns whether the file is that of one rank of several.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kForwardParts = 3;  // of the whole: a backward takes twice as long as its forward
 
-// Returns the number behind "_bs" in the file's name.
+// Returns the number after "_bs" in the file's name.
 std::optional<int> samples_in_name(const std::string& path) {
     const std::string name = std::filesystem::path(path).stem().string();
     const std::size_t at = name.rfind("_bs");
