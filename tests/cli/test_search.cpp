@@ -2,6 +2,7 @@
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"
 #include "tests/support/refusal.h"
+#include "workloads/units.h"
 
 #include <fmt/format.h>
 

@@ -121,7 +121,7 @@ TEST(Hosts, NeedALinkBetweenThem) {
                            {});
     };
     expect_says(refusal([&] { load("hosts: 2, devices_per_host: 1, inside: nvlink3"); }),
-                {"cfg.yaml:2:49", "nothing says what links the 2 hosts", "write between:"});
+                {"cfg.yaml:2:50", "nothing says what links the 2 hosts", "write between:"});
     expect_says(refusal([&] { load("devices: [{host: a}, {host: b}], inside: nvlink3"); }), {"the 2 hosts"});
     load("hosts: 1, devices_per_host: 2, inside: nvlink3");
     load("hosts: 2, devices_per_host: 1, link: nvlink3");

@@ -29,6 +29,8 @@ constexpr ModelForm kForms[] = {
     {ModelFile::Table, ".csv", "", read_layer_csv},
 };
 
+constexpr std::string_view kInstanceKey = "\"nodes\"";
+
 // Returns null where a text has none of the forms of its suffix.
 const ModelForm* form_of(ModelFile file, std::string_view text) {
     const auto row = std::find_if(std::begin(kForms), std::end(kForms), [&](const ModelForm& form) {
@@ -58,7 +60,7 @@ bool is_instance(const std::string& model) {
     if (model_file(model) != ModelFile::Json || !std::filesystem::is_regular_file(model, error))
         return false;
     const std::string text = read_text(model, kHelp);
-    return form_of(ModelFile::Json, text) == nullptr && text.find("\"nodes\"") != std::string::npos;
+    return form_of(ModelFile::Json, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
 }
 
 ProfiledModel empty_profiled_model(const std::string& path) {
