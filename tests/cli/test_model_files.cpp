@@ -127,7 +127,7 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
                                                "pipeline.split=[b] --set pipeline.micro_batches=2",
                                                model))
                               .json();
-        EXPECT_EQ(json["step_time_ns"], 21'000'000) << model;  // 3 + 1 + 2 + 6, and the first stage once more
+        EXPECT_EQ(json["step_time_ns"], 18'000'000) << model;  // F 3, F and B of the second 1 + 2, B 6 + 6
         EXPECT_EQ(json["devices"][1]["memory"]["weights"], 2'000'000) << model;
     }
     write("layers.csv", "name,forwards (ms)\na,3\n");
@@ -145,7 +145,7 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
 
 // A third of 0.3 + 30 + 30 + 0.9 ms is forward: one device takes twice the sum for two micro-batches.
 TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
-    constexpr const char* kProfile = R"({"model": {"parameters": {"parameters_per_layer_bytes": [400, 200, 200, 400]}},
+    constexpr const char* kProfile = R"({"model": {"parameters": {"parameters_per_layer_bytes": [640, 320, 320, 640]}},
         "execution_time": {"layer_compute_total_ms": [0.3, 30, 30, 0.9]}})";
     write("a_tp1_bs2.json", kProfile);
     write("metis.yaml",
@@ -153,7 +153,7 @@ TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
           "micro_batch_size: 2}\n");
     const Said whole = run_well("simulate metis.yaml --json");
     EXPECT_EQ(whole.json()["step_time_ns"], 122'400'000);
-    EXPECT_EQ(whole.json()["devices"][0]["memory"]["weights"], 1200);
+    EXPECT_EQ(whole.json()["devices"][0]["memory"]["weights"], 1920);
     expect_says(whole.err, {"one time for each layer", "a third"});
     EXPECT_EQ(run_well("simulate metis.yaml --json --set pipeline.micro_batch_size=1").json()["step_time_ns"],
               61'200'000)
