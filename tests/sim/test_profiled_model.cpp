@@ -305,7 +305,13 @@ INSTANTIATE_TEST_SUITE_P(
 // Whatever is cut off or turned over: an answer, or a refusal with a place.
 TEST(ModelFile, SurvivesDamage) {
     const TemporaryFolder folder;
-    for (const auto& [name, whole] : {std::pair<const char*, std::string>{"a.graph.txt", kGraph}, {"a.yaml", kLayers}})
+    constexpr const char* kTable = "name, forward (ms), backward [us], weights\na, 3, 600, 1 MB\nb,1,,\n";
+    constexpr const char* kMetis = R"({"model": {"parameters": {"parameters_per_layer_bytes": [64, 0]}},
+        "execution_time": {"layer_compute_total_ms": [0.3, 29.5]}})";
+    for (const auto& [name, whole] : {std::pair<const char*, std::string>{"a.graph.txt", kGraph},
+                                      {"a.yaml", kLayers},
+                                      {"a.csv", kTable},
+                                      {"a_bs2.json", kMetis}})
         for (std::size_t at = 0; at < whole.size(); at += 2)
             for (const char change : {'\0', ' ', '9', '-', '\n', ':'}) {
                 std::string text = change == '\0' ? whole.substr(0, at) : whole;
@@ -315,7 +321,8 @@ TEST(ModelFile, SurvivesDamage) {
                     EXPECT_FALSE(read_profiled_model(folder.write(name, text), 8).profile.layers.empty());
                 } catch (const Error& error) {
                     EXPECT_EQ(error.code(), ExitCode::BadInput);
-                    EXPECT_TRUE(contains(error.what(), " --> ")) << error.what();
+                    const bool has_no_form = contains(error.what(), "none of the forms");
+                    EXPECT_TRUE(has_no_form || contains(error.what(), " --> ")) << error.what();
                 }
             }
 }
