@@ -34,7 +34,7 @@ struct Answer {
 bool is_given(const Config& config, const std::string& key) { return config.places.contains(key); }
 
 std::string instance_of(const Config& config) {
-    if (model_file(config.workload.model) != ModelFile::Json)
+    if (model_file(config.workload.model) != ModelFile::JsonFile)
         config.fail_at("workload.model",
                        fmt::format("objective {} takes an instance *.json", name_of(config.search.objective)),
                        config.search.objective == SearchConfig::Objective::Piper

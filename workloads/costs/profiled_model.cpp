@@ -24,8 +24,8 @@ struct ModelForm {
 constexpr ModelForm kForms[] = {
     {ModelFile::Graph, ".txt", "", read_graph_txt},
     {ModelFile::Layers, ".yaml .yml", "", read_layer_yaml},
-    {ModelFile::Json, ".json", "\"layer_compute_total_ms\"", read_metis_json},
-    {ModelFile::Json, ".json", "\"layers\"", read_layer_yaml},
+    {ModelFile::JsonFile, ".json", "\"layer_compute_total_ms\"", read_metis_json},
+    {ModelFile::JsonFile, ".json", "\"layers\"", read_layer_yaml},
     {ModelFile::Table, ".csv", "", read_layer_csv},
 };
 
@@ -57,10 +57,10 @@ ModelFile model_file(const std::string& model) {
 
 bool is_instance(const std::string& model) {
     std::error_code error;
-    if (model_file(model) != ModelFile::Json || !std::filesystem::is_regular_file(model, error))
+    if (model_file(model) != ModelFile::JsonFile || !std::filesystem::is_regular_file(model, error))
         return false;
     const std::string text = read_text(model, kHelp);
-    return form_of(ModelFile::Json, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
+    return form_of(ModelFile::JsonFile, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
 }
 
 ProfiledModel empty_profiled_model(const std::string& path) {

@@ -15,11 +15,11 @@ struct ProfiledModel {
 };
 
 enum class ModelFile {
-    None,    // a built-in model
-    Graph,   // *.txt: PipeDream
-    Layers,  // *.yaml, *.yml
-    Json,    // *.json: a layer graph, a profile of Metis, or an instance of a partitioning problem
-    Table,   // *.csv: layers, a row for each
+    None,      // a built-in model
+    Graph,     // *.txt: PipeDream
+    Layers,    // *.yaml, *.yml
+    JsonFile,  // *.json: a layer graph, a profile of Metis, or an instance of a partitioning problem
+    Table,     // *.csv: layers, a row for each
 };
 ModelFile model_file(const std::string& model);
 // Returns whether a model's name is that of a JSON file that is no graph of layers with times of their passes, but an
