@@ -110,8 +110,8 @@ Accuracy read_accuracy(const std::string& folder) {
     }
     if (accuracy.points.empty())
         fail(
-            "'{}' holds no accuracy table\n  help: one is a *.json with a list 'points' of what compare --json prints; "
-            "checkpoints are not in this version",
+            "'{}' holds no accuracy table and no checkpoint\n  help: a table is a *.json with a list 'points' of what "
+            "compare --json prints; `run --checkpoint FOLDER` writes checkpoints",
             folder);
     summarise(accuracy);
     if (const int all = pairs.right + pairs.wrong + pairs.equal; all > 0)

@@ -33,7 +33,7 @@ namespace {
 
 struct CompareArguments {
     ConfigArguments config;
-    std::string measured;  // then config.path is the predicted trace
+    std::vector<std::string> others;  // one: the measured trace, then config.path is the predicted one
     std::string max_error, plot, schedules, folder;
     std::optional<int> turns;
     bool json = false, why = false, replay = false;
@@ -59,10 +59,17 @@ Sides sides_of_traces(const CompareArguments& arguments) {
         fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs anew");
     if (!arguments.config.set.empty())
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
-    for (const std::string& path : {arguments.config.path, arguments.measured})
+    if (arguments.others.size() > 1)
+        fail(
+            "{} traces, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go "
+            "with "
+            "--replay, or plot and validate",
+            arguments.others.size() + 1);
+    const std::string& measured_path = arguments.others.front();
+    for (const std::string& path : {arguments.config.path, measured_path})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    Sides sides{read_report(arguments.config.path), read_report(arguments.measured)};
+    Sides sides{read_report({arguments.config.path}), read_report({measured_path})};
     const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
     if (predicted.plan_hash != measured.plan_hash)
         fail(
@@ -119,12 +126,14 @@ std::string print_parts(const Sides& sides, bool with_why) {
 
 // Of a trace alone.
 void replay(const CompareArguments& arguments) {
-    if (!arguments.measured.empty() || !arguments.schedules.empty() || !arguments.max_error.empty() ||
-        !arguments.plot.empty() || arguments.why || !arguments.config.set.empty())
+    if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
+        !arguments.config.set.empty())
         fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
-    require_trace(arguments.config.path,
-                  fmt::format("write one: pipewright run {} --trace FILE", arguments.config.path));
-    const Report measured = read_foreign_report(arguments.config.path);
+    std::vector<std::string> paths = {arguments.config.path};
+    paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());
+    for (const std::string& path : paths)
+        require_trace(path, fmt::format("write one: pipewright run {} --trace FILE", path));
+    const Report measured = read_report(paths);
     if (arguments.json)
         print_json(json_of_replay(measured));
     else
@@ -152,7 +161,7 @@ void tell(const Sides& sides, const CompareArguments& arguments, double limit) {
 }
 
 void compare(const CompareArguments& arguments) {
-    const bool of_traces = arguments.replay || !arguments.measured.empty();
+    const bool of_traces = arguments.replay || !arguments.others.empty();
     if (of_traces && !is_first_rank())
         return;
     if (arguments.replay)
@@ -254,7 +263,11 @@ Action add_compare(CLI::App& command) {
     auto arguments = std::make_shared<CompareArguments>();
     add_config(command, arguments->config);
     command.get_option("CONFIG")->description("the config, a YAML file; with MEASURED the trace of a prediction");
-    command.add_option("MEASURED", arguments->measured, "the trace of a run of the same plan")->type_name("");
+    command
+        .add_option("MEASURED", arguments->others,
+                    "the trace of a run of the same plan; with --replay further files of the ranks of one trace")
+        ->type_name("")
+        ->expected(0, -1);
     command
         .add_option("--max-error", arguments->max_error,
                     "exit 4 when the error of the step time or of the peak memory is larger")

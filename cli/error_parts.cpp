@@ -215,8 +215,9 @@ Json json_of(const ErrorParts& parts) {
 namespace {
 
 Mechanics replayed(const Report& measured) {
-    const TracedPlan traced(measured.trace);
-    return mechanics_of(traced.plan, traced.proof, traced.rules.mode, measured.trace);
+    const Trace trace = with_updates(measured.trace);
+    const TracedPlan traced(trace);
+    return mechanics_of(traced.plan, traced.proof, traced.rules.mode, trace);
 }
 
 }  // namespace

@@ -46,18 +46,20 @@ bool has_key(const std::string& text, const std::string& key) {
 }  // namespace
 
 FileKind kind_of(const std::string& path) {
-    if (path.ends_with(".csv"))
-        return FileKind::Plan;
     const std::string text = beginning_of(path);
+    if (path.ends_with(".csv"))
+        return has(text.substr(0, text.find('\n')), "name") ? FileKind::Model : FileKind::Plan;
     const bool is_json = text.starts_with('{') || text.starts_with('[');
-    if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"")))
+    if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"") ||
+                    has(text, "\"distributedInfo\"") || has(text, "\"deviceProperties\"")))
         return FileKind::Trace;
     if (has(text, "workload"))
         return FileKind::Unknown;
     if (has_key(text, "profile") && (has(text, "threads_per_device") || has_key(text, "layers")))
         return FileKind::Profile;
     const bool is_graph = text.starts_with("node") && has(text, " -- ");
-    if (is_graph || has_key(text, "layers") || (is_json && has(text, "\"nodes\"")))
+    if (is_graph || has_key(text, "layers") ||
+        (is_json && (has(text, "\"nodes\"") || has(text, "\"layer_compute_total_ms\""))))
         return FileKind::Model;
     return FileKind::Unknown;
 }

@@ -5,6 +5,7 @@
 #include "cli/file_kind.h"
 #include "cli/report.h"
 #include "cli/streams.h"
+#include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,23 @@ struct PlotArguments {
     std::string output;
     std::optional<int> step;
 };
+
+// One trace for each picture: a file, or all files that are of one rank each.
+std::vector<std::vector<std::string>> files_of_traces(const std::vector<std::string>& paths) {
+    std::vector<std::vector<std::string>> files;
+    std::optional<std::size_t> ranks;
+    for (const std::string& path : paths) {
+        const bool of_one_rank = paths.size() > 1 && is_of_one_rank(path);
+        if (of_one_rank && ranks) {
+            files[*ranks].push_back(path);
+            continue;
+        }
+        if (of_one_rank)
+            ranks = files.size();
+        files.push_back({path});
+    }
+    return files;
+}
 
 Trace drawn_part(const Report& report, const PlotArguments& arguments, const std::string& path) {
     const std::vector<TraceEvent>& events = report.trace.events;
@@ -49,10 +67,11 @@ void plot_traces(const PlotArguments& arguments) {
         fail("{} traces, and one picture shows up to {}\n  help: draw several pictures", arguments.traces.size(),
              kMost);
     check_plot_file(arguments.output);
-    for (const std::string& path : arguments.traces) {
+    for (const std::string& path : arguments.traces)
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
-        const Report report = read_report(path);
-        drawn.push_back(drawn_part(report, arguments, path));
+    for (const std::vector<std::string>& paths : files_of_traces(arguments.traces)) {
+        const Report report = read_report(paths);
+        drawn.push_back(drawn_part(report, arguments, paths.front()));
         titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
     }
     std::vector<Panel> panels;

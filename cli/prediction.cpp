@@ -7,13 +7,16 @@
 #include "exec/yardstick.h"
 #include "job/config.h"
 #include "job/cost_source.h"
+#include "job/idle_keys.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -23,6 +26,11 @@ namespace {
 void print_notes(const Notices& notices) {
     for (const std::string& notice : notices)
         print_note(notice);
+}
+
+void print_idle_keys(const Job& job) {
+    for (const IdleKey& key : idle_keys(job.config, job.plan))
+        print_note(print(key));
 }
 
 std::string note_on_uniform(const Config& config) {
@@ -36,14 +44,31 @@ std::string note_on_uniform(const Config& config) {
     return {};
 }
 
-// Sizes of micro-batches that every layer has times and bytes of.
-std::vector<int> sizes_in(const Profile& profile) {
-    std::vector<int> sizes;
-    for (const auto& [size, data] : profile.data)
-        if (std::all_of(profile.layers.begin(), profile.layers.end(), [size = size](const LayerProfile& layer) {
-                return layer.times.contains(size) && layer.bytes.contains(size);
-            }))
-            sizes.push_back(size);
+// How times of a size come about that a layer was not measured at: "interpolated from 2, 4".
+std::string estimate_of(const LayerProfile& layer, int size) {
+    auto high = layer.times.lower_bound(size);
+    if (layer.times.size() == 1)
+        return fmt::format("scaled from {}", layer.times.begin()->first);
+    const bool between = high != layer.times.begin() && high != layer.times.end();
+    if (high == layer.times.end())
+        --high;
+    if (high == layer.times.begin())
+        ++high;
+    return fmt::format("{} from {}, {}", between ? "interpolated" : "extrapolated", std::prev(high)->first,
+                       high->first);
+}
+
+// Sizes of `used` that some layer was not measured at, by how their times come about.
+std::map<std::string, std::vector<int>> estimated(const Profile& profile, const std::vector<int>& used) {
+    std::map<std::string, std::vector<int>> sizes;
+    for (const int size : used) {
+        std::set<std::string> ways;
+        for (const LayerProfile& layer : profile.layers)
+            if (!knows_times(layer, size))
+                ways.insert(estimate_of(layer, size));
+        if (!ways.empty())
+            sizes[fmt::format("{}", fmt::join(ways, ", "))].push_back(size);
+    }
     return sizes;
 }
 
@@ -60,6 +85,7 @@ Job job_of(Config config) {
     Notices notices;
     Job job = make_job(std::move(config), notices);
     print_notes(notices);
+    print_idle_keys(job);
     return job;
 }
 
@@ -67,6 +93,7 @@ Job job_of(Config config, Profile measured) {
     Notices notices;
     Job job = make_job(std::move(config), std::move(measured), notices);
     print_notes(notices);
+    print_idle_keys(job);
     return job;
 }
 
@@ -78,26 +105,26 @@ std::string summary_of(const Job& job) {
                        job.config.pipeline.micro_batch_lengths.empty() ? "" : ", of unequal lengths");
 }
 
+namespace {
+
+// Which sizes have no times of their own, and what theirs are made from.
 std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
-    const std::vector<int> known = sizes_in(job.profile);
+    if (job.source == CostSource::Analytic)
+        return {};
+    std::string text;
     std::vector<int> missing;
-    for (const int size : used)
-        if (std::find(known.begin(), known.end(), size) == known.end())
-            missing.push_back(size);
-    if (missing.empty() || job.source == CostSource::Analytic)
+    for (const auto& [way, sizes] : estimated(job.profile, used)) {
+        text += fmt::format("{} {}: {}", text.empty() ? "micro-batches of" : "; of", fmt::join(sizes, ", "), way);
+        missing.insert(missing.end(), sizes.begin(), sizes.end());
+    }
+    if (missing.empty())
         return {};
     if (job.source == CostSource::File)
-        return fmt::format("{} has no times for micro-batches of {}: scaled from {}", job.model->name,
-                           fmt::join(missing, ", "),
-                           known.empty() ? "other sizes" : fmt::to_string(fmt::join(known, ", ")));
-    return fmt::format(
-        "the profile has no times for micro-batches of {}: {} from {}; add --sizes {} to "
-        "`pipewright profile`",
-        fmt::join(missing, ", "), known.size() == 1 ? "scaled" : "interpolated", fmt::join(known, ", "),
-        fmt::join(missing, ","));
+        return fmt::format("{} has no times for {}", job.model->name, text);
+    std::sort(missing.begin(), missing.end());
+    return fmt::format("the profile has no times for {}; add --sizes {} to `pipewright profile`", text,
+                       fmt::join(missing, ","));
 }
-
-namespace {
 
 std::string note_on_share(const Profile& profile) {
     return profile.cpu_share < kQuietShare
@@ -130,7 +157,7 @@ std::string note_on_neighbours(const Job& job) {
         known, most, known);
 }
 
-std::string note_on_profile(const Job& job) {
+std::string note_on_profile(const Job& job, const std::vector<int>& used) {
     const RunConfig& run = job.config.run;
     if (!is_emulated(job.config) &&
         (job.profile.backend != name_of(run.backend) || job.profile.threads_per_device != run.threads_per_device))
@@ -139,17 +166,29 @@ std::string note_on_profile(const Job& job) {
                            run.threads_per_device);
     if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
-    return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+    return note_on_sizes(job, used);
 }
 
-std::string note_on_source(const Job& job) {
+std::string note_on_file(const Job& job, const std::vector<int>& used) {
+    std::vector<std::string> notes = job.profile.notes;
+    if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
+        notes.push_back(fmt::format(
+            "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
+            "counts in samples/s only",
+            job.model->name, size));
+    if (const std::string note = note_on_sizes(job, used); !note.empty())
+        notes.push_back(note);
+    return fmt::format("{}", fmt::join(notes, "\nnote: "));
+}
+
+std::string note_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
             return note_on_uniform(job.config);
         case CostSource::File:
-            return note_on_sizes(job, sizes_of(job.config.pipeline).different());
+            return note_on_file(job, used);
         case CostSource::Measured:
-            return note_on_profile(job);
+            return note_on_profile(job, used);
         case CostSource::Analytic:
             return "analytic costs: run `pipewright profile` to calibrate";
     }
@@ -158,9 +197,11 @@ std::string note_on_source(const Job& job) {
 
 }  // namespace
 
-std::string note_on_costs(const Job& job) {
+std::string note_on_costs(const Job& job, std::vector<int> used) {
+    if (used.empty())
+        used = sizes_of(job.config.pipeline).different();
     std::string all;
-    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job)})
+    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job, used)})
         if (!note.empty())
             all += (all.empty() ? "" : "\nnote: ") + note;
     return all;

@@ -14,14 +14,12 @@ Job job_of(Config config, Profile measured);
 
 // Returns a summary like "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
 std::string summary_of(const Job& job);
-// Returns what the user should know about the costs; it is empty when they are measured at this size.
-std::string note_on_costs(const Job& job);
+// Returns what the user should know about the costs, at the sizes of micro-batches that were used, by default the job's
+// own; it is empty when they are measured at these.
+std::string note_on_costs(const Job& job, std::vector<int> used = {});
 // Returns by how much this machine is slower or faster than it was when it measured the job's profile; empty when it is
 // another machine, nobody knows, or no more than scatters anyway. Takes a tenth of a second.
 std::string note_on_speed(const Job& job);
-// Returns which of the used sizes of micro-batches have no times of their own, and what theirs are made from; it is
-// empty when all have times.
-std::string note_on_sizes(const Job& job, const std::vector<int>& used);
 
 // Throws Error (BadInput) for a workload without layers.
 void require_layers(const Config& config, const std::string& command);

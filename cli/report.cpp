@@ -120,15 +120,9 @@ Report report_of(Trace trace) {
     return report_of(std::move(trace), std::move(metrics));
 }
 
-Report read_report(const std::string& path) {
-    Trace trace = read_trace(path);
-    check_trace(trace, path);
-    return report_of(std::move(trace));
-}
-
-Report read_foreign_report(const std::string& path) {
-    Trace trace = read_foreign_trace(path);
-    check_trace(trace, path);
+Report read_report(const std::vector<std::string>& paths) {
+    Trace trace = read_any_trace(paths);
+    check_trace(trace, paths.front());
     return report_of(std::move(trace));
 }
 

@@ -22,10 +22,10 @@ struct Report {
     std::vector<std::string> names;  // names of the devices
 };
 
-Report report_of(Trace trace);                        // for a plan that is known to the trace alone
-Report read_report(const std::string& path);          // of a checked file: numbers of nonsense are nonsense
-Report read_foreign_report(const std::string& path);  // whoever wrote it
-Report report_of(Trace trace, const Config& config);  // with the memory and names of the config's devices
+Report report_of(Trace trace);  // for a plan that is known to the trace alone
+// Of a checked trace of any program: numbers of nonsense are nonsense. Several files are those of its ranks.
+Report read_report(const std::vector<std::string>& paths);
+Report report_of(Trace trace, const Config& config);               // with the memory and names of the config's devices
 Report report_of(PredictedNumbers numbers, const Config& config);  // its trace has no events
 
 Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it

@@ -9,6 +9,7 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/cost_source.h"
+#include "job/idle_keys.h"
 #include "schedules/schedule.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
@@ -202,10 +203,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     outputs.done();
     if (!arguments.json && !arguments.output.empty())
         print_result("next: pipewright {} {}\n", next_command(*best), arguments.output);
-    const std::vector<int>& sizes = config.search.micro_batch_sizes;
-    std::string note = sizes.empty() ? "" : note_on_sizes(*best, sizes);
-    if (note.empty())
-        note = note_on_costs(*best);
+    const std::string note = note_on_costs(*best, config.search.micro_batch_sizes);
     if (!note.empty())
         print_note(note);
 }
@@ -234,6 +232,8 @@ void search_config(const SearchArguments& arguments) {
             search_makespan(config, arguments);
         else
             search_objective_within(config, arguments);
+        for (const IdleKey& key : idle_keys_of_search(config))
+            print_note(print(key));
     });
 }
 

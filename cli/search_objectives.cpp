@@ -34,7 +34,7 @@ struct Answer {
 bool is_given(const Config& config, const std::string& key) { return config.places.contains(key); }
 
 std::string instance_of(const Config& config) {
-    if (model_file(config.workload.model) != ModelFile::Instance)
+    if (model_file(config.workload.model) != ModelFile::JsonFile)
         config.fail_at("workload.model",
                        fmt::format("objective {} takes an instance *.json", name_of(config.search.objective)),
                        config.search.objective == SearchConfig::Objective::Piper
@@ -104,17 +104,20 @@ PipedreamOptions pipedream_options(const Config& config) {
 }
 
 Answer solve_pipedream(const Config& config, const SearchLimits&) {
-    if (model_file(config.workload.model) == ModelFile::Instance)
+    if (is_instance(config.workload.model))
         config.fail_at("workload.model", "objective pipedream takes a model with layers, not an instance *.json",
                        "name a built-in model, a *.graph.txt or a layer graph *.yaml");
-    const Model model = build_model(config);
-    const Profile profile = profile_of(config, model);
-    check_precision(config, profile);
-    if (config.search.profile_batch > std::numeric_limits<int>::max())
-        config.fail_at("search.profile_batch",
-                       fmt::format("{} samples of one profile are too many", config.search.profile_batch),
+    Config of_batch = config;
+    if (of_batch.search.profile_batch == 0)
+        of_batch.search.profile_batch = config.search.mini_batch;
+    const std::int64_t batch = of_batch.search.profile_batch;
+    if (batch > std::numeric_limits<int>::max())
+        config.fail_at("search.profile_batch", fmt::format("{} samples of one profile are too many", batch),
                        "write the samples of one mini-batch as search.profile_batch, or a smaller search.mini_batch");
-    const auto samples = static_cast<int>(config.search.profile_batch);
+    const Model model = build_model(of_batch);
+    const Profile profile = profile_of(of_batch, model);
+    check_precision(config, profile);
+    const auto samples = static_cast<int>(batch);
     Answer answer{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
     for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
         answer.names.push_back(model.layers[layer].name);

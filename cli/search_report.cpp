@@ -288,9 +288,8 @@ std::string print_yaml(const SearchProblem& problem, const SearchResult& result,
     const auto folder = std::filesystem::absolute(file).parent_path();
     const std::string yaml = print_config(with_paths_from(config_of(problem, best), folder.string()));
     const SearchConfig& search = problem.config.search;
-    const std::string batch = search.profile_batch == search.mini_batch
-                                  ? ""
-                                  : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
+    const std::string batch =
+        search.profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time),
                        print_bytes_as(best.most_reserved(), common_limit(config_of(problem, best).cluster.devices)),

@@ -4,12 +4,14 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "job/cost_source.h"
+#include "job/idle_keys.h"
 #include "search/predict.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace pw {
@@ -42,16 +44,20 @@ void keep(std::vector<std::string>& notes, const std::string& note) {
         notes.push_back(note);
 }
 
-// The times of `uniform` are per micro-batch, whatever its size: of unlike sizes the largest would always be the best.
-// `known`: of the points before; 0: none was uniform.
+// Where times are those of a micro-batch, whatever its size, the largest of unlike sizes would always be the best.
+// `known`: of the points before; 0: none had such times.
 void refuse_other_size(const Config& config, int size, int& known) {
     if (known > 0 && size != known)
         config.fail_at(
             "sweep",
-            fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: uniform has the same "
-                        "times for both",
-                        std::min(size, known), std::max(size, known)),
-            "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml");
+            fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: {} has the same times for "
+                        "both",
+                        std::min(size, known), std::max(size, known),
+                        std::filesystem::path(config.workload.model).filename().string()),
+            is_uniform(config)
+                ? "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml"
+                : "sweep other keys; or write samples: N into a layer graph, or search.profile_batch: N, the samples "
+                  "that its times are for");
     known = size;
 }
 
@@ -62,9 +68,33 @@ Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
     return arguments.load();
 }
 
-Report simulate_point(Config config, std::vector<std::string>& notes) {
+// Keys that have no effect at any point.
+class IdleInAll {
+public:
+    void keep_common(std::vector<IdleKey> of_point) {
+        const auto is_read = [&](const IdleKey& key) {
+            return std::none_of(of_point.begin(), of_point.end(),
+                                [&](const IdleKey& other) { return other.key == key.key; });
+        };
+        if (first_)
+            keys_ = std::move(of_point);
+        else
+            std::erase_if(keys_, is_read);
+        first_ = false;
+    }
+    const std::vector<IdleKey>& keys() const { return keys_; }
+
+private:
+    bool first_ = true;
+    std::vector<IdleKey> keys_;
+};
+
+// Sets `any_size` where the costs are those of a micro-batch, whatever its size.
+Report simulate_point(Config config, std::vector<std::string>& notes, IdleInAll& idle, bool& any_size) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
+    idle.keep_common(idle_keys(job.config, job.plan));
+    any_size = job.source == CostSource::Uniform || job.profile.any_size;
     Report report = report_of(predict_numbers(job), job.config);
     for (const std::string& notice : notices)
         keep(notes, notice);
@@ -76,21 +106,23 @@ std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const 
                                         std::vector<std::string>& notes) {
     std::vector<SweepPoint> points(count_points(config));
     ProgressLine progress;
-    int uniform_size = 0;
+    int known_size = 0;
+    IdleInAll idle;
     for (std::size_t i = 0; i < points.size(); ++i) {
         progress.show(fmt::format("point {} of {}", i + 1, points.size()));
         points[i].texts = texts_of(config.sweep, i);
+        bool any_size = false;
         try {
             Config point = load_point(arguments, config.sweep, points[i].texts);
-            const bool uniform = !cost_source_of(point).has_layers;
-            points[i].report = simulate_point(std::move(point), notes);
-            points[i].uniform = uniform;
+            points[i].report = simulate_point(std::move(point), notes, idle, any_size);
         } catch (const Error& error) {
             points[i].error = error;
         }
-        if (points[i].uniform)
-            refuse_other_size(config, points[i].report->trace.micro_batch_size, uniform_size);
+        if (points[i].report && any_size)
+            refuse_other_size(config, points[i].report->trace.micro_batch_size, known_size);
     }
+    for (const IdleKey& key : idle.keys())
+        keep(notes, print(key));
     return points;
 }
 

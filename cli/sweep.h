@@ -15,7 +15,6 @@ struct SweepPoint {
     std::vector<std::string> texts;  // value of every axis, in their order
     std::optional<Report> report;    // without events; absent when there is an error
     std::optional<Error> error;
-    bool uniform = false;  // whether the report is of the uniform model
 };
 
 // Simulates every point; `config` is what the arguments load. It throws the first error when no point can be simulated.

@@ -28,6 +28,7 @@ namespace {
 
 struct ValidateArguments {
     std::string path;
+    std::vector<std::string> ranks;  // further files of a trace
     std::vector<std::string> set;
     bool json = false;
 };
@@ -170,7 +171,9 @@ void validate_plan(const ValidateArguments& arguments) {
 }
 
 void validate_trace(const ValidateArguments& arguments) {
-    const Report report = read_report(arguments.path);
+    std::vector<std::string> paths = {arguments.path};
+    paths.insert(paths.end(), arguments.ranks.begin(), arguments.ranks.end());
+    const Report report = read_report(paths);
     if (arguments.json) {
         Json json = json_of(report);
         json["kind"] = "trace";
@@ -240,11 +243,17 @@ void validate(const ValidateArguments& arguments) {
     if (!std::filesystem::exists(path))
         fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a profile, a trace or a folder of results",
              arguments.path);
+    if (!arguments.ranks.empty() && kind_of(arguments.path) != FileKind::Trace)
+        fail(
+            "'{}' is no trace, and {} files are named\n  help: validate one; several are the traces of the ranks of "
+            "one "
+            "run",
+            arguments.path, arguments.ranks.size() + 1);
     if (is_checkpoint(arguments.path))
         validate_checkpoint(arguments);
     else if (std::filesystem::is_directory(path))
         validate_results(arguments);
-    else if (suffix == ".csv")
+    else if (suffix == ".csv" && kind_of(arguments.path) == FileKind::Plan)
         validate_plan(arguments);
     else if (const FileKind kind = kind_of(arguments.path); kind == FileKind::Trace)
         validate_trace(arguments);
@@ -270,6 +279,9 @@ Action add_validate(CLI::App& command) {
                     "a config, a PLAN.csv, a profile, a trace, a checkpoint, or a folder of accuracy tables")
         ->required()
         ->type_name("");
+    command.add_option("RANK", arguments->ranks, "further files of a trace that has one for each rank")
+        ->type_name("")
+        ->expected(0, -1);
     add_set(command, arguments->set);
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { validate(*arguments); };

@@ -161,7 +161,14 @@ void group_readers(StageSplit& split, const RunConfig& run) {
 }
 
 Profile profile_of(const Config& config, const Model& model) {
-    return in_cluster(cost_source_of(config).profile(config, model), config);
+    Profile profile = in_cluster(cost_source_of(config).profile(config, model), config);
+    if (!config.cluster.profile.empty())
+        try {
+            check_profile(model, profile);
+        } catch (const Error& error) {
+            config.fail_at("cluster.profile", error.what(), "measure one for this workload, or remove the key");
+        }
+    return profile;
 }
 
 Profile in_cluster(Profile profile, const Config& config) {

@@ -2,12 +2,14 @@
 
 #include "job/config_blocks.h"
 #include "job/launched_ranks.h"
+#include "job/other_names.h"
 #include "job/plan.h"
 #include "job/rank_table.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -143,9 +145,30 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
                          "write hosts: and devices_per_host:, or the host of each device");
 }
 
+// `inside` is no link between hosts, unless every pair of devices on two hosts has its own.
+void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
+    std::map<std::string, std::size_t> devices_of;
+    for (const DeviceConfig& device : cluster.devices)
+        ++devices_of[device.host];
+    if (!at["inside"].present() || at["between"].present() || devices_of.size() < 2)
+        return;
+    std::size_t apart = cluster.devices.size() * cluster.devices.size();
+    for (const auto& [host, devices] : devices_of)
+        apart -= devices * devices;
+    const auto linked = std::count_if(cluster.links.begin(), cluster.links.end(), [&](const auto& pair) {
+        return cluster.devices[pair.from].host != cluster.devices[pair.to].host;
+    });
+    if (apart != static_cast<std::size_t>(linked))
+        at["inside"].complain(
+            fmt::format("'cluster.inside' is the link inside a host, and nothing says what links the {} hosts",
+                        devices_of.size()),
+            "write between: too, or link: for all devices");
+}
+
 ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"});
+              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"},
+             kOtherNames);
     ClusterConfig cluster;
     cluster.memory = at["memory"].bytes(kUnlimited);
     cluster.devices = read_devices(at["devices"], cluster.memory);
@@ -158,6 +181,7 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
     read_hosts(at, cluster);
     read_links(at, cluster);
     read_network(at, cluster);
+    check_hosts_are_linked(at, cluster);
     cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
     cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
     return cluster;
@@ -165,7 +189,8 @@ ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
 
 TrainingConfig read_training(const Yaml& at, const std::string& folder) {
     at.allow({"steps", "optimizer", "learning_rate", "momentum", "weight_decay", "clip_norm", "loss", "batch_norm",
-              "initial", "seed", "shard_optimizer"});
+              "initial", "seed", "shard_optimizer"},
+             kOtherNames);
     TrainingConfig training;
     training.steps = static_cast<int>(at["steps"].integer(training.steps, 1, 1'000'000'000));
     training.learning_rate = at["learning_rate"].number(training.learning_rate, 0, 1e6);
@@ -221,7 +246,8 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
 
 RunConfig read_run(const Yaml& at, const ClusterConfig& cluster) {
     at.allow({"backend", "transport", "threads_per_device", "timeout", "gradient_order", "fan_out_gradients",
-              "allow_nan", "precision", "deterministic", "gpus", "sms", "graph"});
+              "allow_nan", "precision", "deterministic", "gpus", "sms", "graph"},
+             kOtherNames);
     RunConfig run;
     run.backend = at["backend"].choice(run.backend);
     run.transport = at["transport"].choice(RunConfig::Transport::Auto);
@@ -380,7 +406,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 Config load_config(const std::string& path, const std::vector<std::string>& set) {
     const std::string folder = std::filesystem::absolute(path).parent_path().string();
     const Yaml root = Yaml::load(path, set);
-    root.allow({"workload", "cluster", "pipeline", "training", "run", "transfer", "search", "sweep"});
+    root.allow({"workload", "cluster", "pipeline", "training", "run", "transfer", "search", "sweep"}, kOtherNames);
     Config config;
     std::vector<StageClaim> claims;
     config.workload = read_workload(root["workload"], folder, claims);

@@ -212,7 +212,7 @@ struct SearchConfig {
     enum class Replicas { No, Yes, Equal } replicas = Replicas::No;  // devices of a stage: one, any number, all alike
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
     bool tensor_parallel = true;     // piper: a layer may be shared by several devices
-    std::int64_t profile_batch = 0;  // samples that a file's times are for; by default a mini-batch
+    std::int64_t profile_batch = 0;  // samples that a file's times are for where it does not say it; 0: not given
     // The keys from here on are for the objective PipeDream.
     struct Level {
         int devices = 1;

@@ -1,4 +1,5 @@
 #include "job/config_blocks.h"
+#include "job/other_names.h"
 
 #include <algorithm>
 #include <numeric>
@@ -62,6 +63,10 @@ void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
 }
 
 void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+    if (replicas.is_text())
+        return replicas.complain(
+            fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", replicas.text()),
+            "write the devices of every stage, such as [2, 2] for two stages of two devices each");
     for (const Yaml& item : replicas.items())
         pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostReplicas)));
     if (replicas.is_list())
@@ -94,7 +99,8 @@ bool is_replicated(const PipelineConfig& pipeline) {
 
 PipelineConfig read_pipeline(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
     at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",
-              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules", "micro_batch_lengths"});
+              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules", "micro_batch_lengths"},
+             kOtherNames);
     PipelineConfig pipeline;
     pipeline.schedule = at["schedule"].text("1f1b");
     if (pipeline.schedule.empty())

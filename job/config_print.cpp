@@ -1,4 +1,5 @@
 #include "job/config_blocks.h"
+#include "job/cost_source.h"
 #include "workloads/costs/link_yaml.h"
 #include "workloads/models/models.h"
 
@@ -142,8 +143,16 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
         out += fmt::format("  rank_table: {}\n", quoted(cluster.rank_table));
     if (!cluster.profile.empty())
         out += fmt::format("  profile: {}\n", quoted(cluster.profile));
-    out += fmt::format("  compute: {}\n  memory_bandwidth: {}\n", exact_flops(cluster.rates.flops),
-                       exact_bandwidth(cluster.rates.memory_bandwidth));
+}
+
+// Rates count where costs are computed from them.
+void print_rates(const Config& config, std::string& out) {
+    const DeviceRates &rates = config.cluster.rates, usual;
+    const bool computed = cost_source_of(config).source == CostSource::Analytic;
+    if (computed || rates.flops != usual.flops)
+        out += fmt::format("  compute: {}\n", exact_flops(rates.flops));
+    if (computed || rates.memory_bandwidth != usual.memory_bandwidth)
+        out += fmt::format("  memory_bandwidth: {}\n", exact_bandwidth(rates.memory_bandwidth));
 }
 
 std::string split_text(const PipelineConfig& pipeline) {
@@ -219,6 +228,7 @@ std::string print_config(const Config& config) {
     std::string out;
     print_workload(config, out);
     print_cluster(config.cluster, out);
+    print_rates(config, out);
     print_pipeline(config.pipeline, out);
     const TrainingConfig& training = config.training;
     out += fmt::format(

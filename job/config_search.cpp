@@ -78,7 +78,7 @@ SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
     search.replicas = at["replicas"].choice(search.replicas);
     search.recompute = at["recompute"].choice(search.recompute);
     search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
-    search.profile_batch = at["profile_batch"].integer(search.mini_batch, 1, kMostSamples);
+    search.profile_batch = at["profile_batch"].present() ? at["profile_batch"].integer(1, 1, kMostSamples) : 0;
     search.p2p = at["p2p"].choice(search.p2p);
     search.straight = at["straight"].boolean(search.straight);
     search.memory_limit = at["memory_limit"].boolean(search.memory_limit);
@@ -103,9 +103,10 @@ std::string print_search(const SearchConfig& search) {
     out += fmt::format("  mini_batch: {}\n", search.mini_batch);
     if (!search.stages.empty())
         out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
-    out +=
-        fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n  profile_batch: {}\n",
-                    name_of(search.replicas), name_of(search.recompute), search.tensor_parallel, search.profile_batch);
+    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", name_of(search.replicas),
+                       name_of(search.recompute), search.tensor_parallel);
+    if (search.profile_batch > 0)
+        out += fmt::format("  profile_batch: {}\n", search.profile_batch);
     out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", name_of(search.p2p), search.straight,
                        search.memory_limit);
     if (!levels.empty())

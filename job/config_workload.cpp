@@ -1,4 +1,5 @@
 #include "job/config_blocks.h"
+#include "job/other_names.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/data/data_sources.h"
 
@@ -22,7 +23,8 @@ std::vector<std::string_view> model_names() {
 std::string read_model(const Yaml& at, const std::string& folder) {
     const std::vector<std::string_view> models = model_names();
     const std::string known =
-        fmt::format("models: {}, or a file *.graph.txt, *.yaml or *.json", fmt::join(models, ", "));
+        fmt::format("models: {}, or a file with the times of layers: *.yaml, *.json, *.csv or *.graph.txt",
+                    fmt::join(models, ", "));
     const std::string model = at.text();
     if (model.empty()) {
         if (!at.present() || at.is_text())
@@ -245,7 +247,7 @@ void spread(std::vector<T>& values, int stages) {
 }  // namespace
 
 WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
-    at.allow(known_keys());
+    at.allow(known_keys(), kOtherNames);
     WorkloadConfig workload;
     ModelOptions& options = workload.options;
     workload.model = read_model(at["model"], folder);

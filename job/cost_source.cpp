@@ -3,6 +3,7 @@
 #include "job/rules.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -38,6 +39,32 @@ Profile profile_by_rates(const Config& config, const Model& model) {
     return profile;
 }
 
+// PipeDream's profiles were measured with a mini-batch of their own, and do not say which.
+void check_graph_has_batch(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    if (model_file(config.workload.model) != ModelFile::Graph || pipeline.mini_batch == pipeline.micro_batch_size)
+        return;
+    config.fail_at(
+        "workload.model", fmt::format("'{}' does not say how many samples its times are for", config.workload.model),
+        fmt::format("write search.profile_batch, the samples of the mini-batch that it was measured with, such as 64; "
+                    "or {0}, where the times are those of a micro-batch of {0}",
+                    pipeline.micro_batch_size));
+}
+
+void check_no_times_by_samples(const Config& config, const Profile& profile) {
+    const auto by_samples = std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerProfile& layer) {
+        return layer.times.size() > 1 || !layer.times.contains(config.pipeline.micro_batch_size);
+    });
+    if (by_samples != profile.layers.end())
+        config.fail_at(
+            "workload.model",
+            fmt::format(
+                "'{}' has times by numbers of samples in layer '{}', and does not say how many samples its other "
+                "times and its sizes are for",
+                config.workload.model, by_samples->name),
+            "write samples: N into the file");
+}
+
 // The sources stand in the order of the enum. The last is for a config that asks for none.
 constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
@@ -61,18 +88,27 @@ const CostSourceRow& cost_source_of(const Config& config) {
 
 ProfiledModel model_from_file(const Config& config) {
     const std::string& path = config.workload.model;
-    if (model_file(path) == ModelFile::Instance)
-        config.fail_at("workload.model", fmt::format("only `search` takes the instance '{}'", path),
-                       "name a model with layers and times of their passes: a *.graph.txt or a *.yaml");
-    const std::int64_t samples = config.search.profile_batch;
-    if (samples > std::numeric_limits<int>::max())
-        config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, samples),
-                       "write the samples that they were measured with as search.profile_batch");
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error))
         config.fail_at("workload.model", fmt::format("there is no file '{}'", path),
                        "check the path; it starts at the folder of this file");
-    return read_profiled_model(path, static_cast<int>(samples));
+    if (is_instance(path))
+        config.fail_at("workload.model",
+                       fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),
+                       "write search.objective, or name a model with layers and times of their passes: a "
+                       "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis");
+    const std::int64_t batch = config.search.profile_batch;
+    if (batch > std::numeric_limits<int>::max())
+        config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, batch),
+                       "write the samples that they were measured with as search.profile_batch");
+    ProfiledModel read =
+        read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : config.pipeline.micro_batch_size);
+    read.profile.any_size = !read.says_samples && batch == 0;
+    if (read.profile.any_size) {
+        check_graph_has_batch(config);
+        check_no_times_by_samples(config, read.profile);
+    }
+    return read;
 }
 
 }  // namespace pw

@@ -31,8 +31,9 @@ const CostSourceRow& row_of(CostSource source);
 // Returns the first row that the config asks for. A job may have got its profile elsewhere (Job::source).
 const CostSourceRow& cost_source_of(const Config& config);
 
-// Reads the layers and their times from the file that workload.model names. Throws Error (BadInput) at the key that
-// asks for what cannot be, or with the mistakes of the file.
+// Reads the layers and their times from the file that workload.model names. Where neither the file nor
+// search.profile_batch says how many samples they are for, they are those of one micro-batch, whatever its size. Throws
+// Error (BadInput) at the key that asks for what cannot be, or with the mistakes of the file.
 ProfiledModel model_from_file(const Config& config);
 
 }  // namespace pw

@@ -81,7 +81,11 @@ std::vector<LastPositions> last_positions(const Plan& plan, const ShapeIndex& in
 void check_closing(const Plan& plan, int device, const Task& wanted, int at, int gradient, const PlaceName& place) {
     const std::vector<Task>& order = plan.order[device];
     if (at < 0)
-        fail("plan '{}': no task of device {} runs {}", plan.schedule, device, print(wanted));
+        fail(
+            "plan '{}': no task of device {} runs {}\n  help: it is the {} of stage {} after micro-batch {}: add it to "
+            "the device's tasks",
+            plan.schedule, device, print(wanted), wanted.op == Op::Update ? "update" : "sum of gradients", wanted.stage,
+            wanted.microbatch);
     if (order[at] != wanted)
         fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
     if (gradient > at)

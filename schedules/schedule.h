@@ -59,6 +59,7 @@ struct Schedule {
     std::vector<Task> (*order)(const Holding& own, const ScheduleOptions& options);
     std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
     bool trains = true;               // whether it has backwards; else it has forwards only
+    std::string_view option = {};     // the key of pipeline that it reads besides those that all schedules do
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.

@@ -40,7 +40,10 @@ const Schedule kSchedules[] = {
      {kFlush},
      "(p-1) (F+B)",
      "m",
-     gpipe},
+     gpipe,
+     {},
+     true,
+     "drain"},
     {"1f1b",
      "basic-1f1b dapple pipedream-flush",
      "after warm-up, one forward then one backward",
@@ -74,7 +77,9 @@ const Schedule kSchedules[] = {
      "(p-1) (F+B) / v",
      "min(m, (2(p-d)-1 + (v-1)N) / v)",
      interleaved,
-     "eager-1f1b"},
+     "eager-1f1b",
+     true,
+     "group"},
     {"bfs",
      "loopedbfs looped-bfs breadth-first",
      "each stage of a device runs all its micro-batches at once",
@@ -86,7 +91,9 @@ const Schedule kSchedules[] = {
      "(p-1) (F+B) / v",
      "m",
      breadth_first,
-     "gpipe"},
+     "gpipe",
+     true,
+     "drain"},
     {"zb-h1",
      "zerobubble zero-bubble",
      "1f1b with W in the gaps, at its memory",
@@ -120,7 +127,9 @@ const Schedule kSchedules[] = {
      "(p-1) (F+I-W) / v",
      "min(m, (p + (v-1)N) / v) until W",
      zb1p,
-     "zb-h1"},
+     "zb-h1",
+     true,
+     "group"},
     {"zb-v",
      "zbv zbvzerobubble zbv-formatted",
      "two stages per device in a V: zero bubble of span when F=I=W",
@@ -265,8 +274,14 @@ const Schedule& schedule_named(std::string_view name) {
                                         names_where([](const Schedule&) { return true; }));
     if (std::find(std::begin(kNotHere), std::end(kNotHere), plain(name)) != std::end(kNotHere))
         fail("schedule {} is not in this version\n  help: {}", plain(name), all);
-    const std::optional<std::string_view> guess = near_to(plain(name));
-    fail("no schedule '{}'\n  help: {}{}", name, guess ? fmt::format("did you mean '{}'? ", *guess) : "", all);
+    const std::string beginning = plain(name);
+    const std::string several = names_where(
+        [&](const Schedule& one) { return beginning.size() > 1 && plain(one.name).starts_with(beginning); });
+    const std::optional<std::string_view> guess = near_to(beginning);
+    const std::string meant = several.find(',') != std::string::npos ? several
+                              : guess                                ? fmt::format("'{}'", *guess)
+                                                                     : "";
+    fail("no schedule '{}'\n  help: {}{}", name, meant.empty() ? "" : fmt::format("did you mean {}? ", meant), all);
 }
 
 int legal_stages(const Schedule& schedule, const Shape& shape) {

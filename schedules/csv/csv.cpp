@@ -146,6 +146,38 @@ std::vector<std::string> notices_of(const CsvFile& file, const std::string& name
                         reshards)};
 }
 
+// PyTorch's Schedule1F1B writes the forwards of the last rank as 1 to m (its _get_pipeline_order, which only exports).
+// Puts them right, and returns what was done, or nothing.
+std::string renumber_last_forwards(CsvFile& file, const std::string& name) {
+    std::vector<CsvCell>& last = file.rows.back();
+    std::vector<CsvCell*> forwards;
+    int backwards = 0;
+    for (CsvCell& cell : last) {
+        const bool expected = cell.type == "F"   ? cell.microbatch == std::ssize(forwards) + 1
+                              : cell.type == "B" ? cell.microbatch == backwards
+                                                 : false;
+        if (!expected || cell.stage != last.front().stage)
+            return {};
+        if (cell.type == "F")
+            forwards.push_back(&cell);
+        else
+            ++backwards;
+    }
+    const int count = static_cast<int>(forwards.size());
+    for (std::size_t row = 0; row + 1 < file.rows.size(); ++row)
+        for (const CsvCell& cell : file.rows[row])
+            if (cell.microbatch >= count)
+                return {};
+    if (count == 0 || backwards != count || file.rows.size() < 2)
+        return {};
+    for (CsvCell* cell : forwards)
+        --cell->microbatch;
+    return fmt::format(
+        "{}: row {} has the forwards 1 to {} of stage {}, as PyTorch's Schedule1F1B writes them for the "
+        "last rank: they are read as 0 to {}",
+        name, file.rows.size(), count, last.front().stage, count - 1);
+}
+
 void refuse_what_has_no_cell(const Task& task) {
     if (is_transfer(task.op) && std::abs(task.peer - task.stage) != 1)
         fail(
@@ -265,7 +297,8 @@ void refuse_idle_devices(const Plan& plan) {
 std::string print(const CellPlace& place) { return fmt::format("{}:{}, cell {}", place.file, place.row, place.cell); }
 
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode) {
-    const CsvFile file = parse_cells(text, name);
+    CsvFile file = parse_cells(text, name);
+    const std::string renumbered = renumber_last_forwards(file, name);
     CsvPlan read;
     Plan& plan = read.plan;
     plan.schedule = std::filesystem::path(name).filename().string();
@@ -275,6 +308,8 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
         plan.order.push_back(tasks_of(file.rows[device], device, file.dialect, read));
     check_waits(file);
     read.notices = notices_of(file, name);
+    if (!renumbered.empty())
+        read.notices.push_back(renumbered);
     check_cells(read, file.dialect);
     place_stages(plan);
     update_where_alone(plan);

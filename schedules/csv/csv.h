@@ -43,9 +43,9 @@ struct CsvPlan {
 // updates are added. Blank cells are idle slots. REDUCE_GRAD is S, or U of a stage on one device. UNSHARD and RESHARD
 // are left out, with a notice, and waits without: nothing here waits longer than its tasks say. Older forms are
 // recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W of one micro-batch in a file
-// without I. A file without any backward pass is a plan of forwards. Throws Error (BadInput) naming file, row and cell.
-// The plan is then complete, its transfers are paired, and no row contradicts itself; whether rows wait for each other
-// is check's to say (schedules/passes.h).
+// without I; forwards 1 to m of the last rank, as Schedule1F1B exports them. A file without any backward pass is a plan
+// of forwards. Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are paired,
+// and no row contradicts itself; whether rows wait for each other is check's to say (schedules/passes.h).
 CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 

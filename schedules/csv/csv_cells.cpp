@@ -3,6 +3,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <set>
@@ -31,6 +32,7 @@ bool is_one_of(std::string_view type, const std::string_view (&types)[n]) {
 std::string quoted(std::string_view text) {
     constexpr std::size_t kLongest = 60;
     std::string shown(text.substr(0, kLongest));
+    std::replace(shown.begin(), shown.end(), '\t', ' ');
     std::replace_if(
         shown.begin(), shown.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
     return fmt::format("'{}{}'", shown, text.size() > kLongest ? "..." : "");
@@ -92,6 +94,16 @@ void parse_stage_last(CsvCell& cell) {
     refuse_rest(back, cell);
 }
 
+[[noreturn]] void refuse_type(const CsvCell& cell) {
+    std::string upper(cell.text);
+    std::transform(upper.begin(), upper.end(), upper.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (upper != cell.text)
+        fail_in(cell.at, fmt::format("{}: types are written in capital letters", quoted(cell.text)),
+                fmt::format("write {}; {}", upper, kForm));
+    fail_in(cell.at, fmt::format("{}: unknown type {}", quoted(cell.text), quoted(cell.type)), kForm);
+}
+
 void parse_stage_first(CsvCell& cell) {
     std::string_view rest = cell.text;
     cell.stage = take_number(rest, cell);
@@ -100,7 +112,7 @@ void parse_stage_first(CsvCell& cell) {
     cell.type = take_type(rest);
     const bool of_stage = is_one_of(cell.type, kStageTypes);
     if (!of_stage && !is_one_of(cell.type, kComputeTypes) && !is_one_of(cell.type, kTransferTypes))
-        fail_in(cell.at, fmt::format("{}: unknown type {}", quoted(cell.text), quoted(cell.type)), kForm);
+        refuse_type(cell);
     cell.microbatch = take_number(rest, cell);
     if (of_stage && cell.microbatch >= 0)
         fail_in(cell.at, fmt::format("{}: {} has no micro-batch", quoted(cell.text), cell.type),

@@ -113,15 +113,17 @@ private:
     }
 
     // Every stage runs every micro-batch in every step, forward and, in a plan that trains, backward.
+    // A part of a trace begins at a later one.
     void check_complete() const {
-        int steps = 0, microbatches = trace_.micro_batches;
+        int first = trace_.events.front().step, steps = 0, microbatches = trace_.micro_batches;
         bool trains = false;
         for (const TraceEvent& event : trace_.events) {
+            first = std::min(first, event.step);
             steps = std::max(steps, event.step + 1);
             microbatches = std::max(microbatches, event.task.microbatch + 1);
             trains = trains || (is_compute(event.task.op) && event.task.op != Op::Forward);
         }
-        for (int step = 0; step < steps; ++step)  // ends with the first task that is missing
+        for (int step = first; step < steps; ++step)  // ends with the first task that is missing
             for (int stage = 0; stage < trace_.stages; ++stage)
                 for (int mb = 0; mb < microbatches; ++mb) {
                     const auto has = [&](Op op) { return runs(step, op, stage, mb); };

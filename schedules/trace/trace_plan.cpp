@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 
@@ -89,6 +90,33 @@ Plan plan_by_starts(const Trace& trace) {
 }
 
 }  // namespace
+
+Trace with_updates(Trace trace) {
+    Plan plan = plan_of(trace);
+    const std::vector<std::vector<Task>> recorded = plan.order;
+    if (!trace.asynchronous)
+        add_updates(plan);
+    if (plan.order == recorded)
+        return trace;
+    std::vector<TraceEvent> events;
+    for (auto event = trace.events.begin(); event != trace.events.end();) {
+        const auto first = event;
+        const auto [step, device, rank] = std::tuple(event->step, event->device, event->rank);
+        Ns reached = event->start;
+        for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
+            const bool is_there =
+                event != trace.events.end() && event->device == device && event->step == step && event->task == task;
+            events.push_back(is_there ? *event++ : TraceEvent{step, device, rank, task, reached, reached, 0, -1});
+            if (!is_transfer(task.op))
+                reached = std::max(reached, events.back().end);
+        }
+        if (event == first)  // not in list order
+            return trace;
+    }
+    trace.events = std::move(events);
+    trace.plan_hash = hash_of(plan);
+    return trace;
+}
 
 void put_in_list_order(Trace& trace, const std::string& path) {
     const Plan plan = plan_by_starts(trace);

@@ -15,6 +15,10 @@ inline bool has_right_peer(const Task& task, int stages) {
     return is_transfer(task.op) ? task.peer >= 0 && task.peer < stages && task.peer != task.stage : task.peer == -1;
 }
 
+// Adds the updates and sums of gradients that a trace of somebody else does not have, where the lists of its plan have
+// them. They take no time.
+Trace with_updates(Trace trace);
+
 // Puts the events of a trace that somebody else wrote where the lists have them: tasks by their starts in the first
 // step, transfers where add_transfers() puts them, and hashes that plan. Throws Error (BadInput) naming `path` and the
 // task when a step lacks one, or has one too many.

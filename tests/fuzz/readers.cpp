@@ -62,10 +62,11 @@ void read_whole_trace(const std::string& bytes) {
         std::abort();
 }
 
-void replay_foreign_trace(const std::string& bytes) {
+void replay_any_trace(const std::string& bytes) {
     const std::string path = file("foreign.json", bytes);
-    const Trace trace = read_foreign_trace(path);
-    check_trace(trace, path);
+    const Trace read = read_any_trace({path});
+    check_trace(read, path);
+    const Trace trace = with_updates(read);
     const Plan plan = plan_of(trace);
     const TransferMode mode{.sent_copies = false};
     const Mechanics mechanics = mechanics_of(plan, check(plan, mode), mode, trace);
@@ -89,9 +90,12 @@ const Target kTargets[] = {
     {"units", read_quantities},
     {"csv", read_plan},
     {"trace", read_whole_trace},
-    {"foreign", replay_foreign_trace},
+    {"foreign", replay_any_trace},
+    {"kineto", replay_any_trace},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
-    {"layers", [](const std::string& bytes) { read_layer_yaml(file("layers.yaml", bytes), 4); }},
+    {"layers", [](const std::string& bytes) { read_layer_yaml(std::make_shared<Source>("l.yaml", bytes), 4); }},
+    {"layer_csv", [](const std::string& bytes) { read_layer_csv(std::make_shared<Source>("l.csv", bytes), 4); }},
+    {"metis", [](const std::string& bytes) { read_metis_json(std::make_shared<Source>("m_bs2.json", bytes), 4); }},
     {"graph", [](const std::string& bytes) { read_graph_txt(std::make_shared<Source>("g.graph.txt", bytes), 4); }},
     {"max_load", [](const std::string& bytes) { parse_placement_instance(bytes, "instance.json"); }},
     {"piper", [](const std::string& bytes) { parse_piper_instance(bytes, "instance.json"); }},

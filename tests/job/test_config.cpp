@@ -232,7 +232,7 @@ TEST(Search, KeepsThePipelineWhereItIsSilent) {
     EXPECT_EQ(search.objective, SearchConfig::Objective::Makespan);
     EXPECT_TRUE(search.schedules.empty() && search.micro_batch_sizes.empty() && search.stages.empty());
     EXPECT_EQ(search.mini_batch, 24);
-    EXPECT_EQ(search.profile_batch, 24);
+    EXPECT_EQ(search.profile_batch, 0);
     EXPECT_EQ(search.recompute, SearchConfig::Recompute::None);
     EXPECT_EQ(search.p2p, SearchConfig::P2p::Charged);
     EXPECT_TRUE(search.tensor_parallel);

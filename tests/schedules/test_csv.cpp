@@ -232,6 +232,8 @@ const Malformed kMalformed[] = {
     {"0F0,0U0", ":1, cell 2 ", "unknown type 'U'", "types: F B I W"},
     {"0F0,0S0", ":1, cell 2 ", "unknown type 'S'", "REDUCE_GRAD"},
     {"0F0,0OVERLAP_F_B", ":1, cell 2 ", "unknown type 'OVERLAP_F_B'", "types: F B I W"},
+    {"0f0,0B0", ":1, cell 1 ", "'0f0': types are written in capital letters", "write 0F0"},
+    {"0F0\t0B0", ":1, cell 1 ", "'0F0 0B0': ' 0B0' is left over", "as in 0F3"},
     {"0UNSHARD3,0F0", ":1, cell 1 ", "UNSHARD has no micro-batch", "write 0UNSHARD"},
     {"0F0,0B0,0REDUCE_GRAD0", ":1, cell 3 ", "REDUCE_GRAD has no micro-batch", "write 0REDUCE_GRAD"},
     {"0F0,0B0\n0UNSHARD,1F0,1B0", ":2, cell 1 ", "no task of stage 0 is in this row", "remove 0UNSHARD"},
@@ -355,6 +357,21 @@ TEST(Csv, FilesAreRead) {
     const CsvPlan read = read_csv(folder.write("mine.csv", kSummed));
     EXPECT_EQ(read.plan.schedule, "mine.csv");
     EXPECT_EQ(print_csv(read.plan, true), kSummed);
+}
+
+// Schedule1F1B._get_pipeline_order writes the last rank's forwards one too high.
+TEST(Csv, ForwardsOfTheLastRankAreAsPyTorchMeansThem) {
+    const CsvPlan read = parse_csv("0F0,0F1,,0B0,0F2,0B1,,0B2\n,1F1,1B0,1F2,1B1,1F3,1B2\n", "plan.csv");
+    const CsvPlan meant = parse_csv("0F0,0F1,,0B0,0F2,0B1,,0B2\n,1F0,1B0,1F1,1B1,1F2,1B2\n", "plan.csv");
+    EXPECT_EQ(read.plan.order, meant.plan.order);
+    ASSERT_EQ(read.notices.size(), 1u);
+    EXPECT_EQ(read.notices.front(),
+              "plan.csv: row 2 has the forwards 1 to 3 of stage 1, as PyTorch's Schedule1F1B writes them for the last "
+              "rank: they are read as 0 to 2");
+    EXPECT_TRUE(meant.notices.empty());
+    for (const char* other :
+         {"0F0,0F1,0B0,0B1\n1F1,1B0,1F3,1B1", "0F1,0B0,0F2,0B1\n1F1,1B0,1F2,1B1", "0F1,0B0,0F2,0B1\n1F0,1B0,1F1,1B1"})
+        EXPECT_THROW(parse_csv(other, "plan.csv"), Error) << other;
 }
 
 }  // namespace pw

@@ -110,27 +110,6 @@ void check_measured(const LayerProfile& layer) {
         fail("profile: layer '{}' has no {}; measure it again", layer.name, layer.times.empty() ? "times" : "bytes");
 }
 
-void check_profile(const Model& model, const Profile& profile) {
-    constexpr auto kWayOut = "measure one for this workload with `pipewright profile`";
-    if (profile.model != model.name)
-        fail("the profile is of model '{}', not '{}'; {}", profile.model, model.name, kWayOut);
-    if (profile.input != model.input)
-        fail("the profile is for samples of {}, not {}; {}", print(profile.input), print(model.input), kWayOut);
-    if (profile.classes != model.classes)
-        fail("the profile is for {} classes, not {}; {}", profile.classes, model.classes, kWayOut);
-    const std::size_t layers = num_vertices(model.layers);
-    for (std::size_t layer = 0; layer < std::min(layers, profile.layers.size()); ++layer)
-        if (profile.layers[layer].name != model.layers[layer].name)
-            fail("layer {} of the profile is '{}', of the model '{}'; {}", layer, profile.layers[layer].name,
-                 model.layers[layer].name, kWayOut);
-    if (profile.layers.size() != layers)
-        fail("the profile has {} layers, the model {}; {}", profile.layers.size(), layers, kWayOut);
-    for (const LayerProfile& layer : profile.layers)
-        check_measured(layer);
-    if (profile.data.empty() || profile.data_bytes.empty())
-        fail("the profile has no costs of the input data; {}", kWayOut);
-}
-
 StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>& measured, int samples) {
     const auto median = [&](Measured LayerTimes::*pass) {
         return at_size(measured, samples, [&](const LayerTimes& times) { return (times.*pass).median; });
@@ -235,6 +214,11 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
     return profile;
 }
 
+bool knows_times(const LayerProfile& layer, int samples) {
+    return layer.times.contains(samples) || std::all_of(layer.times.begin(), layer.times.end(),
+                                                        [](const auto& times) { return times.second == LayerTimes{}; });
+}
+
 LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
     check_measured(layer);
     const auto size = [&](Bytes LayerBytes::*member) {
@@ -265,6 +249,27 @@ std::vector<Ns> layer_times(const Profile& profile, int samples) {
     return times;
 }
 
+void check_profile(const Model& model, const Profile& profile) {
+    constexpr auto kWayOut = "measure one for this workload with `pipewright profile`";
+    if (profile.model != model.name)
+        fail("the profile is of model '{}', not '{}'\n  help: {}", profile.model, model.name, kWayOut);
+    if (profile.input != model.input)
+        fail("the profile is for samples of {}, not {}\n  help: {}", print(profile.input), print(model.input), kWayOut);
+    if (profile.classes != model.classes)
+        fail("the profile is for {} classes, not {}\n  help: {}", profile.classes, model.classes, kWayOut);
+    const std::size_t layers = num_vertices(model.layers);
+    for (std::size_t layer = 0; layer < std::min(layers, profile.layers.size()); ++layer)
+        if (profile.layers[layer].name != model.layers[layer].name)
+            fail("layer {} of the profile is '{}', of the model '{}'\n  help: {}", layer, profile.layers[layer].name,
+                 model.layers[layer].name, kWayOut);
+    if (profile.layers.size() != layers)
+        fail("the profile has {} layers, the model {}\n  help: {}", profile.layers.size(), layers, kWayOut);
+    for (const LayerProfile& layer : profile.layers)
+        check_measured(layer);
+    if (profile.data.empty() || profile.data_bytes.empty())
+        fail("the profile has no costs of the input data\n  help: {}", kWayOut);
+}
+
 CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
     check_profile(model, profile);
     const bool busy = knows_neighbours(profile);
@@ -278,9 +283,11 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
         }
         bytes_.push_back(all_aligned(raw_bytes(layer, samples)));
         sizes.add(layer, all_bytes_of(bytes_.back()));
-        interpolated_ = interpolated_ || !layer.times.contains(samples) || !layer.bytes.contains(samples);
+        interpolated_ = interpolated_ || !knows_times(layer, samples);
     }
-    interpolated_ = interpolated_ || !profile.data.contains(samples) || !profile.data_bytes.contains(samples);
+    const bool reads_data =
+        std::any_of(profile.data.begin(), profile.data.end(), [](const auto& data) { return data.second.median > 0; });
+    interpolated_ = interpolated_ || (reads_data && !profile.data.contains(samples));
     data_time_ = at_size(profile.data, samples, [](const Measured& data) { return data.median; });
     data_bytes_ = aligned(at_size(profile.data_bytes, samples, [](Bytes size) { return size; }));
     times.add(profile.layers.front(), static_cast<double>(data_time_));

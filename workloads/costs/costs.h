@@ -41,8 +41,11 @@ struct LayerProfile {
     bool operator==(const LayerProfile&) const = default;
 };
 
-// A profile is a versioned file. Times of sizes that were not measured are interpolated linearly between neighbours,
-// and extrapolated from the nearest two; from a single size they are proportional (marked by `Costs::interpolated`).
+// Returns whether a layer's times at a size are as they were measured. Times of other sizes are interpolated linearly
+// between neighbours, and extrapolated from the nearest two; from a single size they are proportional.
+bool knows_times(const LayerProfile& layer, int samples);
+
+// A profile is a versioned file.
 struct Profile {
     static constexpr int kVersion = 1;
     std::string model, backend, machine, date;
@@ -63,7 +66,8 @@ struct Profile {
                 // messages
     bool sent_copies = false;                     // a transport that copies out of the sender
     std::vector<ConvolutionChoice> convolutions;  // choices of this precision; each shape once
-    std::vector<std::string> notes;               // of a measurement, for people; files do not keep them
+    std::vector<std::string> notes;               // for people; files do not keep them
+    bool any_size = false;  // a model's file has times of one micro-batch, whatever its size; profiles do not
     bool operator==(const Profile&) const = default;
 };
 
@@ -183,6 +187,10 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples);
 
 // Returns forward plus backward per layer, which is what `split_bottleneck` balances.
 std::vector<Ns> layer_times(const Profile& profile, int samples);
+
+// Throws Error (BadInput) when the profile was made for another model, shape or layer list, naming the first difference
+// and the way out.
+void check_profile(const Model& model, const Profile& profile);
 
 // A cost table is a profile at one micro-batch size, to be summed over the stages of many splits. Keeps references to
 // both arguments. Throws Error (BadInput) when the profile was made for another model, shape or layer list, naming the

@@ -269,6 +269,7 @@ ProfiledModel read_graph_txt(std::shared_ptr<Source> source, int samples) {
     const std::vector<int> order = forward_order(nodes);
     refuse_cycle(*source, nodes, order);
     ProfiledModel result = empty_profiled_model(source->name());
+    result.says_samples = false;
     std::vector<int> layer_of(nodes.size(), -1);
     for (const int index : order) {
         const Node& node = nodes[index];

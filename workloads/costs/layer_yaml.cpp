@@ -8,12 +8,16 @@
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <utility>
 
 namespace pw {
 namespace {
 
 constexpr std::int64_t kMostPerMicrobatch = 1'000'000;
+constexpr const char* kPasses[] = {"forward", "backward", "backward_input", "backward_weight"};
 using Times = std::map<int, Ns>;  // by samples
 
 Ns read_layer_time(const Yaml& at) {
@@ -115,6 +119,7 @@ public:
                                .kept_until_weight = read_layer_size(layer["saved_until_weight"]),
                                .gradient_until_weight = read_layer_size(layer["gradient_until_weight"])};
         const std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
+        needs_samples_ = needs_samples_ || bytes.output > 0 || bytes.saved_until_input > 0 || has_plain_time(layer);
         numbers_.emplace(name, number);
         const std::optional<LayerPart> part = layer["part"].choice<LayerPart>();
         if (!layer.source().clean())
@@ -123,8 +128,15 @@ public:
         result_.model.layers[static_cast<std::size_t>(number)].part = part;
     }
     ProfiledModel take() { return std::move(result_); }
+    // Whether some number is for a number of samples that the layer itself does not say.
+    bool needs_samples() const { return needs_samples_; }
 
 private:
+    static bool has_plain_time(const Yaml& layer) {
+        return std::any_of(std::begin(kPasses), std::end(kPasses),
+                           [&](const char* pass) { return layer[pass].is_text(); });
+    }
+
     std::string read_name(const Yaml& layer) const {
         const std::string name = layer["name"].text();
         if (name.empty())
@@ -153,20 +165,18 @@ private:
 
     ProfiledModel result_;
     int samples_;
+    bool needs_samples_ = false;
     std::map<std::string, int> numbers_;
 };
 
 }  // namespace
 
-ProfiledModel read_layer_yaml(const std::string& path, int samples) {
-    const Yaml root = Yaml::load(path);
-    if (root["workload"].present())
-        root["workload"].complain("this is a configuration, not a layer graph",
-                                  "name a file with {samples: 8, layers: [...]}");
+ProfiledModel read_layer_tree(const Yaml& root, int samples) {
     root.allow({"samples", "layers", "workload"});
     const Yaml layers = root["layers"];
+    const bool says_samples = root["samples"].present();
     const int for_samples = static_cast<int>(root["samples"].integer(samples, 1, kMostPerMicrobatch));
-    LayerReader reader(path, for_samples);
+    LayerReader reader(root.source().name(), for_samples);
     const std::vector<Yaml> items = layers.items();
     if (items.empty() && root.source().clean())
         root.complain("the file lists no layers", "write layers: [{name: conv1, forward: 3 ms, backward: 6 ms}, ...]");
@@ -176,7 +186,17 @@ ProfiledModel read_layer_yaml(const std::string& path, int samples) {
         for (const Yaml& layer : items)
             reader.read(layer);
     root.source().throw_if_mistaken();
-    return reader.take();
+    ProfiledModel result = reader.take();
+    result.says_samples = says_samples || !reader.needs_samples();
+    return result;
+}
+
+ProfiledModel read_layer_yaml(std::shared_ptr<Source> source, int samples) {
+    const Yaml root = Yaml::parse(std::move(source));
+    if (root["workload"].present())
+        root["workload"].complain("this is a configuration, not a layer graph",
+                                  "name a file with {samples: 8, layers: [...]}");
+    return read_layer_tree(root, samples);
 }
 
 }  // namespace pw

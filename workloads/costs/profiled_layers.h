@@ -1,4 +1,4 @@
-// Between the readers of model files: what they both make of a layer.
+// Between the readers of model files: what they all make of a layer.
 #pragma once
 
 #include "workloads/costs/profiled_model.h"
@@ -25,6 +25,10 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
                         const std::map<int, PassTimes>& times, const LayerBytes& bytes, int samples);
 
 ProfiledModel read_graph_txt(std::shared_ptr<Source> source, int samples);
-ProfiledModel read_layer_yaml(const std::string& path, int samples);
+ProfiledModel read_layer_yaml(std::shared_ptr<Source> source, int samples);
+ProfiledModel read_layer_csv(std::shared_ptr<Source> source, int samples);
+ProfiledModel read_metis_json(std::shared_ptr<Source> source, int samples);
+// Reads {samples, layers} from a tree: of YAML, or made of the rows of a table.
+ProfiledModel read_layer_tree(const Yaml& root, int samples);
 
 }  // namespace pw

@@ -3,12 +3,41 @@
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/files.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 namespace pw {
 namespace {
 
 constexpr const char* kHelp = "check the path; it starts at the config's folder";
+
+// A form of files with layers. Of several with one suffix the first one counts whose key the text has.
+struct ModelForm {
+    ModelFile file;
+    std::string_view suffixes;  // separated by blanks
+    std::string_view key;       // empty: any text
+    ProfiledModel (*read)(std::shared_ptr<Source> source, int samples);
+};
+constexpr ModelForm kForms[] = {
+    {ModelFile::Graph, ".txt", "", read_graph_txt},
+    {ModelFile::Layers, ".yaml .yml", "", read_layer_yaml},
+    {ModelFile::JsonFile, ".json", "\"layer_compute_total_ms\"", read_metis_json},
+    {ModelFile::JsonFile, ".json", "\"layers\"", read_layer_yaml},
+    {ModelFile::Table, ".csv", "", read_layer_csv},
+};
+
+constexpr std::string_view kInstanceKey = "\"nodes\"";
+
+// Returns null where a text has none of the forms of its suffix.
+const ModelForm* form_of(ModelFile file, std::string_view text) {
+    const auto row = std::find_if(std::begin(kForms), std::end(kForms), [&](const ModelForm& form) {
+        return form.file == file && text.find(form.key) != std::string_view::npos;
+    });
+    return row == std::end(kForms) ? nullptr : row;
+}
 
 // "folder/vgg16.graph.txt" is of the model vgg16.
 std::string stem_of(const std::string& path) {
@@ -20,11 +49,18 @@ std::string stem_of(const std::string& path) {
 
 ModelFile model_file(const std::string& model) {
     const std::string extension = std::filesystem::path(model).extension().string();
-    if (extension == ".txt")
-        return ModelFile::Graph;
-    if (extension == ".yaml" || extension == ".yml")
-        return ModelFile::Layers;
-    return extension == ".json" ? ModelFile::Instance : ModelFile::None;
+    const auto row = std::find_if(std::begin(kForms), std::end(kForms), [&](const ModelForm& form) {
+        return fmt::format(" {} ", form.suffixes).find(fmt::format(" {} ", extension)) != std::string::npos;
+    });
+    return row == std::end(kForms) || extension.empty() ? ModelFile::None : row->file;
+}
+
+bool is_instance(const std::string& model) {
+    std::error_code error;
+    if (model_file(model) != ModelFile::JsonFile || !std::filesystem::is_regular_file(model, error))
+        return false;
+    const std::string text = read_text(model, kHelp);
+    return form_of(ModelFile::JsonFile, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
 }
 
 ProfiledModel empty_profiled_model(const std::string& path) {
@@ -57,9 +93,16 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
 }
 
 ProfiledModel read_profiled_model(const std::string& path, int samples) {
-    if (model_file(path) == ModelFile::Layers)
-        return read_layer_yaml(path, samples);
-    return read_graph_txt(std::make_shared<Source>(path, read_text(path, kHelp)), samples);
+    auto source = std::make_shared<Source>(path, read_text(path, kHelp));
+    const ModelForm* form = form_of(model_file(path), source->text());
+    if (form == nullptr)
+        fail(
+            "'{}' has none of the forms of a *.json with layers\n  help: write {{\"samples\": 8, \"layers\": "
+            "[{{\"name\": \"conv1\", \"forward\": \"3 ms\", \"backward\": \"6 ms\"}}, ...]}}, or name a profile of "
+            "Metis "
+            "(execution_time.layer_compute_total_ms)",
+            path);
+    return form->read(std::move(source), samples);
 }
 
 }  // namespace pw

@@ -1,5 +1,5 @@
-// Models from files that know layers by times and sizes only: PipeDream's graph.txt, and layer graphs in YAML.
-// Nothing can compute their layers; they are simulated, searched and emulated.
+// Models from files that know layers by times and sizes only. Nothing can compute their layers; they are simulated,
+// searched and emulated.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -9,25 +9,38 @@
 namespace pw {
 
 struct ProfiledModel {
-    Model model;      // layers of kind Profiled
-    Profile profile;  // sizes as the file has them, not aligned
+    Model model;               // layers of kind Profiled
+    Profile profile;           // sizes as the file has them, not aligned
+    bool says_samples = true;  // whether the file says how many samples its numbers are for
 };
 
 enum class ModelFile {
     None,      // a built-in model
     Graph,     // *.txt: PipeDream
     Layers,    // *.yaml, *.yml
-    Instance,  // *.json: of a partitioning problem, not of layers with times of passes
+    JsonFile,  // *.json: a layer graph, a profile of Metis, or an instance of a partitioning problem
+    Table,     // *.csv: layers, a row for each
 };
 ModelFile model_file(const std::string& model);
+// Returns whether a model's name is that of a JSON file that is no graph of layers with times of their passes, but an
+// instance of a partitioning problem. A file that cannot be read is none.
+bool is_instance(const std::string& model);
 
 // Reads a model's file. `samples` is what the numbers are for where the file does not say. Throws Error (BadInput) with
-// every mistake of the file and its line.  PipeDream: times in ms and bytes of one mini-batch. Data sources
-// (`Input...`) stay as layers of no cost, since their time is that of loading; sinks (`__getitem__...`) go. Layers keep
-// their names (`node12`) and stand in topological order, the smallest number first.  YAML: {samples, layers: [{name,
-// inputs, forward, backward | backward_input, backward_weight, output, weights, saved}]}. `inputs` defaults to the
-// layer before; times are one value, or {samples: time}.  A whole backward is halved between I and W where the layer
-// has weights, else it is all I. Inputs stay until I.
+// every mistake of the file and its line.
+//
+// PipeDream: times in ms and bytes of one mini-batch. Data sources (`Input...`) stay as layers of no cost, since their
+// time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in
+// topological order, the smallest number first.
+//
+// YAML and JSON: {samples, layers: [{name, inputs, forward, backward | backward_input, backward_weight, output,
+// weights, saved}]}. `inputs` defaults to the layer above; times are one value, or {samples: time}. CSV: the same keys
+// as columns, a chain of layers.
+//
+// Metis: execution_time.layer_compute_total_ms and model.parameters.parameters_per_layer_bytes, a chain of layers; a
+// third of each time is the forward. The number of samples is that of the file's name (`..._bs4.json`).
+//
+// A whole backward is halved between I and W where the layer has weights, else it is all I. Inputs stay until I.
 ProfiledModel read_profiled_model(const std::string& path, int samples);
 
 }  // namespace pw

@@ -154,6 +154,11 @@ Yaml Yaml::load(const std::string& path, const std::vector<std::string>& set) {
     return parse(std::make_shared<Source>(path, read_text(path, "name a YAML file that can be read")), set);
 }
 
+Yaml Yaml::of(std::shared_ptr<Source> source, YamlNode root) {
+    const Place place = root.place;
+    return Yaml(std::move(source), std::make_shared<const YamlNode>(std::move(root)), "", place);
+}
+
 // Shares the ownership of the whole tree.
 Yaml Yaml::child(const YamlNode& node, std::string path) const {
     return Yaml(source_, std::shared_ptr<const YamlNode>(node_, &node), std::move(path), place());
@@ -195,7 +200,23 @@ std::vector<std::pair<std::string, Yaml>> Yaml::entries() const {
     return result;
 }
 
-void Yaml::allow(const std::vector<std::string_view>& known) const {
+namespace {
+
+// Returns what a name is called in the block `path`, or with its block where that is another.
+std::string name_here(std::string_view name, const std::string& path, std::span<const OtherName> others) {
+    const auto other =
+        std::find_if(others.begin(), others.end(), [&](const OtherName& one) { return one.name == name; });
+    if (other == others.end())
+        return {};
+    const std::string block = path + '.';
+    const bool same = other->key.starts_with(block) && !path.empty();
+    const std::string_view key = same ? other->key.substr(block.size()) : other->key;
+    return key == name ? "" : fmt::format("here it is '{}'", key);
+}
+
+}  // namespace
+
+void Yaml::allow(const std::vector<std::string_view>& known, std::span<const OtherName> others) const {
     entries();  // complains unless this is a map
     if (!is_map())
         return;
@@ -204,9 +225,11 @@ void Yaml::allow(const std::vector<std::string_view>& known) const {
             continue;
         const std::optional<std::string_view> guess = nearest(key.name, known);
         const std::string where = path_.empty() ? "" : fmt::format(" in '{}'", path_);
-        source_->complain(
-            key.place, fmt::format("unknown key '{}'{}", key.name, where),
-            guess ? fmt::format("did you mean '{}'?", *guess) : fmt::format("known keys: {}", joined(known)));
+        const std::string here = name_here(key.name, path_, others);
+        source_->complain(key.place, fmt::format("unknown key '{}'{}", key.name, where),
+                          !here.empty() ? here
+                          : guess       ? fmt::format("did you mean '{}'?", *guess)
+                                        : fmt::format("known keys: {}", joined(known)));
     }
 }
 
@@ -300,7 +323,8 @@ T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view),
         complain(fmt::format("'{}' is '{}', and must be above 0", path_, *found), fmt::format("write {}", example));
         return fallback;
     }
-    const bool bare = !found->empty() && found->find_first_not_of("0123456789.") == std::string::npos;
+    const bool bare = !found->empty() && found->find_first_not_of("0123456789.eE+") == std::string::npos &&
+                      std::isdigit(static_cast<unsigned char>(found->front()));
     complain(
         bare ? fmt::format("'{}' is '{}', a number without a unit", path_, *found)
              : fmt::format("'{}' is '{}', which is no {}", path_, *found, wanted),

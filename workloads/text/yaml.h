@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,6 +69,11 @@ struct YamlNode {
     std::vector<YamlNode> items;  // items of a list, or the values of a map, one per key
 };
 
+// What some call a key, and where it is: "pipeline.micro_batches".
+struct OtherName {
+    std::string_view name, key;
+};
+
 // A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
 // fallback, so that one pass finds all mistakes.
 class Yaml {
@@ -75,6 +81,7 @@ public:
     // Both read a document. `set` is "key.path=value" overrides, which are applied before anything is read.
     static Yaml parse(std::shared_ptr<Source> source, const std::vector<std::string>& set = {});
     static Yaml load(const std::string& path, const std::vector<std::string>& set = {});
+    static Yaml of(std::shared_ptr<Source> source, YamlNode root);  // a tree that was made of another format
 
     bool present() const { return node_ && node_->kind != YamlNode::Kind::Null; }
     bool is_list() const { return node_ && node_->kind == YamlNode::Kind::List; }
@@ -85,8 +92,8 @@ public:
     Yaml operator[](std::string_view key) const;
     std::vector<Yaml> items() const;                            // items of a list; a mistake otherwise
     std::vector<std::pair<std::string, Yaml>> entries() const;  // keys and values of a map
-    // Notes a mistake for every key that is not allowed, naming the nearest allowed one.
-    void allow(const std::vector<std::string_view>& known) const;
+    // Notes a mistake for every key that is not allowed, naming what it is called here, or the nearest allowed one.
+    void allow(const std::vector<std::string_view>& known, std::span<const OtherName> others = {}) const;
 
     std::string text(std::string_view fallback = "") const;
     std::int64_t integer(std::int64_t fallback, std::int64_t least, std::int64_t most) const;

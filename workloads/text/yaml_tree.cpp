@@ -343,6 +343,24 @@ YamlNode& walk(YamlNode& root, const std::vector<Step>& steps, Place place) {
     return *node;
 }
 
+// Removes a key, as if the file did not have it.
+void take_away(YamlNode& root, const std::vector<Step>& steps) {
+    YamlNode* node = &root;
+    for (const Step& step : steps) {
+        const auto found = std::find_if(node->keys.begin(), node->keys.end(),
+                                        [&](const YamlNode::Key& key) { return key.name == step.name; });
+        if (found == node->keys.end())
+            return;
+        const auto at = found - node->keys.begin();
+        if (&step == &steps.back()) {
+            node->keys.erase(found);
+            node->items.erase(node->items.begin() + at);
+            return;
+        }
+        node = &node->items[static_cast<std::size_t>(at)];
+    }
+}
+
 void apply_override(Source& source, YamlNode& root, const std::string& text) {
     const int set = source.add_override(text);
     const std::size_t equals = text.find('=');
@@ -353,7 +371,10 @@ void apply_override(Source& source, YamlNode& root, const std::string& text) {
         throw Unreadable{{0, 1, set}, fmt::format("'{}' is no key path", text.substr(0, equals)), kHowToSet};
     if (steps.size() > kMostDepth)
         throw Unreadable{{0, 1, set}, "this key path is too long", kHowToSet};
-    YamlNode value = read_document(source, text.substr(equals + 1), {set, static_cast<int>(equals) + 1});
+    const std::string given = text.substr(equals + 1);
+    if (given.find_first_not_of(' ') == std::string::npos && !steps.back().bracketed)
+        return take_away(root, steps);
+    YamlNode value = read_document(source, given, {set, static_cast<int>(equals) + 1});
     if (value.place.set == 0)
         value.place = {0, static_cast<int>(equals) + 2, set};
     walk(root, steps, {0, 1, set}) = std::move(value);

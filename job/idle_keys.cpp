@@ -1,0 +1,192 @@
+#include "job/idle_keys.h"
+
+#include "job/cost_source.h"
+#include "schedules/schedule.h"
+#include "workloads/data/data_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace pw {
+namespace {
+
+using Objective = SearchConfig::Objective;
+
+enum class Read { Always, ByPlans, BySearches };
+
+struct KeyRow {
+    std::string_view key;
+    Read read;
+    // Returns why the key has no effect, or nothing where it has one. The plan is null for a search.
+    std::string (*why_idle)(const Config& config, const Plan* plan);
+};
+
+std::string model_name(const Config& config) {
+    return is_uniform(config) || find_model(config.workload.model) != nullptr
+               ? fmt::format("model: {}", config.workload.model)
+               : std::filesystem::path(config.workload.model).filename().string();
+}
+
+// Returns the built-in model of a config, or null where nothing reads data.
+const BuiltInModel* learner(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    return model == nullptr || model->build == nullptr ? nullptr : model;
+}
+
+std::string no_data(const Config& config, const Plan*) {
+    return learner(config) == nullptr ? fmt::format("{} has times and reads no data", model_name(config)) : "";
+}
+
+std::string no_path(const Config& config, const Plan* plan) {
+    if (learner(config) == nullptr)
+        return no_data(config, plan);
+    const DataSource& source = data_source(config.workload.dataset);
+    return source.open == nullptr ? fmt::format("dataset: {} has no files", source.name) : "";
+}
+
+std::string no_images(const Config& config, const Plan*) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    return model == nullptr || !reads_images(*model) ? fmt::format("{} reads no images", model_name(config)) : "";
+}
+
+std::string no_classes(const Config& config, const Plan*) {
+    const BuiltInModel* model = learner(config);
+    return model == nullptr || model->labels == Labels::PerToken
+               ? fmt::format("{} has no classes to tell apart", model_name(config))
+               : "";
+}
+
+std::string no_rates(const Config& config, const Plan*) {
+    switch (cost_source_of(config).source) {
+        case CostSource::Uniform:
+        case CostSource::File:
+            return fmt::format("{} has its own times", model_name(config));
+        case CostSource::Measured:
+            return "times are those of cluster.profile";
+        case CostSource::Analytic:
+            break;
+    }
+    return {};
+}
+
+std::string unread_option(const Config& config, std::string_view option) {
+    std::vector<std::string_view> readers;
+    for (const Schedule& schedule : schedules())
+        if (schedule.option == option)
+            readers.push_back(schedule.name);
+    const std::string& name = config.pipeline.schedule;
+    if (name.ends_with(".csv"))
+        return "the plan is in a file";
+    return schedule_named(name).option == option
+               ? ""
+               : fmt::format("schedule {} does not read it ({} do)", name, fmt::join(readers, " and "));
+}
+
+std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }
+std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
+
+std::string no_holders(const Config& config, const Plan* plan) {
+    const std::vector<std::vector<int>>& placement = plan->shape.placement;
+    const bool shared =
+        std::any_of(placement.begin(), placement.end(), [](const auto& devices) { return devices.size() > 1; });
+    return shared || !config.training.shard_optimizer ? "" : "no stage is on several devices";
+}
+
+std::string no_sums(const Config& config, const Plan* plan) {
+    if (is_uniform(config))
+        return fmt::format("sums of gradients take no time with {}", model_name(config));
+    for (const std::vector<Task>& order : plan->order)
+        for (const Task& task : order)
+            if (task.op == Op::SumGradients)
+                return {};
+    return "no stage is on several devices, and no parameter is in several stages";
+}
+
+bool has_transfers(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_transfer(task.op); });
+    });
+}
+
+std::string no_transfers(const Config&, const Plan* plan) {
+    return has_transfers(*plan) ? "" : "no message goes from device to device";
+}
+
+std::string no_movers(const Config& config, const Plan* plan) {
+    if (config.mover_share == 0 || has_transfers(*plan))
+        return {};
+    return no_sums(config, plan).empty() ? "" : no_transfers(config, plan);
+}
+
+std::string no_buckets(const Config& config, const Plan* plan) {
+    return config.sum_bucket == 0 ? "" : no_sums(config, plan);
+}
+
+template <Objective... readers>
+std::string other_objective(const Config& config, const Plan*) {
+    const Objective objective = config.search.objective;
+    return ((objective == readers) || ...) ? "" : fmt::format("objective {} does not read it", name_of(objective));
+}
+
+std::string no_batch(const Config& config, const Plan*) {
+    return config.search.objective == Objective::PipeDream || cost_source_of(config).source == CostSource::File
+               ? ""
+               : fmt::format("{} has times of every size", model_name(config));
+}
+
+constexpr KeyRow kKeys[] = {
+    {"workload.image_size", Read::Always, no_images},
+    {"workload.classes", Read::Always, no_classes},
+    {"workload.dataset", Read::Always, no_data},
+    {"workload.path", Read::Always, no_path},
+    {"cluster.compute", Read::Always, no_rates},
+    {"cluster.memory_bandwidth", Read::Always, no_rates},
+    {"pipeline.drain", Read::ByPlans, no_drain},
+    {"pipeline.group", Read::ByPlans, no_group},
+    {"training.shard_optimizer", Read::ByPlans, no_holders},
+    {"transfer.communicator", Read::ByPlans, no_transfers},
+    {"transfer.receive", Read::ByPlans, no_transfers},
+    {"transfer.protocol", Read::ByPlans, no_transfers},
+    {"transfer.eager_limit", Read::ByPlans, no_transfers},
+    {"transfer.exchange", Read::ByPlans, no_transfers},
+    {"transfer.multiprocessors", Read::ByPlans, no_movers},
+    {"transfer.sum_bucket", Read::ByPlans, no_buckets},
+    {"transfer.sums", Read::ByPlans, no_sums},
+    {"search.schedules", Read::BySearches, other_objective<Objective::Makespan>},
+    {"search.micro_batch_sizes", Read::BySearches, other_objective<Objective::Makespan>},
+    {"search.mini_batch", Read::BySearches, other_objective<Objective::Makespan, Objective::PipeDream>},
+    {"search.stages", Read::BySearches, other_objective<Objective::Makespan>},
+    {"search.replicas", Read::BySearches, other_objective<Objective::Makespan>},
+    {"search.recompute", Read::BySearches, other_objective<Objective::Makespan, Objective::Piper>},
+    {"search.tensor_parallel", Read::BySearches, other_objective<Objective::Piper>},
+    {"search.straight", Read::BySearches, other_objective<Objective::PipeDream, Objective::Piper>},
+    {"search.p2p", Read::BySearches, other_objective<Objective::PipeDream>},
+    {"search.memory_limit", Read::BySearches, other_objective<Objective::PipeDream>},
+    {"search.levels", Read::BySearches, other_objective<Objective::PipeDream>},
+    {"search.profile_batch", Read::BySearches, no_batch},
+};
+
+std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read other) {
+    std::vector<IdleKey> idle;
+    for (const KeyRow& row : kKeys) {
+        if ((row.read != Read::Always && row.read != other) || !config.places.contains(std::string(row.key)))
+            continue;
+        if (std::string why = row.why_idle(config, plan); !why.empty())
+            idle.push_back({row.key, std::move(why)});
+    }
+    return idle;
+}
+
+}  // namespace
+
+std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
+    return idle_among(config, &plan, Read::ByPlans);
+}
+
+std::vector<IdleKey> idle_keys_of_search(const Config& config) { return idle_among(config, nullptr, Read::BySearches); }
+
+std::string print(const IdleKey& key) { return fmt::format("{} has no effect: {}", key.key, key.why); }
+
+}  // namespace pw

@@ -1,0 +1,26 @@
+// Keys that a config gives and that change nothing in it. They are no mistakes, since one file serves several models,
+// schedules and commands; the user reads of them in a note.
+#pragma once
+
+#include "job/config.h"
+#include "schedules/plan.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+struct IdleKey {
+    std::string_view key;
+    std::string why;
+};
+
+// Returns the keys that change nothing in a plan of the config. Keys of `search` are for another command.
+std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan);
+// Returns the keys that change nothing in a search, whatever plans it tries.
+std::vector<IdleKey> idle_keys_of_search(const Config& config);
+
+std::string print(const IdleKey& key);  // "pipeline.group has no effect: 1f1b does not read it"
+
+}  // namespace pw

@@ -1,0 +1,163 @@
+// Traces that pipewright did not write, and parts of those that it did: one reader for all commands.
+#include "tests/support/cli_rig.h"
+#include "tests/support/public_data.h"
+#include "tests/support/refusal.h"
+
+#include <fmt/format.h>
+
+namespace pw {
+
+namespace {
+
+class TracesOfOthers : public Cli {
+protected:
+    static Json task(int device, int start, int duration, const char* op, int stage, int microbatch) {
+        return {{"ph", "X"},
+                {"pid", device},
+                {"ts", start},
+                {"dur", duration},
+                {"args", {{"op", op}, {"stage", stage}, {"microbatch", microbatch}}}};
+    }
+    // An annotation of PyTorch on the host, and on the GPU a little later.
+    static void annotate(Json& events, const std::string& name, double start, double duration) {
+        for (const auto& [category, later] :
+             {std::pair("user_annotation", 0.0), std::pair("gpu_user_annotation", 30.0)})
+            events.push_back({{"ph", "X"},
+                              {"cat", category},
+                              {"name", name},
+                              {"pid", 1},
+                              {"tid", 7},
+                              {"ts", 5000.125 + start + later},
+                              {"dur", duration}});
+    }
+    void write_rank(const std::string& name, int rank, const Json& events) const {
+        write(name, Json{{"schemaVersion", 1},
+                         {"distributedInfo", {{"rank", rank}, {"world_size", 2}}},
+                         {"baseTimeNanoseconds", 1'760'000'000'000'000'000},
+                         {"traceEvents", events}}
+                        .dump());
+    }
+    // Two micro-batches on two ranks, F 10 ms, B 20 ms, 1 ms from rank to rank: 0F0 0F1 | 1F0 1B0 1F1 1B1 | 0B0 0B1.
+    void write_ranks(const char* forward, const char* backward, int steps = 1) const {
+        for (const int rank : {0, 1}) {
+            Json events = Json::array();
+            for (int step = 0; step < steps; ++step) {
+                const auto add = [&](const char* form, int microbatch, double start, double duration) {
+                    annotate(events, fmt::format(fmt::runtime(form), rank, microbatch), start + 200'000 * step,
+                             duration);
+                };
+                if (steps > 1)
+                    annotate(events, fmt::format("ProfilerStep#{}", step + 5), 200'000 * step, 150'000);
+                const double first = rank == 0 ? 0 : 11'000;
+                add(forward, 0, first, 10'000);
+                add(forward, 1, rank == 0 ? 10'000 : 41'000, 10'000);
+                add(backward, 0, rank == 0 ? 42'000 : 21'000, 20'000);
+                add(backward, 1, rank == 0 ? 72'000 : 51'000, 20'000);
+            }
+            write_rank(fmt::format("rank{}.json", rank), rank, events);
+        }
+    }
+    Json replayed(const std::string& files) const { return run_well("compare " + files + " --replay --json").json(); }
+};
+
+}  // namespace
+
+// F 10, B 20: device 0 ends at 10 + 10 + 20 + 20 + 20, when its second backward is through.
+TEST_F(TracesOfOthers, NeedNoUpdates) {
+    write("foreign.json", Json{{"traceEvents",
+                                {task(0, 0, 10, "F", 0, 0), task(0, 10, 10, "F", 0, 1), task(1, 10, 10, "F", 1, 0),
+                                 task(1, 20, 20, "B", 1, 0), task(1, 40, 10, "F", 1, 1), task(1, 50, 20, "B", 1, 1),
+                                 task(0, 40, 20, "B", 0, 0), task(0, 70, 20, "B", 0, 1)}}}
+                              .dump());
+    const Json json = replayed("foreign.json");
+    EXPECT_EQ(json["step_time_ns"], 90'000);
+    EXPECT_EQ(json["replayed_ns"], 90'000);
+    Json some = Json::parse(read("foreign.json"));  // one stage's update is recorded
+    some["traceEvents"].push_back(task(0, 90, 5, "U", 0, 1));
+    write("some.json", some.dump());
+    EXPECT_EQ(replayed("some.json")["replayed_ns"], 95'000);
+    const Json valid = run_well("validate foreign.json --json").json();
+    EXPECT_EQ(valid["step_time_ns"], 90'000);
+    EXPECT_EQ(valid["tasks"], 8);
+    run_well("plot foreign.json -o picture.html");
+    run_well("plot foreign.json -o drawn.json");
+    EXPECT_EQ(run_well("validate drawn.json --json").json()["step_time_ns"], 90'000);
+}
+
+TEST_F(TracesOfOthers, ThePublicOneIsReplayed) {
+    PIPEWRIGHT_NEED_DATA(path, "field/01-foreign-trace/trace.json");
+    EXPECT_EQ(replayed(path)["step_time_ns"], 90'000);
+    EXPECT_EQ(replayed(path)["replayed_ns"], 90'000);
+    run_well(fmt::format("validate {}", path));
+    run_well(fmt::format("plot {} -o x.txt", path));
+}
+
+TEST_F(TracesOfOthers, APartKeepsItsSteps) {
+    run_well("simulate mlp.yaml --trace predicted.json");
+    run_well("run mlp.yaml --trace measured.json --steps 5");
+    run_well("plot measured.json --step 3 -o part.json");
+    run_well("validate part.json");
+    run_well("plot part.json -o part.txt");
+    run_well("compare predicted.json part.json");
+    run_well("compare part.json --replay");
+}
+
+// 92 ms with the hops; 10 + 10 + 20 + 10 + 20 + 20 without.
+TEST_F(TracesOfOthers, FilesOfTheProfilerAreOneTrace) {
+    for (const auto& [forward, backward] :
+         {std::pair("PP:{}F{}", "PP:{}B{}"), std::pair("Forward {1}", "Backward {1}")}) {
+        write_ranks(forward, backward);
+        for (const char* files : {"rank0.json rank1.json", "rank1.json rank0.json"}) {
+            const Json json = replayed(files);
+            EXPECT_EQ(json["step_time_ns"], 92'000'000) << forward;
+            EXPECT_EQ(json["replayed_ns"], 90'000'000) << forward;
+        }
+        const Json valid = run_well("validate rank0.json rank1.json --json").json();
+        EXPECT_EQ(valid["devices"][0]["busy_ns"], 60'000'000);
+        EXPECT_EQ(valid["devices"][1]["busy_ns"], 60'000'000);
+        EXPECT_NEAR(valid["bubble_ratio"].get<double>(), 32.0 / 60, 1e-9);
+        run_well("plot rank0.json rank1.json -o x.html");
+    }
+}
+
+TEST_F(TracesOfOthers, StepsAreThoseOfTheProfiler) {
+    write_ranks("PP:{}F{}", "PP:{}B{}", 3);
+    const Json json = replayed("rank0.json rank1.json");
+    EXPECT_EQ(json["step_time_ns"], 92'000'000);
+    EXPECT_GE(json["step"], 1) << "the first step is no sample";
+    run_well("plot rank0.json rank1.json --step 2 -o x.json");
+    expect_says(error_of("plot rank0.json rank1.json --step 3 -o x.json", 2), {"no step 3"});
+}
+
+TEST_F(TracesOfOthers, FilesOfTheProfilerSayWhatIsMissing) {
+    write_ranks("PP:{}F{}", "PP:{}B{}");
+    expect_says(error_of("compare rank0.json --replay", 2), {"rank 0 of 2", "files of all ranks"});
+    expect_says(error_of("validate rank1.json", 2), {"rank 1 of 2"});
+    expect_says(error_of("compare rank0.json rank0.json --replay", 2), {"both of rank 0"});
+    Json events = Json::array();
+    annotate(events, "PP:(0F1;1B0)OVERLAP_F_B", 0, 5);
+    annotate(events, "PP:0F0", 0, 5);
+    write_rank("pair.json", 0, events);
+    expect_says(error_of("compare pair.json rank1.json --replay", 2), {"pair.json", "traceEvents[0].name", "overlap"});
+    events = Json::array();
+    annotate(events, "PP:2F0", 0, 5);
+    write_rank("rank0.json", 0, events);
+    expect_says(error_of("compare rank0.json rank1.json --replay", 2), {"stage 0", "files of all ranks"});
+    write("none.json", R"({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm"}]})");
+    expect_says(error_of("plot none.json -o x.txt", 2), {"none of its events is a task", "torch.profiler"});
+}
+
+TEST_F(TracesOfOthers, ThePublicRanksHaveTheirBubble) {
+    PIPEWRIGHT_NEED_DATA(folder, "field/16-torch-profiler");
+    const std::string files = fmt::format("{0}/rank0.json {0}/rank1.json", folder);
+    const Json json = replayed(files);
+    EXPECT_EQ(json["step_time_ns"], 152'000'000);
+    EXPECT_EQ(json["replayed_ns"], 150'000'000);
+    const Json valid = run_well("validate --json " + files).json();
+    for (const int device : {0, 1})
+        EXPECT_EQ(valid["devices"][device]["busy_ns"], 120'000'000);
+    EXPECT_NEAR(valid["bubble_ratio"].get<double>(), 32.0 / 120, 1e-9);
+    EXPECT_NEAR(valid["bubble_rate"].get<double>(), 32.0 / 152, 1e-9);
+}
+
+}  // namespace pw

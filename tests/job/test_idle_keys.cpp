@@ -1,0 +1,137 @@
+// Keys that change nothing in the config that gives them.
+#include "job/idle_keys.h"
+
+#include "job/job.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+constexpr const char* kMlp =
+    "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, pipeline: {schedule: "
+    "1f1b, stages: 2, micro_batches: 4}}";
+constexpr const char* kGpt =
+    "{workload: {model: gpt, embedding: 16, heads: 2}, cluster: {devices: 2}, pipeline: "
+    "{micro_batches: 4}}";
+constexpr const char* kUniform = "{workload: {model: uniform, stages: 2}, pipeline: {micro_batches: 4}}";
+constexpr const char* kFile = "{workload: {model: layers.yaml}, cluster: {devices: 2}, pipeline: {micro_batches: 4}}";
+constexpr const char* kLayers =
+    "layers: [{name: a, forward: 1 us, backward: 2 us, weights: 1 kB}, {name: b, forward: "
+    "1 us, backward: 2 us, weights: 1 kB}]";
+
+struct Case {
+    const char *config, *set, *key, *why;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.set << " in " << one.config; }
+
+Config loaded(const TemporaryFolder& folder, const char* config, const std::vector<std::string>& set) {
+    folder.write("layers.yaml", kLayers);
+    return load_config(folder.write("cfg.yaml", config), set);
+}
+
+std::vector<IdleKey> idle_in_plan(const char* config, const std::vector<std::string>& set) {
+    const TemporaryFolder folder;
+    Notices notices;
+    const Job job = make_job(loaded(folder, config, set), notices);
+    return idle_keys(job.config, job.plan);
+}
+
+void expect_only(const std::vector<IdleKey>& idle, const Case& expected) {
+    ASSERT_EQ(idle.size(), 1u);
+    EXPECT_EQ(idle.front().key, expected.key);
+    expect_says(print(idle.front()), {fmt::format("{} has no effect: ", expected.key), expected.why});
+}
+
+class IdleInPlans : public testing::TestWithParam<Case> {};
+TEST_P(IdleInPlans, IsTold) { expect_only(idle_in_plan(GetParam().config, {GetParam().set}), GetParam()); }
+INSTANTIATE_TEST_SUITE_P(
+    Keys, IdleInPlans,
+    testing::Values(Case{kFile, "workload.image_size=7", "workload.image_size", "layers.yaml reads no images"},
+                    Case{kGpt, "workload.image_size=7", "workload.image_size", "model: gpt reads no images"},
+                    Case{kFile, "workload.classes=30", "workload.classes", "layers.yaml has no classes"},
+                    Case{kGpt, "workload.classes=30", "workload.classes", "model: gpt has no classes"},
+                    Case{kFile, "workload.dataset=cifar10", "workload.dataset", "reads no data"},
+                    Case{kUniform, "workload.dataset=cifar10", "workload.dataset", "model: uniform has times"},
+                    Case{kFile, "workload.path=nowhere", "workload.path", "reads no data"},
+                    Case{kMlp, "workload.path=nowhere", "workload.path", "dataset: synthetic has no files"},
+                    Case{kFile, "cluster.compute=1 TFLOP/s", "cluster.compute", "has its own times"},
+                    Case{kUniform, "cluster.memory_bandwidth=1 TB/s", "cluster.memory_bandwidth", "its own times"},
+                    Case{kMlp, "pipeline.drain=lifo", "pipeline.drain", "1f1b does not read it (gpipe and bfs do)"},
+                    Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
+                    Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
+                    Case{kMlp, "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "several devices"},
+                    Case{kMlp, "transfer.sums=tree", "transfer.sums", "several devices"},
+                    Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",
+                         "transfer.sums=tree", "transfer.sums", "take no time with model: uniform"},
+                    Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",
+                         "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "take no time with model: uniform"}));
+
+constexpr const char* kOneDevice = "{workload: {model: mlp, image_size: 4}, cluster: {devices: 1}, transfer: {}}";
+INSTANTIATE_TEST_SUITE_P(
+    Transfers, IdleInPlans,
+    testing::Values(Case{kOneDevice, "transfer.communicator=one", "transfer.communicator", "no message"},
+                    Case{kOneDevice, "transfer.receive=deferred", "transfer.receive", "no message"},
+                    Case{kOneDevice, "transfer.protocol=rendezvous", "transfer.protocol", "no message"},
+                    Case{kOneDevice, "transfer.exchange=blocking", "transfer.exchange", "no message"},
+                    Case{kOneDevice, "transfer.multiprocessors=0.1", "transfer.multiprocessors", "no message"}));
+
+class IdleInSearches : public testing::TestWithParam<Case> {};
+TEST_P(IdleInSearches, IsTold) {
+    const TemporaryFolder folder;
+    expect_only(idle_keys_of_search(loaded(folder, GetParam().config, {GetParam().set})), GetParam());
+}
+constexpr const char* kPipedream = "{workload: {model: mlp}, search: {objective: pipedream}}";
+constexpr const char* kMaxLoad = "{workload: {model: mlp}, search: {objective: max-load}}";
+INSTANTIATE_TEST_SUITE_P(
+    Keys, IdleInSearches,
+    testing::Values(Case{kPipedream, "search.schedules=[gpipe]", "search.schedules", "objective pipedream"},
+                    Case{kPipedream, "search.micro_batch_sizes=[2]", "search.micro_batch_sizes", "pipedream"},
+                    Case{kMaxLoad, "search.mini_batch=8", "search.mini_batch", "max-load"},
+                    Case{kPipedream, "search.stages=[2]", "search.stages", "pipedream"},
+                    Case{kPipedream, "search.replicas=true", "search.replicas", "pipedream"},
+                    Case{kPipedream, "search.recompute=auto", "search.recompute", "pipedream"},
+                    Case{kPipedream, "search.tensor_parallel=false", "search.tensor_parallel", "pipedream"},
+                    Case{kMlp, "search.straight=true", "search.straight", "objective makespan"},
+                    Case{kMlp, "search.p2p=free", "search.p2p", "makespan"},
+                    Case{kMlp, "search.memory_limit=true", "search.memory_limit", "makespan"},
+                    Case{kMlp, "search.levels=[{devices: 2, bandwidth: 1 GB/s}]", "search.levels", "makespan"},
+                    Case{kMlp, "search.profile_batch=4", "search.profile_batch", "times of every size"}));
+
+TEST(IdleKeys, AreNoneWhereTheyAreRead) {
+    for (const auto& set : std::vector<std::vector<std::string>>{
+             {"workload.classes=30", "workload.image_size=5", "cluster.compute=1 TFLOP/s"},
+             {"pipeline.schedule=gpipe", "pipeline.drain=lifo"},
+             {"pipeline.schedule=interleaved", "pipeline.stages=4", "pipeline.group=2"},
+             {"pipeline.stages=1", "pipeline.replicas=[2]", "training.shard_optimizer=true", "transfer.sums=two_level",
+              "transfer.sum_bucket=1 MB"},
+             {"training.shard_optimizer=false", "transfer.sum_bucket=0 B"}})
+        EXPECT_TRUE(idle_in_plan(kMlp, set).empty()) << fmt::format("{}", fmt::join(set, " "));
+}
+
+TEST(Hosts, NeedALinkBetweenThem) {
+    const TemporaryFolder folder;
+    const auto load = [&](const std::string& cluster) {
+        return load_config(folder.write("cfg.yaml", fmt::format("workload: {{model: mlp}}\ncluster: {{{}}}", cluster)),
+                           {});
+    };
+    expect_says(refusal([&] { load("hosts: 2, devices_per_host: 1, inside: nvlink3"); }),
+                {"cfg.yaml:2:50", "nothing says what links the 2 hosts", "write between:"});
+    expect_says(refusal([&] { load("devices: [{host: a}, {host: b}], inside: nvlink3"); }), {"the 2 hosts"});
+    load("hosts: 1, devices_per_host: 2, inside: nvlink3");
+    load("hosts: 2, devices_per_host: 1, link: nvlink3");
+    load("hosts: 2, devices_per_host: 1, inside: nvlink3, between: hdr200");
+    const std::string there = "{from: 0, to: 1, bandwidth: 1 GB/s}", back = "{from: 1, to: 0, bandwidth: 1 GB/s}";
+    load(fmt::format("hosts: 2, devices_per_host: 1, inside: nvlink3, links: [{}, {}]", there, back));
+    expect_says(
+        refusal([&] { load(fmt::format("hosts: 2, devices_per_host: 1, inside: nvlink3, links: [{}]", there)); }),
+        {"the 2 hosts"});
+}
+
+}  // namespace
+}  // namespace pw
