@@ -335,25 +335,4 @@ Trace read_trace(const std::string& path) { return Reader(path).read(); }
 
 Trace read_foreign_trace(const std::string& path) { return Reader(path, true).read(); }
 
-bool is_trace(const std::string& path) {
-    struct Known {
-        bool trace;
-    };
-    std::ifstream file = open_file(path, kWriteOne, kMostTrace);
-    try {
-        const json rest = json::parse(file, [](int depth, json::parse_event_t event, json& value) {
-            if (depth == 1 && event == json::parse_event_t::key && value == "traceEvents")
-                throw Known{true};
-            if (depth > kMostJsonDepth)
-                throw Known{false};
-            return depth == 0;
-        });
-    } catch (const Known& known) {
-        return known.trace;
-    } catch (const json::exception&) {  // whoever reads it says what is wrong
-        return false;
-    }
-    return false;
-}
-
 }  // namespace pw
