@@ -41,8 +41,8 @@ private:
     std::uintmax_t bytes_ = 0;
 };
 
-std::string tensor_text(const nlohmann::ordered_json& json) {
-    return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string tensor_text(const nlohmann::ordered_json& value) {
+    return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string header_of(const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata) {

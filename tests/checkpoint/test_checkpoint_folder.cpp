@@ -238,7 +238,7 @@ TEST_F(Folder, IsFreedOfTheDraftsOfKilledRuns) {
     EXPECT_EQ(names(), (Names{fmt::format(".pipewright-another-{}-0", child), "step-00000001"}));
 }
 
-// A directory without the right to write has no room either.
+// An entry of that name is in the way of a checkpoint.
 TEST_F(Folder, TellsTheLastThatWasLostFromEarlierOnes) {
     const auto folder = std::make_shared<CheckpointFolder>(root(), 2, 100);
     folder->open(nullptr);
