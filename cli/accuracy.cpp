@@ -17,6 +17,8 @@ namespace pw {
 namespace {
 
 constexpr const char* kWriteOne = "write it anew with: pipewright compare CONFIG --json";
+constexpr const char* kMeasuredRate = "measured_samples_per_second";
+constexpr const char* kPredictedRate = "predicted_samples_per_second";
 
 std::vector<std::string> json_files(const std::string& folder) {
     std::vector<std::string> files;
@@ -33,6 +35,16 @@ std::vector<std::string> json_files(const std::string& folder) {
 void require_number(const Json& point, const char* key, const std::string& path, std::size_t index) {
     if (!point.is_object() || !point.contains(key) || !point[key].is_number())
         fail("'{}': point {} has no number '{}'\n  help: a point is what compare --json prints", path, index, key);
+}
+
+// A number that was not finite is null in JSON: then it is not known.
+void require_number_or_none(const Json& point, const char* key, const std::string& path, std::size_t index) {
+    if (point.contains(key) && !point[key].is_null())
+        require_number(point, key, path, index);
+}
+
+double number_or_zero(const Json& point, const char* key) {
+    return point.contains(key) && point[key].is_number() ? point[key].get<double>() : 0;
 }
 
 std::vector<double> absolute_values(const Json& points, const char* key) {
@@ -67,8 +79,8 @@ struct Pairs {
 
 void count_pairs(const Json& points, Pairs& pairs) {
     constexpr double kApart = 1.03;
-    const auto measured = [](const Json& point) { return point.value("measured_samples_per_second", 0.0); };
-    const auto predicted = [](const Json& point) { return point.value("predicted_samples_per_second", 0.0); };
+    const auto measured = [](const Json& point) { return number_or_zero(point, kMeasuredRate); };
+    const auto predicted = [](const Json& point) { return number_or_zero(point, kPredictedRate); };
     for (std::size_t k = 0; k < points.size(); ++k)
         for (std::size_t other = 0; other < k; ++other) {
             const double a = measured(points[k]), b = measured(points[other]);
@@ -103,6 +115,8 @@ Accuracy read_accuracy(const std::string& folder) {
         for (const Json& point : json["points"]) {
             require_number(point, "step_time_error", path, index);
             require_number(point, "peak_memory_error", path, index);
+            require_number_or_none(point, kMeasuredRate, path, index);
+            require_number_or_none(point, kPredictedRate, path, index);
             accuracy.points.push_back(point);
             ++index;
         }
@@ -111,7 +125,7 @@ Accuracy read_accuracy(const std::string& folder) {
     if (accuracy.points.empty())
         fail(
             "'{}' holds no accuracy table and no checkpoint\n  help: a table is a *.json with a list 'points' of what "
-            "compare --json prints; `run --checkpoint FOLDER` writes checkpoints",
+            "compare --json prints; a checkpoint is a folder step-N, which `run --checkpoint FOLDER` writes",
             folder);
     summarise(accuracy);
     if (const int all = pairs.right + pairs.wrong + pairs.equal; all > 0)

@@ -29,6 +29,8 @@ inline constexpr const char* kSayStarted = "--say-started";
 inline constexpr std::string_view kStartedLine = "pipewright run has started";
 void add_run_options(CLI::App& command, RunArguments& arguments);
 void check_targets(const RunArguments& arguments);  // before a training of hours
+// Returns "\n  help: go on with --resume DIR" where the folder has something to go on from. It may be empty: no folder.
+std::string way_on(const std::string& checkpoints);
 bool is_same_place(const std::string& folder, const std::string& other);
 
 // Both show a progress line on a terminal; what disturbed the measurement is said on stderr.

@@ -5,7 +5,8 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "cli/whole_program.h"
-#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/checkpoint_folder.h"
+#include "exec/checkpoint/folder_lock.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -56,13 +57,11 @@ Words launcher_of(const LaunchArguments& arguments) {
 void check_checkpoints_are_own(const RunArguments& run) {
     if (run.checkpoints.empty() || run.checkpoint_every == 0)
         print_note("without --checkpoint DIR --checkpoint-every N a restart begins from the beginning");
-    if (run.checkpoints.empty() || !is_checkpoint(run.checkpoints))
+    if (run.checkpoints.empty() || !std::filesystem::exists(run.checkpoints))
         return;
     if (run.resume.empty() || !is_same_place(run.resume, run.checkpoints))
-        fail(
-            "'{0}' has checkpoints already, and a restart would go on from them\n  help: add --resume {0}, or name "
-            "another folder",
-            run.checkpoints);
+        check_own_folder(run.checkpoints, nullptr, 0);
+    const FolderLock lock(run.checkpoints);  // nobody writes there
 }
 
 // From where the next try goes on; empty: from the beginning. Where only the end of a run was cut off its last step is
@@ -119,9 +118,7 @@ bool take_started_line(std::string& results) {
     const std::string after = wrong          ? ", and would again"
                               : restarts > 0 ? fmt::format(" after {} restarts", restarts)
                                              : "";
-    const bool resumable = !wrong && !checkpoints.empty() && is_checkpoint(checkpoints);
-    fail_with(static_cast<ExitCode>(end.code), "{}{}{}", told(end), after,
-              resumable ? fmt::format("\n  help: go on with --resume {}", checkpoints) : "");
+    fail_with(static_cast<ExitCode>(end.code), "{}{}{}", told(end), after, wrong ? "" : way_on(checkpoints));
 }
 
 void launch(const LaunchArguments& arguments, const Words& of_run) {

@@ -11,14 +11,17 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -152,6 +155,11 @@ void run_command_line(int argc, char** argv) {
     finish_results();
 }
 
+constexpr const char* kOutOfMemory =
+    "out of memory\n  help: let it have more (ulimit -v, ulimit -d, the control group), or ask for less: fewer "
+    "devices, "
+    "smaller micro-batches";
+
 // Of a mistake that all ranks find the first one says how to mend it.
 int report_error(std::string_view text, ExitCode code, const std::string& stages = {}) {
     constexpr Ns kOthersSpeak = 300'000'000;
@@ -206,10 +214,18 @@ int main(int argc, char** argv) {
                 code);  // a silent thread may be there still, and other ranks need not come to an end with this one
         return code;
     } catch (const std::bad_alloc&) {
+        return pw::report_error(pw::kOutOfMemory, pw::ExitCode::RunFailed);
+    } catch (const std::length_error&) {  // more than any container can hold
+        return pw::report_error(pw::kOutOfMemory, pw::ExitCode::RunFailed);
+    } catch (const std::filesystem::filesystem_error& error) {
+        return pw::report_error(fmt::format("'{}': {}", error.path1().string(), error.code().message()),
+                                pw::ExitCode::RunFailed);
+    } catch (const nlohmann::json::exception&) {  // its text is for those who wrote the reader
         return pw::report_error(
-            "out of memory\n  help: let it have more (ulimit -v, ulimit -d, the control group), or ask for less: fewer "
-            "devices, smaller micro-batches",
-            pw::ExitCode::RunFailed);
+            "a JSON file has a value of another type than is expected there\n  help: pipewright validate FILE says "
+            "what "
+            "is wrong with a file",
+            pw::ExitCode::BadInput);
     } catch (const std::exception& error) {
         return pw::report_error(error.what(), pw::ExitCode::RunFailed);
     }

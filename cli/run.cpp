@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
+#include "cli/signals.h"
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
@@ -95,16 +96,17 @@ void end_soon(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
-RunOptions options_of(const RunArguments& arguments) {
+// `steps`: of the whole training.
+RunOptions options_of(const RunArguments& arguments, int steps) {
     RunOptions options;
-    options.checkpoints = arguments.checkpoints;
     options.checkpoint_every = arguments.checkpoint_every;
-    options.keep = arguments.keep;
     if (options.checkpoint_every > 0)
         keep_freed_memory();  // of one checkpoint for the next
     if (!arguments.checkpoints.empty()) {
+        options.checkpoints = std::make_shared<CheckpointFolder>(arguments.checkpoints, arguments.keep, steps);
         for (const int signal : {SIGINT, SIGTERM})
-            std::signal(signal, end_soon);
+            if (!is_ignored(signal))
+                std::signal(signal, end_soon);
         options.should_stop = [] { return last_signal != 0; };
     }
     options.dump = arguments.dump;
@@ -122,6 +124,16 @@ void print_run(const RunArguments& arguments, const Job& job, const RunResult& r
                      print_learning(result));
 }
 
+// A run that a signal stopped, and one whose last step is in no checkpoint, is no success.
+void check_end(const RunResult& result, const std::string& checkpoints) {
+    std::string what =
+        result.stopped_after ? fmt::format("stopped by a signal after step {}", *result.stopped_after) : "";
+    if (!result.lost_checkpoint.empty())
+        what += fmt::format("{}what was learnt is lost: {}", what.empty() ? "" : "; ", result.lost_checkpoint);
+    if (!what.empty())
+        fail_with(ExitCode::RunFailed, "{}{}", what, way_on(checkpoints));
+}
+
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
     if (arguments.reference && launched_ranks().rank > 0)  // one device, on the first rank
@@ -132,12 +144,13 @@ void run_config(const RunArguments& arguments) {
     if (!arguments.reference && knows_precision(job.config, job.profile))
         refuse_over_memory(job);
     Outputs outputs;
-    RunOptions options = options_of(arguments);
+    const int done = found ? found->checkpoint.step : 0;
+    RunOptions options = options_of(arguments, done + job.config.training.steps);
     if (found) {
-        print_note(fmt::format("resumed from {}, after step {}", found->folder, found->checkpoint.step));
-        options.resumed = std::make_shared<const Checkpoint>(std::move(found->checkpoint));
+        print_note(fmt::format("resumed from {}, after step {}", found->folder, done));
+        options.resumed = std::make_shared<const FoundCheckpoint>(std::move(*found));
     }
-    std::optional<int> stopped_after;
+    RunResult end;
     options.finished = [&](const RunResult& result) {
         outputs.attempt([&] { print_run(arguments, job, result); });
         outputs.attempt([&] {
@@ -150,11 +163,9 @@ void run_config(const RunArguments& arguments) {
                             "samples", "loss", arguments.losses);
         });
     };
-    outputs.attempt([&] { stopped_after = execute(job, options, arguments.reference).stopped_after; });
+    outputs.attempt([&] { end = execute(job, options, arguments.reference); });
     outputs.done();
-    if (stopped_after)
-        fail_with(ExitCode::RunFailed, "stopped by a signal after step {}\n  help: go on with --resume {}",
-                  *stopped_after, arguments.checkpoints);
+    check_end(end, arguments.checkpoints);
 }
 
 double mean_loss_of(const RunResult& result) {
@@ -189,6 +200,13 @@ void tell(const RunResult& result) {
 
 }  // namespace
 
+std::string way_on(const std::string& checkpoints) {
+    const std::vector<std::string> there = checkpoints.empty() ? std::vector<std::string>() : steps_in(checkpoints);
+    const bool resumable =
+        std::ranges::any_of(there, [](const std::string& entry) { return training_in(entry).has_value(); });
+    return resumable ? fmt::format("\n  help: go on with --resume {}", checkpoints) : "";
+}
+
 bool is_same_place(const std::string& folder, const std::string& other) {
     const auto place = [](const std::string& name) {
         return std::filesystem::weakly_canonical(std::filesystem::absolute(name) / "");
@@ -219,15 +237,23 @@ std::string own_stages(const Shape& shape) {
     return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
 }
 
-// A failure says which stages it was.
+// What fails while it runs could have gone on; what is refused could not.
+Error with_way_on(const Error& error, const std::string& checkpoints) {
+    const std::string what = error.what();
+    const bool has_run = error.code() == ExitCode::RunFailed || error.code() == ExitCode::PeerSilent;
+    return !has_run || what.find("--resume") != std::string::npos ? error
+                                                                  : Error(error.code(), what + way_on(checkpoints));
+}
+
+// A failure says which stages it was, and how to go on.
 template <class Act>
-auto as_this_rank(const Job& job, Act act) {
+auto as_this_rank(const Job& job, const std::string& checkpoints, Act act) {
     try {
         return act();
     } catch (const StoppedByOthers&) {
         throw;
     } catch (const Error& error) {
-        throw ErrorOfRank(error, own_stages(job.plan.shape));
+        throw ErrorOfRank(with_way_on(error, checkpoints), own_stages(job.plan.shape));
     }
 }
 
@@ -239,8 +265,9 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
     const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
     const RunOptions shown = with_progress(std::move(options), line);
     const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
-    RunResult result =
-        as_this_rank(job, [&] { return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown); });
+    RunResult result = as_this_rank(job, shown.checkpoints ? shown.checkpoints->root() : "", [&] {
+        return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
+    });
     tell(result);
     return result;
 }
@@ -248,7 +275,7 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
 InterleavedRun interleave(const Job& job, int turns) {
     note_on_data(job.config);
     ProgressLine line;
-    InterleavedRun run = as_this_rank(job, [&] { return run_interleaved(job, turns, with_progress({}, line)); });
+    InterleavedRun run = as_this_rank(job, "", [&] { return run_interleaved(job, turns, with_progress({}, line)); });
     tell(run.runs.front());
     return run;
 }

@@ -6,6 +6,7 @@
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
 #include "search/predict.h"
+#include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -254,8 +255,12 @@ std::string print_best(const std::vector<SweepAxis>& axes, const std::vector<Swe
 
 // A number or a quoted text is what JSON reads in it, all else its YAML.
 Json json_of_value(const std::string& text) {
-    Json value = Json::parse(text, nullptr, false);
-    return value.is_primitive() && !value.is_discarded() ? value : Json(text);
+    try {
+        Json value = parse_json<Json>(text, "a value");
+        return value.is_primitive() ? value : Json(text);
+    } catch (const Error&) {
+        return text;
+    }
 }
 
 Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {

@@ -18,6 +18,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -211,6 +213,22 @@ void validate_results(const ValidateArguments& arguments) {
         print_result("{}", print(accuracy));
 }
 
+// The first tensor of a checkpoint with a value that is not finite; empty: there is none.
+std::string not_finite_in(const Checkpoint& checkpoint) {
+    for (const auto* tensors : {&checkpoint.parameters, &checkpoint.momenta})
+        for (const NamedTensor& tensor : *tensors)
+            if (!std::ranges::all_of(tensor.values, [](float value) { return std::isfinite(value); }))
+                return tensor.name + (tensors == &checkpoint.momenta ? ", its momentum" : "");
+    return "";
+}
+
+[[noreturn]] void fail_not_finite(const std::string& folder, const std::string& tensor) {
+    fail_with(ExitCode::CheckFailed,
+              "checkpoint '{}' has values that are not finite: {}\n  help: the training has diverged: go on from an "
+              "earlier checkpoint, with a smaller training.learning_rate",
+              folder, tensor);
+}
+
 void validate_checkpoint(const ValidateArguments& arguments) {
     std::vector<std::string> left_out;
     const auto [folder, checkpoint] = find_checkpoint(arguments.path, left_out);
@@ -219,10 +237,13 @@ void validate_checkpoint(const ValidateArguments& arguments) {
     std::int64_t values = 0;
     for (const NamedTensor& tensor : checkpoint.parameters)
         values += static_cast<std::int64_t>(tensor.values.size());
+    const std::string broken = not_finite_in(checkpoint);
+    if (!broken.empty() && !arguments.json)
+        fail_not_finite(folder, broken);
     if (arguments.json)
         print_json({{"schema_version", 1},
                     {"kind", "checkpoint"},
-                    {"ok", true},
+                    {"ok", broken.empty()},
                     {"folder", folder},
                     {"step", checkpoint.step},
                     {"samples", checkpoint.samples},
@@ -235,6 +256,8 @@ void validate_checkpoint(const ValidateArguments& arguments) {
         print_result("ok: checkpoint {}: {} after step {}, {} samples; {} parameters with {} values, weights {}\n",
                      folder, checkpoint.model, checkpoint.step, checkpoint.samples, checkpoint.parameters.size(),
                      values, hash_of(checkpoint.parameters));
+    if (!broken.empty())
+        fail_not_finite(folder, broken);
 }
 
 void validate(const ValidateArguments& arguments) {

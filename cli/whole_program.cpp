@@ -1,5 +1,6 @@
 #include "cli/whole_program.h"
 
+#include "cli/signals.h"
 #include "workloads/error.h"
 
 #include <sys/mman.h>
@@ -71,11 +72,9 @@ void kill_children_but(const std::set<pid_t>& kept) {
 sigset_t awaited_signals() {
     sigset_t signals;
     sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-        struct sigaction action = {};
-        if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+        if (!is_ignored(signal))
             sigaddset(&signals, signal);
-    }
     sigaddset(&signals, SIGCHLD);
     std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the exit code along
     return signals;

@@ -6,6 +6,7 @@
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"
+#include "workloads/process.h"
 
 #include <algorithm>
 #include <optional>

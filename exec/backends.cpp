@@ -11,6 +11,7 @@
 
 #include "schedules/schedule.h"
 #include "workloads/error.h"
+#include "workloads/process.h"
 
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 // Executes a plan on this machine's devices and returns what happened.
 #pragma once
 
-#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/disturbance.h"
 #include "exec/kernels.h"
 #include "job/job.h"
@@ -27,14 +27,13 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;              // folder for the first mini-batch as .npy; empty for none
-    std::string save;              // folder for all parameters after the run as .npy; empty for none
-    std::string checkpoints = {};  // folder for them; empty for none
-    int checkpoint_every = 0;      // steps; there is one at the end in any case, of asynchronous plans no other
-    int keep = 2;                  // so many checkpoints
-    std::shared_ptr<const Checkpoint> resumed = {};  // the training goes on from there; null: it begins
-    std::function<bool()> should_stop = {};          // asked after every step
-    std::function<void(const Progress&)> progress;   // called between steps, on the caller's thread
+    std::string dump;  // folder for the first mini-batch as .npy; empty for none
+    std::string save;  // folder for all parameters after the run as .npy; empty for none
+    std::shared_ptr<CheckpointFolder> checkpoints = {};  // which the run opens, on rank 0; null for none
+    int checkpoint_every = 0;  // steps; there is one at the end in any case, of asynchronous plans no other
+    std::shared_ptr<const FoundCheckpoint> resumed = {};  // the training goes on from there; null: it begins
+    std::function<bool()> should_stop = {};               // asked after every step
+    std::function<void(const Progress&)> progress;        // called between steps, on the caller's thread
     // Called on every rank before the next step, on the caller's thread: no rank goes on before it returns there.
     std::function<void(int done, int steps)> between_steps = {};
     // The run calls it with everything it found before files are written: a full disk takes no results along.
@@ -80,11 +79,12 @@ struct RunResult {
     std::optional<Bytes> resident_growth;
     std::vector<GpuUse> gpus;  // empty where devices are not on GPUs
     Disturbance disturbance;
-    std::vector<DevicePlace> places;    // per device; empty where devices do not compute on cores
-    std::optional<RankReport> ranks;    // where the devices are on several ranks
-    bool asked_to_stop = false;         // by should_stop() of a rank, on every rank
-    std::optional<int> stopped_after;   // steps, when should_stop() said so
-    std::optional<Ns> clock_error;      // then, by how much times of different ranks may be apart, beside their drift
+    std::vector<DevicePlace> places;   // per device; empty where devices do not compute on cores
+    std::optional<RankReport> ranks;   // where the devices are on several ranks
+    bool asked_to_stop = false;        // by should_stop() of a rank, on every rank
+    std::optional<int> stopped_after;  // steps, when should_stop() said so
+    std::optional<Ns> clock_error;     // then, by how much times of different ranks may be apart, beside their drift
+    std::string lost_checkpoint;  // why the one of the last step could not be written; empty where it was, or none is
     std::vector<std::string> notes;     // lines about the devices, for people
     std::vector<std::string> warnings;  // why the times are not comparable, for people
 };

@@ -22,14 +22,15 @@ Job with_steps(const Job& job, int steps) {
     return with_plan(std::move(piece), std::move(proven));
 }
 
-std::shared_ptr<const Checkpoint> checkpoint_after(int step, const RunOptions& options,
-                                                   const std::vector<std::string>& warnings) {
+std::shared_ptr<const FoundCheckpoint> checkpoint_after(int step, const RunOptions& options, const RunResult& result) {
+    if (!result.lost_checkpoint.empty())
+        fail_with(ExitCode::RunFailed, "{}", result.lost_checkpoint);
     std::vector<std::string> left_out;
-    FoundCheckpoint found = find_checkpoint(options.checkpoints, left_out);
+    FoundCheckpoint found = find_checkpoint(options.checkpoints->root(), left_out, step + 1);
     if (found.checkpoint.step != step)
         fail_with(ExitCode::RunFailed, "there is no checkpoint of step {} to go on from: {}", step,
-                  fmt::join(warnings.empty() ? left_out : warnings, "; "));
-    return std::make_shared<const Checkpoint>(std::move(found.checkpoint));
+                  fmt::join(left_out, "; "));
+    return std::make_shared<const FoundCheckpoint>(std::move(found));
 }
 
 void append(std::vector<double>& all, const std::vector<double>& more) {
@@ -40,7 +41,7 @@ void append(std::vector<double>& all, const std::vector<double>& more) {
 
 RunResult run_in_pieces(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
     const int every = options.checkpoint_every;
-    int done = options.resumed ? options.resumed->step : 0;
+    int done = options.resumed ? options.resumed->checkpoint.step : 0;
     const int end = done + job.config.training.steps;
     std::vector<double> losses, norms;
     RunOptions own = options;
@@ -69,7 +70,7 @@ RunResult run_in_pieces(const Job& job, const RunOptions& options, const std::fu
             return joined(std::move(result));
         append(losses, result.losses);
         append(norms, result.gradient_norms);
-        own.resumed = checkpoint_after(next, options, result.warnings);
+        own.resumed = checkpoint_after(next, options, result);
         own.dump.clear();  // of the first mini-batch
         done = next;
     }

@@ -14,6 +14,7 @@
 #include "job/build.h"
 #include "workloads/first_failure.h"
 #include "workloads/machine_memory.h"
+#include "workloads/process.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,17 +1,23 @@
 #include "exec/checkpoint/checkpoint.h"
 
 #include "exec/checkpoint/safetensors.h"
-#include "exec/system/threads.h"
 #include "job/job.h"
 #include "workloads/error.h"
+#include "workloads/text/drafts.h"
 #include "workloads/text/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <set>
+#include <string_view>
 #include <utility>
 
 namespace pw {
@@ -23,7 +29,8 @@ namespace {
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kComplete = "complete";
-constexpr std::string_view kPrefix = "step-";
+constexpr const char* kFiles[] = {kComplete, kModel, kOptimizer};
+constexpr std::string_view kPrefix = "step-", kFirstWords = "pipewright checkpoint 1, step ", kTraining = "training ";
 
 std::string path_in(const std::string& folder, const char* file) { return (fs::path(folder) / file).string(); }
 
@@ -31,22 +38,36 @@ std::string folder_of(const std::string& root, int step) {
     return (fs::path(root) / fmt::format("{}{:08d}", kPrefix, step)).string();
 }
 
-// -1 when it is not the name of a checkpoint.
-int step_in(const std::string& folder) {
-    const std::string name = fs::path(folder).filename().string();
-    if (!name.starts_with(kPrefix))
-        return -1;
-    int step = -1;
-    const char* const end = name.data() + name.size();
-    return std::from_chars(name.data() + kPrefix.size(), end, step).ptr == end ? step : -1;
-}
-
 // The whole text is compared, so that no bit of it can change.
-std::string completeness_of(int step, const std::vector<std::pair<const char*, Digest>>& files) {
-    std::string text = fmt::format("pipewright checkpoint 1, step {}\n", step);
+std::string completeness_of(int step, const std::string& training,
+                            const std::vector<std::pair<const char*, Digest>>& files) {
+    std::string text = fmt::format("{}{}\n", kFirstWords, step);
+    if (!training.empty())
+        text += fmt::format("{}{}\n", kTraining, training);
     for (const auto& [name, digest] : files)
         text += fmt::format("{} {} bytes xxh3 {}\n", name, digest.bytes, digest.hash);
+    if (!training.empty())
+        text += fmt::format("all of this xxh3 {}\n", hash_of_text(text));
     return text;
+}
+
+// What is in a file `complete`; empty where there is none, or one that is none.
+std::string completeness_in(const std::string& folder) {
+    constexpr std::uintmax_t kMost = 4096;
+    try {
+        return read_text(path_in(folder, kComplete), "", kMost);
+    } catch (const Error&) {
+        return "";
+    }
+}
+
+// Empty where the text does not say it, as older versions do not.
+std::string training_said_in(const std::string& completeness) {
+    const std::size_t line = completeness.find("\n" + std::string(kTraining));
+    if (line == std::string::npos)
+        return "";
+    const std::size_t begin = line + 1 + kTraining.size();
+    return completeness.substr(begin, completeness.find('\n', begin) - begin);
 }
 
 [[noreturn]] void fail_check(const std::string& folder, const std::string& fact) {
@@ -58,9 +79,11 @@ std::string completeness_of(int step, const std::vector<std::pair<const char*, D
 template <class Value>
 Value number_in(const TensorFile& file, const std::string& folder, const char* key) {
     const auto found = file.metadata.find(key);
+    const std::string text = found == file.metadata.end() ? "" : found->second;
+    const char* const end = text.data() + text.size();
     Value value{};
-    if (found == file.metadata.end() ||
-        std::from_chars(found->second.data(), found->second.data() + found->second.size(), value).ec != std::errc())
+    const auto read = std::from_chars(text.data(), end, value);
+    if (text.empty() || read.ec != std::errc() || read.ptr != end)
         fail_check(folder, fmt::format("does not say its {}", key));
     return value;
 }
@@ -72,16 +95,77 @@ std::string text_in(const TensorFile& file, const char* key) {
 
 // Folders of checkpoints under `root`, whole or not, the latest first.
 std::vector<std::string> folders_in(const std::string& root) {
-    std::vector<std::string> folders;
+    std::vector<std::string> folders = steps_in(root);
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(root, error))
-        if (entry.is_directory(error) && step_in(entry.path().string()) >= 0)
-            folders.push_back(entry.path().string());
-    std::ranges::sort(folders, std::greater<>(), step_in);
+    std::erase_if(folders, [&](const std::string& folder) { return !fs::is_directory(folder, error); });
     return folders;
 }
 
+[[noreturn]] void fail_to_write(const std::string& folder, const std::string& reason) {
+    fail_with(ExitCode::RunFailed, "cannot write '{}': {}", folder, reason);
+}
+
 }  // namespace
+
+int step_in(const std::string& folder) {
+    const std::string name = fs::path(folder).filename().string();
+    if (!name.starts_with(kPrefix))
+        return -1;
+    int step = -1;
+    const char* const end = name.data() + name.size();
+    return std::from_chars(name.data() + kPrefix.size(), end, step).ptr == end ? step : -1;
+}
+
+std::vector<std::string> steps_in(const std::string& root) {
+    std::vector<std::string> steps;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(root, error))
+        if (step_in(entry.path().string()) >= 0)
+            steps.push_back(entry.path().string());
+    std::ranges::sort(steps, [](const std::string& one, const std::string& other) {
+        return std::pair(step_in(one), one) > std::pair(step_in(other), other);
+    });
+    return steps;
+}
+
+std::optional<std::string> training_in(const std::string& folder) {
+    const std::string text = completeness_in(folder);
+    return text.starts_with(kFirstWords) ? std::optional(training_said_in(text)) : std::nullopt;
+}
+
+bool has_only_checkpoint(const std::string& folder) {
+    std::error_code error;
+    if (fs::symlink_status(folder, error).type() != fs::file_type::directory)
+        return false;
+    int found = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename().string();
+        if (std::ranges::find(kFiles, name) == std::end(kFiles) || !entry.is_regular_file(error) ||
+            entry.is_symlink(error))
+            return false;
+        ++found;
+    }
+    return !error && found > 0;
+}
+
+// The folder gets another name first: what has its own name is whole, or gone. In the draft it is a folder again, so
+// that nothing takes the draft for a checkpoint.
+void remove_checkpoint(const std::string& folder) {
+    if (!has_only_checkpoint(folder))
+        return;
+    const std::string root = fs::path(folder).parent_path().string();
+    DraftFolder draft(root, root);
+    const std::string aside = path_in(draft.path(), fs::path(folder).filename().c_str());
+    if (std::rename(folder.c_str(), aside.c_str()) != 0)
+        return;
+    const std::string left = draft.path();
+    draft.release();  // nothing goes but these
+    for (const char* file : kFiles)
+        unlink(path_in(aside, file).c_str());
+    rmdir(aside.c_str());
+    rmdir(left.c_str());
+    sync_folder(root);
+}
 
 std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoint) {
     std::error_code error;
@@ -89,46 +173,54 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
     if (error)
         fail_with(ExitCode::RunFailed, "cannot make the folder '{}': {}", root, error.message());
     const std::string folder = folder_of(root, checkpoint.step);
-    if (fs::exists(path_in(folder, kComplete), error))
-        fs::remove(path_in(folder, kComplete), error);  // it is written anew: until then it is not whole
-    std::vector<std::pair<const char*, Digest>> files;
-    NewFolder fresh(folder);
-    fresh.fill([&](const std::string& draft) {
+    DraftFolder draft(root, root);
+    const std::string fresh = folder_of(draft.path(), checkpoint.step);
+    if (!fs::create_directory(fresh, error))
+        fail_to_write(folder, error.message());
+    draft.fill([&](const std::string&) {
         const TensorMetadata about{{"format", "pt"},
                                    {"step", std::to_string(checkpoint.step)},
                                    {"samples", std::to_string(checkpoint.samples)},
                                    {"seed", std::to_string(checkpoint.seed)},
                                    {"model", checkpoint.model},
                                    {"config", checkpoint.config}};
-        files.emplace_back(kModel, write_tensors(path_in(draft, kModel), checkpoint.parameters, about));
+        std::vector<std::pair<const char*, Digest>> files;
+        files.emplace_back(kModel, write_tensors(path_in(fresh, kModel), checkpoint.parameters, about));
         files.emplace_back(kOptimizer,
-                           write_tensors(path_in(draft, kOptimizer), checkpoint.momenta, {{"format", "pt"}}));
+                           write_tensors(path_in(fresh, kOptimizer), checkpoint.momenta, {{"format", "pt"}}));
+        write_file(path_in(fresh, kComplete), completeness_of(checkpoint.step, checkpoint.training, files));
     });
-    fresh.finish();
-    write_file(path_in(folder, kComplete), completeness_of(checkpoint.step, files));
+    if (training_in(folder) == checkpoint.training)
+        remove_checkpoint(folder);
+    if (std::rename(fresh.c_str(), folder.c_str()) != 0)  // an empty folder gives way, nothing else
+        fail_to_write(folder, std::strerror(errno));
+    sync_folder(root);
     return folder;
 }
 
 Checkpoint read_checkpoint(const std::string& folder) {
     std::error_code error;
-    for (const char* file : {kComplete, kModel, kOptimizer})
+    for (const char* file : kFiles)
         if (!fs::is_regular_file(path_in(folder, file), error))
             fail_check(folder, fmt::format("is not whole: there is no {}", file));
-    constexpr std::uintmax_t kMost = 4096;
-    if (const std::uintmax_t bytes = fs::file_size(path_in(folder, kComplete), error); error || bytes > kMost)
-        fail_check(folder, fmt::format("is not as it was written: {} is too long", kComplete));
-    const std::string told = read_text(path_in(folder, kComplete), "");
-    const std::string is = completeness_of(step_in(folder), {{kModel, digest_of(path_in(folder, kModel))},
-                                                             {kOptimizer, digest_of(path_in(folder, kOptimizer))}});
+    const std::string told = completeness_in(folder), training = training_said_in(told);
+    const std::string is = completeness_of(
+        step_in(folder), training,
+        {{kModel, digest_of(path_in(folder, kModel))}, {kOptimizer, digest_of(path_in(folder, kOptimizer))}});
     if (told != is)
         fail_check(folder, "is not as it was written: sizes or hashes of its files are others");
     TensorFile model = read_tensors(path_in(folder, kModel));
     Checkpoint checkpoint;
     checkpoint.step = number_in<int>(model, folder, "step");
+    if (checkpoint.step != step_in(folder))
+        fail_check(folder, fmt::format("says that it is of step {}, and its name another", checkpoint.step));
     checkpoint.samples = number_in<std::int64_t>(model, folder, "samples");
+    if (checkpoint.samples < 0)
+        fail_check(folder, fmt::format("says that it has learnt from {} samples", checkpoint.samples));
     checkpoint.seed = number_in<std::int64_t>(model, folder, "seed");
     checkpoint.model = text_in(model, "model");
     checkpoint.config = text_in(model, "config");
+    checkpoint.training = training;
     checkpoint.parameters = std::move(model.tensors);
     checkpoint.momenta = read_tensors(path_in(folder, kOptimizer)).tensors;
     return checkpoint;
@@ -140,30 +232,27 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
     const std::string plain = fs::path(path).filename().empty() ? fs::path(path).parent_path().string() : path;
     if (step_in(plain) >= 0)
         return {plain, read_checkpoint(plain)};
-    for (const std::string& folder : folders_in(plain)) {
-        if (step_in(folder) >= end)
-            continue;
-        try {
-            return {folder, read_checkpoint(folder)};
-        } catch (const Error& error) {
-            const std::string text = error.what();
-            left_out.push_back(text.substr(0, text.find('\n')));
+    std::vector<std::string> before, folders = folders_in(plain);
+    // A run that writes there may have removed all that were listed: then there are others.
+    for (int looks = 100; looks > 0 && folders != before; --looks) {
+        left_out.clear();
+        for (const std::string& folder : folders) {
+            if (step_in(folder) >= end)
+                continue;
+            try {
+                return {folder, read_checkpoint(folder)};
+            } catch (const Error& error) {
+                const std::string text = error.what();
+                left_out.push_back(text.substr(0, text.find('\n')));
+            }
         }
+        before = std::exchange(folders, folders_in(plain));
     }
     if (left_out.empty())
         fail("'{}' has no checkpoint\n  help: name a folder that `pipewright run --checkpoint` wrote", path);
-    fail_with(ExitCode::CheckFailed, "'{}' has no whole checkpoint: {}\n  help: run without --resume", path,
+    fail_with(ExitCode::CheckFailed,
+              "'{}' has no whole checkpoint: {}\n  help: begin anew: without --resume, and with another folder", path,
               fmt::join(left_out, "; "));
-}
-
-void remove_old_checkpoints(const std::string& root, int keep) {
-    int whole = 0;
-    std::error_code error;
-    for (const std::string& folder : folders_in(root))
-        if (fs::exists(path_in(folder, kComplete), error) && ++whole > keep) {
-            fs::remove(path_in(folder, kComplete), error);  // first: half a checkpoint is none
-            fs::remove_all(folder, error);
-        }
 }
 
 void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph) {
@@ -198,46 +287,6 @@ void check_resumes(const Config& config, const FoundCheckpoint& found, const Lay
         refuse(fmt::format("was made with training.seed {}, and it is {} now: data and dropout would be others",
                            checkpoint.seed, config.training.seed),
                fmt::format("write training.seed: {}", checkpoint.seed));
-}
-
-CheckpointWriter::~CheckpointWriter() {
-    if (thread_.joinable())
-        thread_.join();
-}
-
-void CheckpointWriter::wait() {
-    if (thread_.joinable())
-        thread_.join();
-    if (cause_)
-        std::rethrow_exception(std::exchange(cause_, nullptr));
-}
-
-void CheckpointWriter::write(std::function<Checkpoint()> make) {
-    wait();
-    is_idle_ = false;
-    thread_ = start_thread("a checkpoint", [this, make = std::move(make)] {
-        give_way();
-        try {
-            write_it(make());
-        } catch (...) {
-            cause_ = std::current_exception();
-        }
-        is_idle_ = true;
-    });
-}
-
-void CheckpointWriter::write_it(const Checkpoint& checkpoint) {
-    try {
-        write_checkpoint(root_, checkpoint);
-        remove_old_checkpoints(root_, keep_);
-    } catch (const std::exception& error) {
-        failures_.push_back(fmt::format("no checkpoint of step {}: {}", checkpoint.step, error.what()));
-    }
-}
-
-std::vector<std::string> CheckpointWriter::finish() {
-    wait();
-    return std::exchange(failures_, {});
 }
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 
 #include "workloads/error.h"
 #include "workloads/text/files.h"
+#include "workloads/text/json_text.h"
 
 #include <xxhash.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <limits>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace pw {
 
@@ -20,10 +22,10 @@ static_assert(std::endian::native == std::endian::little);  // as the format is
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::json;
 
-constexpr std::uint64_t kMostHeader = 100'000'000;  // the package's own limit
-constexpr const char* kHelp = "name a file of float32 tensors that pipewright or the safetensors package wrote";
+constexpr std::uint64_t kMostTensorHeader = 100'000'000;  // the package's own limit
+constexpr const char* kTensorsHelp = "name a file of float32 tensors that pipewright or the safetensors package wrote";
 
 class Hasher {
 public:
@@ -39,22 +41,26 @@ private:
     std::uintmax_t bytes_ = 0;
 };
 
+std::string tensor_text(const nlohmann::ordered_json& value) {
+    return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string header_of(const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata) {
-    Json header;
-    header["__metadata__"] = metadata;
+    std::string text = "{\"__metadata__\":" + tensor_text(metadata);
     std::uint64_t at = 0;
     for (const NamedTensor& tensor : tensors) {
         const std::uint64_t end = at + tensor.values.size() * sizeof(float);
-        header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+        text += fmt::format(",{}:{}", tensor_text(tensor.name),
+                            tensor_text({{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}}));
         at = end;
     }
-    std::string text = header.dump();
+    text += '}';
     text.append((8 - text.size() % 8) % 8, ' ');  // values are aligned
     return text;
 }
 
 [[noreturn]] void fail_file(const std::string& path, const std::string& fact) {
-    fail("'{}' {}\n  help: {}", path, fact, kHelp);
+    fail("'{}' {}\n  help: {}", path, shortened(fact, 300), kTensorsHelp);
 }
 
 struct Listed {
@@ -62,20 +68,22 @@ struct Listed {
     std::uint64_t begin, end;
 };
 
-Listed listed(const std::string& path, const std::string& name, const Json& entry, std::uint64_t size) {
+Listed listed(const std::string& path, const std::string& name, const json& entry, std::uint64_t size) {
     const auto refuse = [&](const std::string& fact) {
         fail_file(path, fmt::format("has a tensor '{}' {}", name, fact));
     };
-    const auto field = [&](const char* key) -> const Json& {
+    const auto field = [&](const char* key) -> const json& {
         if (!entry.is_object() || !entry.contains(key))
             refuse(fmt::format("without {}", key));
         return entry[key];
     };
     if (field("dtype") != "F32")
-        refuse(fmt::format("of type {}, where F32 is expected", field("dtype").dump()));
+        refuse(fmt::format("of type {}, where F32 is expected", shown(field("dtype"))));
     Listed all{{name, {}, {}}, 0, 0};
     std::uint64_t elements = 1;
-    for (const Json& extent : field("shape")) {
+    if (!field("shape").is_array())
+        refuse("whose shape is none");
+    for (const json& extent : field("shape")) {
         if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<int>::max())
             refuse("whose shape is none");
         all.tensor.shape.push_back(extent.get<int>());
@@ -84,7 +92,7 @@ Listed listed(const std::string& path, const std::string& name, const Json& entr
             refuse("that is larger than the file");
         elements *= many;
     }
-    const Json& offsets = field("data_offsets");
+    const json& offsets = field("data_offsets");
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
         !offsets[1].is_number_unsigned())
         refuse("without two data_offsets");
@@ -94,6 +102,53 @@ Listed listed(const std::string& path, const std::string& name, const Json& entr
         refuse("whose data_offsets do not fit its shape or the file");
     return all;
 }
+
+// Takes the tensors one by one while the header is parsed, so that its size counts once, and not squared.
+class TensorHeader {
+public:
+    // `size` is that of the values.
+    TensorHeader(const std::string& path, const std::string& text, std::uint64_t size)
+        : path_(path), size_(size), keys_(fmt::format("the header of '{}'", path)) {
+        const auto kept = [this](int depth, json::parse_event_t event, const json& value) {
+            return keep(depth, event, value);
+        };
+        (void)parse_json<json>(text, fmt::format("the header of '{}'", path), kept, kTensorsHelp);
+    }
+
+    std::vector<Listed> tensors;
+    TensorMetadata metadata;
+
+private:
+    bool keep(int depth, json::parse_event_t event, const json& value) {
+        using Event = json::parse_event_t;
+        keys_.see(event, value);
+        if (depth == 0 && (event == Event::array_start || event == Event::value))
+            fail_file(path_, "has no header that is a JSON object");
+        if (depth != 1)
+            return true;
+        if (event == Event::key)
+            name_ = value.get<std::string>();
+        const bool is_whole = event == Event::value || event == Event::object_end || event == Event::array_end;
+        if (is_whole && name_ == "__metadata__")
+            take_metadata(value);
+        else if (is_whole)
+            tensors.push_back(listed(path_, name_, value, size_));
+        return !is_whole;
+    }
+
+    void take_metadata(const json& value) {
+        if (!value.is_object())
+            return;
+        for (const auto& [key, text] : value.items())
+            if (text.is_string())
+                metadata[key] = text.get<std::string>();
+    }
+
+    const std::string& path_;
+    const std::uint64_t size_;
+    UniqueKeys keys_;
+    std::string name_;  // of the value that is being read
+};
 
 }  // namespace
 
@@ -116,8 +171,14 @@ Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& te
     return hasher.digest();
 }
 
+std::string hash_of_text(std::string_view text) {
+    Hasher hasher;
+    hasher.feed(text);
+    return hasher.digest().hash;
+}
+
 Digest digest_of(const std::string& path) {
-    std::ifstream file = open_file(path, kHelp);
+    std::ifstream file = open_file(path, kTensorsHelp);
     Hasher hasher;
     std::string piece(std::size_t{1} << 20, '\0');
     while (file) {
@@ -130,30 +191,25 @@ Digest digest_of(const std::string& path) {
 }
 
 TensorFile read_tensors(const std::string& path) {
-    std::ifstream in = open_file(path, kHelp);
-    const std::uint64_t whole = std::filesystem::file_size(path);
+    std::ifstream in = open_file(path, kTensorsHelp);
+    std::error_code error;
+    const std::uint64_t whole = std::filesystem::file_size(path, error);
+    if (error)
+        fail_file(path, fmt::format("cannot be read: {}", error.message()));
     std::uint64_t length = 0;
     if (whole < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length))
         fail_file(path, "is too short for a file of tensors");
-    if (length > kMostHeader || length > whole - sizeof length)
+    if (length > kMostTensorHeader || length > whole - sizeof length)
         fail_file(path, "says that its header is longer than it is itself");
     std::string text(length, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    const Json header = Json::parse(text, nullptr, false);
-    if (!in || header.is_discarded() || !header.is_object())
-        fail_file(path, "has no header that is a JSON object");
+    if (!in)
+        fail_file(path, "is cut off");
     const std::uint64_t size = whole - sizeof length - length;
+    TensorHeader header(path, text, size);
     TensorFile file;
-    std::vector<Listed> all;
-    for (const auto& [name, entry] : header.items()) {
-        if (name != "__metadata__") {
-            all.push_back(listed(path, name, entry, size));
-            continue;
-        }
-        for (const auto& [key, value] : entry.items())
-            if (value.is_string())
-                file.metadata[key] = value.get<std::string>();
-    }
+    file.metadata = std::move(header.metadata);
+    std::vector<Listed>& all = header.tensors;
     std::ranges::stable_sort(all, {}, [](const Listed& each) { return std::pair(each.begin, each.end); });
     std::uint64_t at = 0;
     for (Listed& each : all) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -28,8 +29,10 @@ struct Digest {
 Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata);
 
 // Reads a file. Throws Error (BadInput) naming the path and what is wrong with it: a header that is cut off or lies,
-// values of another type than F32, tensors that overlap or leave a gap.
+// values of another type than F32, a name that is there twice, tensors that overlap or leave a gap. Takes time linear
+// in the file.
 TensorFile read_tensors(const std::string& path);
 Digest digest_of(const std::string& path);  // throws as read_tensors() does
+std::string hash_of_text(std::string_view text);
 
 }  // namespace pw

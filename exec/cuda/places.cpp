@@ -2,6 +2,7 @@
 
 #include "exec/engine/ranks_of_run.h"
 #include "workloads/error.h"
+#include "workloads/process.h"
 
 #include <array>
 #include <exception>

@@ -5,10 +5,10 @@
 
 namespace pw {
 
-int steps_before(const RunOptions& options) { return options.resumed ? options.resumed->step : 0; }
+int steps_before(const RunOptions& options) { return options.resumed ? options.resumed->checkpoint.step : 0; }
 
 CheckpointsOfRun::CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks* ranks)
-    : job_(job), options_(options), work_(work), ranks_(ranks), writer_(options.checkpoints, options.keep) {}
+    : job_(job), options_(options), work_(work), ranks_(ranks), writer_(options.checkpoints) {}
 
 CheckpointsOfRun::~CheckpointsOfRun() {
     if (thread_.joinable())
@@ -17,7 +17,7 @@ CheckpointsOfRun::~CheckpointsOfRun() {
 
 bool CheckpointsOfRun::is_due(int step) const {
     const int every = options_.checkpoint_every;
-    return !options_.checkpoints.empty() &&
+    return options_.checkpoints != nullptr &&
            (step + 1 == steps_of(job_) || (every > 0 && (step + 1 + steps_before(options_)) % every == 0));
 }
 
@@ -29,6 +29,11 @@ bool CheckpointsOfRun::is_made() const {
 void CheckpointsOfRun::wait_until_made() {
     std::unique_lock lock(mutex_);
     made_.wait(lock, [&] { return is_made_; });
+}
+
+void CheckpointsOfRun::open() {
+    if (options_.checkpoints != nullptr && (ranks_ == nullptr || ranks_->rank() == 0))
+        options_.checkpoints->open(options_.resumed.get());
 }
 
 void CheckpointsOfRun::rehearse() {
@@ -44,7 +49,7 @@ void CheckpointsOfRun::rehearse() {
 }
 
 void CheckpointsOfRun::take(int step) {
-    if (options_.checkpoints.empty())
+    if (options_.checkpoints == nullptr)
         return;
     work_.take_state();
     step_ = step;

@@ -1,7 +1,7 @@
 // The checkpoints of a run: after which steps there is one, and what it says beside what the devices have.
 #pragma once
 
-#include "exec/checkpoint/checkpoint.h"
+#include "exec/checkpoint/checkpoint_writer.h"
 #include "exec/engine/device.h"
 #include "exec/execute.h"
 #include "exec/ranks/slow_gather.h"
@@ -9,7 +9,6 @@
 
 #include <exception>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace pw {
@@ -25,17 +24,19 @@ public:
     bool is_due(int step) const;  // steps of this run, from 0
     void wait_until_made();       // on the devices' threads, before they keep their states for the next one
 
-    // The following are for the main thread. rehearse(), before the first step, does everything once but writing, for
+    // The following are for the main thread. open() makes sure, on rank 0, that this run may write them; throws as
+    // CheckpointFolder::open() does. rehearse(), before the first step, does everything once but writing, for
     // which all ranks come together: the memory that it takes is there then. get_on() is called again and again between
     // take() and the next one: it does a little, never waits, and returns whether there is nothing left to do.
     // get_done() does all that is left; all ranks call it together.
+    void open();
     void rehearse();
     void take(int step);
     bool get_on() { return get_on(false); }
     bool is_at_work() const { return is_taken_ || !writer_.is_idle(); }
     void get_done();
-    // Waits until the last one is written. Returns why some could not be.
-    std::vector<std::string> finish() { return writer_.finish(); }
+    // Waits until the last one is written. Returns which could not be.
+    LostCheckpoints finish() { return writer_.finish(); }
 
 private:
     void make();

@@ -2,6 +2,7 @@
 
 #include "exec/engine/ranks_of_run.h"
 #include "exec/system/threads.h"
+#include "workloads/process.h"
 
 #include <fmt/ranges.h>
 

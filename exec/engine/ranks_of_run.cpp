@@ -1,6 +1,7 @@
 #include "exec/engine/ranks_of_run.h"
 
 #include "workloads/error.h"
+#include "workloads/process.h"
 
 #include <unistd.h>
 
@@ -29,11 +30,6 @@ std::string first_difference(const std::string& one, const std::string& other) {
 }
 
 }  // namespace
-
-std::string host_name() {
-    char name[256] = {};
-    return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
-}
 
 void check_number(const Config& config, int devices, const Ranks& ranks) {
     if (ranks.size() > devices)

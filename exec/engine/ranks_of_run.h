@@ -17,8 +17,6 @@ void check_number(const Config& config, int devices, const Ranks& ranks);
 // Throws the same, and when the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
-std::string host_name();
-
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
 // together. `ranks` is null where all devices are in this process.
 CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks);

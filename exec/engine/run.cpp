@@ -45,7 +45,7 @@ public:
     Run(const Job& job, const RunOptions& options, Ranks* ranks)
         : job_(job),
           options_(options),
-          plan_(job_, options_.resumed.get(), ranks),
+          plan_(job_, options_.resumed ? &options_.resumed->checkpoint : nullptr, ranks),
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
           cores_(cores_of_rank(job.config, job.plan.shape.devices, ranks)),
@@ -243,6 +243,7 @@ private:
     }
 
     void main_thread() {
+        checkpoints_.open();
         meet(Phase::Prepared);
         together([&] { plan(); });
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
@@ -339,7 +340,9 @@ private:
         result.asked_to_stop = stops_;
         if (!speaks())
             return result;
-        std::ranges::move(checkpoints_.finish(), std::back_inserter(result.warnings));
+        LostCheckpoints lost = checkpoints_.finish();
+        std::ranges::move(lost.earlier, std::back_inserter(result.warnings));
+        result.lost_checkpoint = std::move(lost.last);
         result.stopped_after = stopped_after_;
         result.arena = plan_.packing.arena;
         result.losses = losses_;

@@ -31,7 +31,5 @@ Trace read_kineto(const std::vector<std::string>& paths);
 // Checks that it is the trace of a plan: every stage on a device, every compute task once in every step on a device
 // that holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
 void check_trace(const Trace& trace, const std::string& path);
-// Returns whether a file is JSON with the events of a trace: configs are JSON, too.
-bool is_trace(const std::string& path);
 
 }  // namespace pw

@@ -335,25 +335,4 @@ void complete_from_tasks(Trace& trace, const std::string& path) {
     put_in_list_order(trace, path);
 }
 
-bool is_trace(const std::string& path) {
-    struct Known {
-        bool trace;
-    };
-    const std::unique_ptr<std::istream> file = open_text(path, kWriteOne, kMostTrace);
-    try {
-        const json rest = json::parse(*file, [](int depth, json::parse_event_t event, json& value) {
-            if (depth == 1 && event == json::parse_event_t::key && value == "traceEvents")
-                throw Known{true};
-            if (depth > kMostJsonDepth)
-                throw Known{false};
-            return depth == 0;
-        });
-    } catch (const Known& known) {
-        return known.trace;
-    } catch (const json::exception&) {  // whoever reads it says what is wrong
-        return false;
-    }
-    return false;
-}
-
 }  // namespace pw

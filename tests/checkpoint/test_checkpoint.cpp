@@ -53,6 +53,12 @@ int fsync(int file) { return strikes() ? -1 : static_cast<int>(syscall(SYS_fsync
 int rename(const char* from, const char* to) noexcept {
     return strikes() ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
+int unlink(const char* name) noexcept {
+    return strikes() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, name, 0));
+}
+int rmdir(const char* name) noexcept {
+    return strikes() ? -1 : static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, name, AT_REMOVEDIR));
+}
 }
 
 namespace pw {
@@ -62,7 +68,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Checkpoint checkpoint_of(int step, int values = 5000) {
-    Checkpoint checkpoint{step, step * 8, 1, "mlp", "workload: {model: mlp}\n", {}, {}};
+    Checkpoint checkpoint{step, step * 8, 1, "mlp", "workload: {model: mlp}\n", "0123456789abcdef", {}, {}};
     for (const std::string name : {"fc1.weight", "fc1.bias", "fc2.weight"}) {
         NamedTensor tensor{name, {values, 1}, {}};
         for (int k = 0; k < values; ++k)
@@ -121,15 +127,32 @@ TEST_F(Checkpoints, AreReadAsTheyWereWritten) {
     expect_equal(found().checkpoint, checkpoint_of(8));
 }
 
-TEST_F(Checkpoints, TheOldOnesGo) {
-    for (const int step : {1, 2, 3, 10})
-        write_checkpoint(root(), checkpoint_of(step, 10));
-    fs::remove(folder(10) + "/complete");
-    remove_old_checkpoints(root(), 2);
-    EXPECT_FALSE(fs::exists(folder(1)));
-    EXPECT_TRUE(fs::exists(folder(2)));
-    EXPECT_TRUE(fs::exists(folder(3)));
-    EXPECT_TRUE(fs::exists(folder(10)));  // is not whole: it counts for nothing
+// Whole, or gone, or of another name: whenever the process ends.
+TEST_F(Checkpoints, OneThatIsRemovedIsAtNoTimeAPart) {
+    int kills = 0;
+    for (int due = 0;; ++due) {
+        write_checkpoint(root(), checkpoint_of(4, kSmall));
+        write_checkpoint(root(), checkpoint_of(8, kSmall));
+        const pid_t child = fork();
+        if (child == 0) {
+            fault = {due, 0};
+            remove_checkpoint(folder(4));
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        if (fs::exists(folder(4)))
+            expect_equal(read_checkpoint(folder(4)), checkpoint_of(4, kSmall));
+        EXPECT_EQ(found().checkpoint.step, 8);
+        write_checkpoint(root(), checkpoint_of(8, kSmall));  // what was left goes
+        for (const auto& entry : fs::directory_iterator(root()))
+            EXPECT_TRUE(entry.path().filename().string().starts_with("step-")) << entry.path();
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            break;
+        ++kills;
+    }
+    EXPECT_FALSE(fs::exists(folder(4)));
+    EXPECT_GT(kills, 4);
 }
 
 // Cut off at every byte of the header and every 4 KiB, and without any of its files.
@@ -227,7 +250,7 @@ TEST_F(Checkpoints, WhoIsKilledWhileItWritesLosesNothing) {
         }
         ++kills;
         EXPECT_TRUE(step == 4 || step == 8);
-        write_checkpoint(root(), checkpoint_of(8, kSmall));  // and who comes after it can
+        write_checkpoint(root(), checkpoint_of(8, kSmall));  // and the next one can
         EXPECT_EQ(found().checkpoint.step, 8);
         fs::remove_all(folder(8));
     }
@@ -250,36 +273,120 @@ TEST_F(Checkpoints, WhereThereIsNone) {
 }
 
 // Headers that lie are refused by what is wrong with them, whoever wrote them.
-TEST_F(Checkpoints, FilesOfTensorsThatLie) {
-    const std::string path = (folder_.path() / "lies.safetensors").string();
-    const auto expect = [&](const std::string& header, const std::string& values, const std::string& fact) {
+class Headers : public testing::Test {
+protected:
+    std::string file(const std::string& header, const std::string& values) const {
         const std::uint64_t length = header.size();
-        write_text(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + values);
+        write_text(path_, std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + values);
+        return path_;
+    }
+    void expect(const std::string& header, const std::string& values, const std::string& fact) const {
         try {
-            (void)read_tensors(path);
-            ADD_FAILURE() << header;
+            (void)read_tensors(file(header, values));
+            ADD_FAILURE() << header.substr(0, 200);
         } catch (const Error& error) {
             EXPECT_EQ(error.code(), ExitCode::BadInput);
             EXPECT_NE(std::string(error.what()).find(fact), std::string::npos) << error.what();
+            EXPECT_LT(std::strlen(error.what()), 1000u);
         }
-    };
+    }
+
+    const TemporaryFolder folder_;
+    const std::string path_ = (folder_.path() / "lies.safetensors").string();
+};
+
+TEST_F(Headers, ThatLie) {
     const std::string four(16, 'x');
-    expect("[]", "", "JSON object");
-    expect("{", "", "JSON object");
-    expect(R"({"a": 5})", "", "without dtype");
+    for (const char* none : {"[]", "5", "null", R"([{"a": 5}])", R"([[1], 2])"})
+        expect(none, "", "JSON object");
+    expect("{", "", "not JSON");
+    expect("\xff", "", "not JSON");
+    for (const char* entry : {"5", "null", "[]", R"(["dtype"])"})
+        expect(fmt::format(R"({{"a": {}}})", entry), "", "without dtype");
     expect(R"({"a": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}})", four, "type \"F16\"");
-    expect(R"({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}})", four, "shape is none");
+    expect(R"({"a": {"dtype": {}, "shape": [4], "data_offsets": [0, 8]}})", four, "type object");
+    for (const char* shape : {"[-4]", "4", "null", "{}", R"({"a": 4})", "[4.0]", R"(["4"])", "[[4]]"})
+        expect(fmt::format(R"({{"a": {{"dtype": "F32", "shape": {}, "data_offsets": [0, 16]}}}})", shape), four,
+               "shape is none");
     expect(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 16]}})", four, "shape");
     expect(R"({"a": {"dtype": "F32", "shape": [2147483647, 2147483647, 8], "data_offsets": [0, 16]}})", four, "larger");
     expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 32]}})", four, "do not fit");
     expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [16, 0]}})", four, "do not fit");
+    expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": {"0": 0, "1": 16}}})", four, "without two");
     expect(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]}})", four, "no tensor or two");
     expect(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", four, "at its end");
-    write_text(path, "12");
-    EXPECT_THROW((void)read_tensors(path), Error);
+    write_text(path_, "12");
+    EXPECT_THROW((void)read_tensors(path_), Error);
     const std::uint64_t huge = ~std::uint64_t{0};
-    write_text(path, std::string(reinterpret_cast<const char*>(&huge), sizeof huge));
-    EXPECT_THROW((void)read_tensors(path), Error);
+    write_text(path_, std::string(reinterpret_cast<const char*>(&huge), sizeof huge));
+    EXPECT_THROW((void)read_tensors(path_), Error);
+}
+
+TEST_F(Headers, ThatSayAKeyTwice) {
+    const std::string tensor = R"("a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]})", two(8, 'x');
+    expect("{" + tensor + ", " + tensor + "}", two, "key \"a\" stands twice");
+    expect(R"({"a": {"dtype": "F32", "shape": [2], "shape": [2], "data_offsets": [0, 8]}})", two,
+           "key \"shape\" stands twice");
+    expect(R"({"__metadata__": {"step": "1", "step": "2"}})", "", "key \"step\" stands twice");
+    expect(R"({"__metadata__": {}, "__metadata__": {}})", "", "stands twice");
+}
+
+TEST_F(Headers, ThatNestAreNoDeeperThanAnyJson) {
+    const auto deep = [](int depth, const std::string& open, const std::string& close) {
+        std::string text;
+        for (int level = 0; level < depth; ++level)
+            text += open;
+        for (int level = 0; level < depth; ++level)
+            text += close;
+        return text;
+    };
+    for (const std::string& value : {deep(200'000, "[", "]"), deep(200'000, R"({"a":)", "")})
+        for (const char* header : {R"({{"a": {{"dtype": {}, "shape": [], "data_offsets": [0, 4]}}}})",
+                                   R"({{"a": {{"dtype": "F32", "shape": {}, "data_offsets": [0, 4]}}}})",
+                                   R"({{"a": {{"dtype": "F32", "shape": [], "data_offsets": {}}}}})", R"({{"a": {}}})",
+                                   R"({{"__metadata__": {{"a": {}}}}})", R"({{"__metadata__": {}}})"})
+            expect(fmt::format(fmt::runtime(header), value), "1234", "nest more than 64 deep");
+}
+
+// As many as fit into ten megabytes, in time that grows as they do: squared, it would be minutes.
+TEST_F(Headers, OfManyTensors) {
+    constexpr int kMany = 200'000;
+    std::string header = "{";
+    for (int k = 0; k < kMany; ++k)
+        header += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", k == 0 ? "" : ",", k);
+    const TensorFile read = read_tensors(file(header + "}", ""));
+    EXPECT_EQ(read.tensors.size(), static_cast<std::size_t>(kMany));
+    write_tensors(path_, read.tensors, {{"step", "1"}});
+    EXPECT_EQ(read_tensors(path_).tensors.size(), static_cast<std::size_t>(kMany));
+}
+
+// What another program could have written, with a `complete` that fits.
+TEST_F(Checkpoints, OfAnotherStepThanTheirNameAreRefused) {
+    write_checkpoint(root(), checkpoint_of(2, 10));
+    const auto with_step = [&](const std::string& step, const std::string& samples) {
+        write_tensors(folder(2) + "/model.safetensors", checkpoint_of(2, 10).parameters,
+                      {{"step", step}, {"samples", samples}, {"seed", "1"}});
+        std::string text = "pipewright checkpoint 1, step 2\n";
+        for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+            const Digest digest = digest_of(folder(2) + "/" + name);
+            text += fmt::format("{} {} bytes xxh3 {}\n", name, digest.bytes, digest.hash);
+        }
+        write_text(folder(2) + "/complete", text);
+    };
+    with_step("2", "16");
+    EXPECT_EQ(found().checkpoint.step, 2);
+    EXPECT_EQ(found().checkpoint.training, "");  // as older versions wrote it
+    for (const auto& [step, samples] :
+         {std::pair("2junk", "16"), std::pair("-5", "16"), std::pair("1", "16"), std::pair("", "16"),
+          std::pair("99999999999", "16"), std::pair(" 2", "16"), std::pair("2", "16 "), std::pair("2", "-16")}) {
+        with_step(step, samples);
+        try {
+            (void)read_checkpoint(folder(2));
+            ADD_FAILURE() << step << " " << samples;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::CheckFailed);
+        }
+    }
 }
 
 }  // namespace

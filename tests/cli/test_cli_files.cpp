@@ -165,6 +165,46 @@ TEST_F(CliFiles, NestedAndHugeJsonIsRefused) {
     EXPECT_LT(error_of("validate deep.json", 2).size(), 1000u);
 }
 
+// Whatever is of another type than expected is said with its file, and not in the words of a library.
+TEST_F(CliFiles, ResultsOfOtherTypesAreNamed) {
+    fs::create_directory(file("results"));
+    const auto with = [&](const std::string& key, const std::string& value) {
+        std::map<std::string, std::string> point{{"step_time_error", "0.1"}, {"peak_memory_error", "0"},
+                                                 {"waiting_error", "0.1"},   {"measured_samples_per_second", "1.0"},
+                                                 {"name", "\"a\""},          {"predicted_samples_per_second", "1.1"}};
+        std::string texts[2];
+        for (std::string& text : texts) {
+            for (const auto& [one, its] : point)
+                text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ", ", one, its);
+            point[key] = value;
+        }
+        write("results/a.json", fmt::format(R"({{"points": [{{{0}}}, {{{1}}}, {{{0}}}]}})", texts[0], texts[1]));
+    };
+    for (const char* key : {"measured_samples_per_second", "predicted_samples_per_second"}) {
+        with(key, "null");  // a number that was not finite
+        EXPECT_TRUE(contains(run_well("validate results").out, "3 points")) << key;
+        for (const char* value : {"\"fast\"", "true", "[]", "{}"}) {
+            with(key, value);
+            const std::string said = error_of("validate results", 2);
+            EXPECT_TRUE(contains(said, fmt::format("'results/a.json': point 1 has no number '{}'", key))) << said;
+        }
+    }
+    for (const char* key : {"name", "waiting_error", "label"})
+        for (const char* value : {"null", "\"fast\"", "true", "[]", "{}", "1"}) {
+            with(key, value);
+            EXPECT_TRUE(contains(run_well("validate results").out, "3 points")) << key << value;
+        }
+    for (const char* value : {"null", "\"fast\"", "[]"}) {
+        with("step_time_error", value);
+        EXPECT_TRUE(contains(error_of("validate results", 2), "point 1 has no number 'step_time_error'")) << value;
+    }
+    std::string keys;
+    for (int k = 0; k < 100'000; ++k)
+        keys += fmt::format("\"k{}\": 0, ", k);
+    write("results/a.json", "{" + keys + "\"points\": []}");
+    EXPECT_TRUE(contains(error_of("validate results", 2), "an object has more than 1000 keys"));
+}
+
 TEST_F(CliFiles, ControlCharactersOfFilesStayText) {
     write("bad.yaml", "workload: {model: \"\\e]0;mine\\a\\x9b\"}\n\"\\e[31mkey\": 1\n");
     const std::string error = error_of("simulate bad.yaml", 2);

@@ -1,4 +1,5 @@
 // A training that is cut in two ends as the whole one does, whatever runs its second part.
+#include "exec/checkpoint/checkpoint.h"
 #include "tests/support/cli_rig.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 namespace pw {
@@ -143,6 +145,121 @@ TEST_F(Resume, RefusesAnotherTraining) {
     EXPECT_TRUE(says(error_of("run four.yaml --resume nowhere", 2), "has no checkpoint"));
     EXPECT_TRUE(says(error_of("run four.yaml --checkpoint-every 2", 2), "--checkpoint DIR"));
     EXPECT_TRUE(says(error_of("run four.yaml --set run.backend=emulated --checkpoint all", 2), "no parameters"));
+}
+
+// A folder of another run is refused before anything is learnt, and nothing in it changes.
+TEST_F(Resume, NoRunWritesWhereAnotherDid) {
+    run_well("run four.yaml --steps 4 --checkpoint kept --checkpoint-every 2");
+    const std::string before = read("kept/step-00000004/complete");
+    const std::string help = "help: add --resume kept, or name another folder";
+    for (const char* more : {"", " --steps 2 --checkpoint-every 1", " --set training.learning_rate=0.001",
+                             " --set training.seed=2", " --set pipeline.schedule=pipedream --checkpoint-every 1"}) {
+        const std::string said = error_of(std::string("run four.yaml --checkpoint kept") + more, 2);
+        EXPECT_TRUE(says(said, "'kept' has checkpoints already: step-00000004, step-00000002\n")) << said;
+        EXPECT_TRUE(says(said, help)) << said;
+    }
+    run_well("run four.yaml --steps 3 --checkpoint other");
+    for (const auto& [resume, fact] :
+         {std::pair("other", help.c_str()), std::pair("kept/step-00000002", "has a later checkpoint, step-00000004")}) {
+        const Said said = run(std::string("run four.yaml --checkpoint kept --resume ") + resume);
+        EXPECT_EQ(said.code, 2);
+        EXPECT_TRUE(says(said.err, fact)) << said.err;
+    }
+    EXPECT_EQ(read("kept/step-00000004/complete"), before);
+    run_well("run four.yaml --checkpoint ./kept/ --resume kept");
+    EXPECT_EQ(run_well("validate kept --json").json()["step"], 6);
+    std::filesystem::create_directories(file("empty"));
+    run_well("run four.yaml --checkpoint empty --resume kept --steps 7");
+}
+
+TEST_F(Resume, TwoRunsAtOnceAreOne) {
+    write("two.sh", R"(
+"$1" run four.yaml --steps 1000000 --checkpoint kept --checkpoint-every 1 >first.out 2>first.err &
+first=$!
+for i in $(seq 3000); do [ -e kept/step-00000002 ] && break; sleep 0.01; done
+"$1" run four.yaml --checkpoint kept --resume kept --steps 1000001 >second.out 2>second.err
+echo $? >code
+"$1" launch -n 2 --launcher false four.yaml --steps 1000001 --checkpoint kept --checkpoint-every 1 --resume kept 2>third.err
+kill -KILL $first
+wait $first
+echo $first >process
+)");
+    ASSERT_EQ(std::system(fmt::format("cd '{}' && sh two.sh '{}' 2>/dev/null", file("").string(), binary_).c_str()), 0);
+    EXPECT_EQ(read("code"), "1\n");
+    const std::string process = read("process");
+    const std::string fact =
+        fmt::format("'kept' is another run's: process {} on host ", process.substr(0, process.find('\n')));
+    EXPECT_TRUE(says(read("second.err"), fact)) << read("second.err");
+    EXPECT_TRUE(says(read("third.err"), fact)) << read("third.err");
+    EXPECT_FALSE(says(read("third.err"), "restart")) << read("third.err");
+    EXPECT_EQ(read("second.out"), "");
+    const int step = run_well("validate kept --json").json()["step"];  // the lock went with the process
+    run_well(fmt::format("run four.yaml --checkpoint kept --resume kept --steps {}", step + 2));
+    EXPECT_FALSE(std::filesystem::exists(file("kept/pipewright.lock")));
+}
+
+// What was learnt last is lost then, and the run is no success; what was lost on the way is a warning.
+TEST_F(Resume, ARunWithoutItsLastCheckpointFails) {
+    run_well("run four.yaml --steps 2 --checkpoint kept --checkpoint-every 1");
+    write("full.sh", R"(
+trap '' XFSZ
+ulimit -f 16
+"$1" run four.yaml --steps 4 --checkpoint kept --checkpoint-every 1 --resume kept >out 2>err
+echo $? >code
+)");
+    ASSERT_EQ(std::system(fmt::format("cd '{}' && sh full.sh '{}'", file("").string(), binary_).c_str()), 0);
+    EXPECT_EQ(read("code"), "1\n") << read("err");
+    EXPECT_TRUE(says(read("err"), "warning: no checkpoint of step 3: cannot write 'kept/step-00000003/model"))
+        << read("err");
+    EXPECT_TRUE(says(read("err"), "error: what was learnt is lost: no checkpoint of step 4: cannot write"))
+        << read("err");
+    EXPECT_TRUE(says(read("err"), "File too large\n  help: go on with --resume kept\n")) << read("err");
+    EXPECT_TRUE(says(read("out"), "weights")) << read("out");  // the results are there
+    EXPECT_EQ(run_well("validate kept --json").json()["step"], 2);
+    // a folder that cannot be made is found out before
+    const std::string said = error_of("run four.yaml --checkpoint /proc/kept", 1);
+    EXPECT_TRUE(says(said, "cannot ") && says(said, "/proc")) << said;
+    EXPECT_FALSE(says(said, "what was learnt")) << said;
+}
+
+TEST_F(Resume, WhatFailsOnTheWaySaysHowToGoOn) {
+    const std::string diverging = "run four.yaml --steps 1000 --set training.learning_rate=1e6";
+    const std::string said = error_of(diverging + " --checkpoint kept --checkpoint-every 1", 1);
+    EXPECT_TRUE(says(said, "is not finite")) << said;
+    EXPECT_EQ(says(said, "help: go on with --resume kept"), std::filesystem::exists(file("kept"))) << said;
+    EXPECT_FALSE(says(error_of(diverging, 1), "--resume"));
+}
+
+// The values fit their hashes: a training has diverged and nothing has changed since.
+TEST_F(Resume, SaysOfACheckpointThatItsValuesAreNotFinite) {
+    Checkpoint checkpoint{2, 32, 1, "mlp", "", "0123456789abcdef", {}, {}};
+    checkpoint.parameters = checkpoint.momenta = {{"fc1.weight", {2}, {1, 2}}};
+    write_checkpoint(file("kept").string(), checkpoint);
+    EXPECT_TRUE(says(run_well("validate kept").out, "ok: checkpoint"));
+    checkpoint.momenta[0].values[1] = std::numeric_limits<float>::infinity();
+    write_checkpoint(file("kept").string(), checkpoint);
+    EXPECT_TRUE(says(error_of("validate kept", 4), "values that are not finite: fc1.weight, its momentum"));
+    checkpoint.parameters[0].values[0] = std::numeric_limits<float>::quiet_NaN();
+    write_checkpoint(file("kept").string(), checkpoint);
+    EXPECT_TRUE(says(error_of("validate kept", 4), "values that are not finite: fc1.weight\n"));
+    const Said said = run("validate kept --json");
+    EXPECT_EQ(said.code, 4);
+    EXPECT_EQ(said.json()["ok"], false);
+}
+
+// A script starts what is in the background so, and nohup does the same with SIGHUP.
+TEST_F(Resume, ASignalThatIsIgnoredStaysIgnored) {
+    write("deaf.sh", R"(
+trap '' INT
+"$1" run four.yaml --steps 300 --checkpoint all >end.out 2>end.err &
+for i in $(seq 3000); do [ -e all/pipewright.lock ] && break; sleep 0.01; done
+kill -INT $!
+wait $!
+echo $? >code
+)");
+    ASSERT_EQ(std::system(fmt::format("cd '{}' && sh deaf.sh '{}'", file("").string(), binary_).c_str()), 0);
+    EXPECT_EQ(read("code"), "0\n") << read("end.err");
+    EXPECT_EQ(run_well("validate all --json").json()["step"], 300);
 }
 
 TEST_F(Resume, ASignalEndsTheRunWithItsStep) {

@@ -2,6 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "cli/accuracy.h"
+#include "exec/checkpoint/safetensors.h"
 #include "exec/training/npy.h"
 #include "job/config_blocks.h"
 #include "job/rank_table.h"
@@ -80,6 +81,17 @@ void read_digits(const std::string& bytes) {
     Dataset::mnist(folder().path().string(), {1, 28, 28}, 1);
 }
 
+// What is read is what is written and read again.
+void read_tensor_file(const std::string& bytes) {
+    const TensorFile read = read_tensors(file("tensors.safetensors", bytes));
+    const std::string again = (folder().path() / "again.safetensors").string();
+    if (write_tensors(again, read.tensors, read.metadata) != digest_of(again))
+        std::abort();
+    const TensorFile same = read_tensors(again);
+    if (same.metadata != read.metadata || hash_of(same.tensors) != hash_of(read.tensors))
+        std::abort();
+}
+
 struct Target {
     std::string_view name;
     std::function<void(const std::string& bytes)> read;
@@ -103,6 +115,7 @@ const Target kTargets[] = {
     {"lengths", [](const std::string& bytes) { read_lengths_file(file("lengths.csv", bytes)); }},
     {"npy", [](const std::string& bytes) { read_npy(file("array.npy", bytes)); }},
     {"idx", read_digits},
+    {"tensors", read_tensor_file},
     {"results",
      [](const std::string& bytes) {
          file("results.json", bytes);

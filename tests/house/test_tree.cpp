@@ -154,6 +154,24 @@ bool is_compared(const std::string& text, std::size_t begin, std::size_t end) {
            after.starts_with("==") || after.starts_with("!=");
 }
 
+// One line per place in `text` that parses JSON by itself.
+std::string json_parsers_in(std::string text) {
+    std::string complaints;
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\t'; });
+    for (const std::string call :
+         {"::parse(", "::accept(", "::sax_parse(", "::from_cbor(", "::from_msgpack(", "::from_ubjson(", "::from_bson(",
+          "::from_bjdata(", "json_sax", "detail::parser", ">>json"})
+        for (std::size_t at = text.find(call); at != std::string::npos; at = text.find(call, at + 1)) {
+            const std::size_t line = text.rfind('\n', at) + 1;
+            const std::string before = text.substr(line, at - line);
+            if (call == "::parse(" && before.ends_with("Yaml"))
+                continue;
+            complaints += "line " + std::to_string(1 + std::ranges::count(text.substr(0, at), '\n')) + ": " + before +
+                          call + "\n";
+        }
+    return complaints;
+}
+
 // One line per literal in `text` that is one of `names` and is compared.
 std::string comparisons_in(const std::string& text, const std::set<std::string>& names) {
     std::string complaints;
@@ -244,6 +262,29 @@ TEST(Tree, ComparesClosedChoicesNowhereAsText) {
             closed.erase(others.at(path));
         EXPECT_EQ(comparisons_in(text, closed), "") << path;
     }
+}
+
+// JSON that comes from outside is bounded in one place, or some reader forgets to.
+TEST(Tree, ParsesJsonInOnePlace) {
+    std::vector<fs::path> sources = sources_below(kRoot / "bench");
+    for (const auto& [folder, allowed] : kMayInclude)
+        for (const fs::path& path : sources_below(kRoot / folder))
+            sources.push_back(path);
+    const fs::path only = kRoot / "workloads/text/json_text.h";
+    std::erase(sources, only);
+    for (const fs::path& path : sources)
+        EXPECT_EQ(json_parsers_in(text_of(path)), "") << path << ": parse_json() of " << only << " does";
+    EXPECT_NE(json_parsers_in(text_of(only)), "");
+}
+
+TEST(TreeTest, SeesParsersOfJson) {
+    for (const char* line : {"auto a = Json::parse(text);", "nlohmann::json::parse(text, nullptr, false)",
+                             "nlohmann::ordered_json :: parse (text)", "json::sax_parse(text, &sax)", "file >> json;",
+                             "Json::from_cbor(bytes)", "class Sax : nlohmann::json_sax<Json>", "json::accept(text)"})
+        EXPECT_NE(json_parsers_in(line), "") << line;
+    for (const char* line : {"Yaml::parse(source)", "parse_json(text, name)", "parse(file)", "json.dump()"})
+        EXPECT_EQ(json_parsers_in(line), "") << line;
+    EXPECT_EQ(json_parsers_in("\n  json::parse(x)"), "line 2: json::parse(\n");
 }
 
 TEST(TreeTest, SeesWhatItLooksFor) {

@@ -1,11 +1,12 @@
 // Runs a config on its ranks, one of which gets a signal right before a task of its device, or right before one of the
 // calls by which it writes its checkpoints: what happens then is up to the others.
 //
-//     mpirun -n 2 under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS]
+//     mpirun -n 2 under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS [KEEP [resume]]]
 //
-// OP is as in a plan (F, SEND_F, S, ..), in step STEP, from 0; or write, fsync or rename: then it is the STEP-th of
-// them. With CHECKPOINTS there is one after every step. SIGNAL is a number. Rank 0 prints the weights' hash. Exits as
-// pipewright does.
+// OP is as in a plan (F, SEND_F, S, ..), in step STEP, from 0; or write, fsync, rename, unlink or rmdir: then it is the
+// STEP-th of them. With CHECKPOINTS there is one after every step, and KEEP of them stay; with `resume` the run goes on
+// from the latest that is there. SIGNAL is a number. Rank 0 prints the weights' hash. Exits as pipewright does.
+#include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "job/config.h"
@@ -24,9 +25,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -63,6 +67,16 @@ int rename(const char* from, const char* to) noexcept {
     call("rename");
     return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
+int unlink(const char* name) noexcept {
+    if (std::string_view(name).find(checkpoints) == 0)
+        call("unlink");
+    return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, name, 0));
+}
+int rmdir(const char* name) noexcept {
+    if (std::string_view(name).find(checkpoints) == 0)
+        call("rmdir");
+    return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, name, AT_REMOVEDIR));
+}
 }
 
 namespace pw {
@@ -73,21 +87,30 @@ void run_under_fire(int argc, char** argv) {
     const int rank = std::atoi(argv[2]), step = std::atoi(argv[3]), signal = std::atoi(argv[5]);
     const std::string op = argv[4];
     checkpoints = argc > 6 ? argv[6] : "/";
-    if (op.starts_with('w') || op.starts_with('f') || op.starts_with('r')) {
+    if (op == "write" || op == "fsync" || op == "rename" || op == "unlink" || op == "rmdir") {
         deadly_signal = signal;
         calls_left = step;
         static const std::string kept = op;
         deadly_call = launched_ranks().rank == rank ? std::string_view(kept) : std::string_view();
     }
     Notices notices;
-    const Job job = make_job(load_config(argv[1], {}), notices);
+    Config config = load_config(argv[1], {});
+    const int steps = config.training.steps;
+    std::shared_ptr<const FoundCheckpoint> resumed;
+    if (argc > 8) {
+        std::vector<std::string> left_out;
+        resumed = std::make_shared<const FoundCheckpoint>(find_checkpoint(checkpoints, left_out));
+        config.training.steps -= resumed->checkpoint.step;
+    }
+    const Job job = make_job(std::move(config), notices);
     std::mutex mutex;
     std::map<int, int> begun;  // [device]: how often its first task has begun
     RunOptions options;
     if (argc > 6) {
-        options.checkpoints = checkpoints;
+        options.checkpoints =
+            std::make_shared<CheckpointFolder>(checkpoints, argc > 7 ? std::atoi(argv[7]) : 1000, steps);
         options.checkpoint_every = 1;
-        options.keep = 1000;
+        options.resumed = resumed;
     }
     options.before_task = [&](int device, const Task& task) {
         const std::lock_guard lock(mutex);
@@ -105,8 +128,8 @@ void run_under_fire(int argc, char** argv) {
 }  // namespace pw
 
 int main(int argc, char** argv) {
-    if (argc != 6 && argc != 7) {
-        fmt::print(stderr, "usage: under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS]\n");
+    if (argc < 6 || argc > 9) {
+        fmt::print(stderr, "usage: under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS [KEEP [resume]]]\n");
         return 2;
     }
     try {

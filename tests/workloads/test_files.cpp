@@ -1,6 +1,8 @@
 // Files are read within bounds and written whole or not at all.
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
+#include "workloads/process.h"
+#include "workloads/text/drafts.h"
 #include "workloads/text/files.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +13,10 @@
 #include <fstream>
 #include <iterator>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace pw {
@@ -164,6 +168,71 @@ TEST(NewFile, AFullDiskLeavesTheOldFileAndNothingElse) {
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
     write_file(path, std::string(1000, 'x'));
     EXPECT_EQ(contents(path).size(), 1000u);
+}
+
+// Returns the number of a process that is no more.
+pid_t dead_process() {
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, nullptr, 0);
+    return child;
+}
+
+TEST(Drafts, OfDeadProcessesOfThisHostGo) {
+    const TemporaryFolder folder;
+    const auto draft = [](const std::string& host, pid_t process, int number = 0) {
+        return fmt::format(".pipewright-{}-{}-{}", host, process, number);
+    };
+    const pid_t dead = dead_process();
+    const std::string own = host_name();
+    folder.write("outside", "kept");
+    std::vector<std::string> stay = {draft(own, getppid()),
+                                     draft("another", dead),
+                                     draft(own + "-x", dead),
+                                     draft(own, dead) + "x",
+                                     fmt::format(".pipewright-{}-0", dead),
+                                     ".pipewright-moving",
+                                     "result"};
+    for (const std::string& name : stay)
+        folder.write(name, "kept");
+    for (const int number : {0, 1})
+        folder.write(draft(own, dead, number), "half");
+    fs::create_directories(folder.path() / draft(own, dead, 2) / "deep");
+    folder.write(draft(own, dead, 2) + "/deep/file", "half");
+    fs::create_symlink(folder.path() / "outside", folder.path() / draft(own, dead, 3));
+    write_file((folder.path() / "result").string(), "new");
+    stay.insert(stay.end(), {"outside", draft(own, dead, 3)});
+    std::sort(stay.begin(), stay.end());
+    EXPECT_EQ(names_in(folder.path()), stay);
+    EXPECT_EQ(contents(folder.path() / "outside"), "kept");
+    // of a process whose parent has not asked for it
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+    folder.write(draft(own, child), "half");
+    remove_dead_drafts(folder.path().string());
+    EXPECT_FALSE(fs::exists(folder.path() / draft(own, child)));
+    waitpid(child, nullptr, 0);
+    // into a folder that is new, which is written next to its name
+    folder.write(draft(own, dead), "half");
+    NewFolder((folder.path() / "fresh").string()).finish();
+    EXPECT_FALSE(fs::exists(folder.path() / draft(own, dead)));
+}
+
+// Two containers may have one host's name, and numbers of their own.
+TEST(Drafts, ThatAreHeldStay) {
+    const TemporaryFolder folder;
+    const std::string name = fmt::format(".pipewright-{}-{}-0", host_name(), dead_process());
+    const int held = open(folder.write(name, "").c_str(), O_RDWR);
+    hold_draft(held);
+    remove_dead_drafts(folder.path().string());
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{name});
+    close(held);
+    remove_dead_drafts(folder.path().string());
+    EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
 TEST(NewFile, WritesDevicesAsTheyAre) {

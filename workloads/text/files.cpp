@@ -1,6 +1,7 @@
 #include "workloads/text/files.h"
 
 #include "workloads/error.h"
+#include "workloads/text/drafts.h"
 #include "workloads/text/gzip.h"
 
 #include <fcntl.h>
@@ -89,10 +90,6 @@ std::string folder_of(const std::string& path) {
     return folder.empty() ? "." : folder.string();
 }
 
-std::string draft_name(const std::string& folder, int number) {
-    return (fs::path(folder) / fmt::format(".pipewright-{}-{}", getpid(), number)).string();
-}
-
 [[noreturn]] void fail_with_reason(const std::string& path, const std::string& reason) {
     fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, reason);
 }
@@ -110,13 +107,13 @@ void check_folder_is_writable(const std::string& path, const std::string& folder
 // What the file system does not offer is no failure.
 bool reached_the_disk(int file) { return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS; }
 
+}  // namespace
+
 void sync_folder(const std::string& folder) {
     const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (opened >= 0)
         fsync(opened);
 }
-
-}  // namespace
 
 std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most) {
     const Descriptor file(open_to_read(path, help, most, false));
@@ -178,10 +175,13 @@ NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_link
     if (is_open_already(target_) || (exists && !S_ISREG(state.st_mode))) {
         descriptor_ = open(target_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     } else {
+        remove_dead_drafts(folder_of(target_));
         for (int number = 0; descriptor_ < 0 && (number == 0 || errno == EEXIST); ++number) {
             draft_ = draft_name(folder_of(target_), number);
             descriptor_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         }
+        if (descriptor_ >= 0)
+            hold_draft(descriptor_);
         if (descriptor_ >= 0 && exists)
             fchmod(descriptor_, state.st_mode & 07777);
     }
@@ -277,40 +277,19 @@ NewFolder::NewFolder(std::string path) : path_(std::move(path)) {
     const std::string home = fresh_ ? folder_of(path_) : path_;
     if (fresh_ && !fs::exists(home, error) && !fs::create_directories(home, error))
         fail_with_reason(path_, error.message());
-    int number = 0;
-    do
-        draft_ = draft_name(home, number++);
-    while (mkdir(draft_.c_str(), 0777) != 0 && errno == EEXIST);
-    if (!fs::is_directory(draft_, error))
-        fail_with_reason(path_, std::strerror(errno));
-}
-
-NewFolder::~NewFolder() {
-    std::error_code ignored;
-    if (!draft_.empty())
-        fs::remove_all(draft_, ignored);
-}
-
-void NewFolder::fill(const std::function<void(const std::string& draft)>& write) const {
-    try {
-        write(draft_);
-    } catch (const Error& error) {
-        std::string what = error.what();
-        for (std::size_t at; (at = what.find(draft_)) != std::string::npos;)
-            what.replace(at, draft_.size(), path_);
-        throw Error(error.code(), what);
-    }
+    draft_.emplace(home, path_);
 }
 
 void NewFolder::finish() {
     try {
         if (fresh_) {
-            fs::rename(draft_, path_);
+            fs::rename(draft(), path_);
+            draft_->release();
         } else {
             const fs::path moving = fs::path(path_) / kMoving;
             fs::remove_all(moving);
-            fs::rename(draft_, moving);
-            draft_.clear();
+            fs::rename(draft(), moving);
+            draft_->release();
             for (const auto& entry : fs::recursive_directory_iterator(moving)) {
                 const fs::path target = fs::path(path_) / entry.path().lexically_relative(moving);
                 if (entry.is_directory())
@@ -323,7 +302,6 @@ void NewFolder::finish() {
     } catch (const fs::filesystem_error& error) {
         fail_with_reason(path_, error.code().message());
     }
-    draft_.clear();
     sync_folder(fresh_ ? folder_of(path_) : path_);
 }
 

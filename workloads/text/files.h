@@ -2,6 +2,7 @@
 // and a full disk never leaves half a file under its name.
 #pragma once
 
+#include "workloads/text/drafts.h"
 #include "workloads/units.h"
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -66,22 +68,22 @@ private:
 
 void write_file(const std::string& path, std::string_view text);
 
+void sync_folder(const std::string& folder);  // the names in it reach the disk
+
 // A new folder's files appear all together: a new folder is written beside its name and takes it at the end; into one
 // that is there they are moved once all are written. Its other files stay.
 class NewFolder {
 public:
     explicit NewFolder(std::string path);
-    ~NewFolder();  // takes what is not finished away
-    NewFolder(const NewFolder&) = delete;
-    NewFolder& operator=(const NewFolder&) = delete;
 
-    const std::string& draft() const { return draft_; }  // where to write
+    const std::string& draft() const { return draft_->path(); }  // where to write
     // Calls `write` with the draft; its errors name the folder.
-    void fill(const std::function<void(const std::string& draft)>& write) const;
+    void fill(const std::function<void(const std::string& draft)>& write) const { draft_->fill(write); }
     void finish();
 
 private:
-    std::string path_, draft_;
+    std::string path_;
+    std::optional<DraftFolder> draft_;  // takes what is not finished away
     bool fresh_;
 };
 

@@ -1,5 +1,6 @@
 // JSON files, read as strictly as YAML: values nest so deep and no deeper, an object has a key once, and messages show
-// no whole values. Header only, for those that link the library.
+// no whole values. Every JSON text is parsed here (tests/house looks), so that no reader can do without the limits.
+// Header only, for those that link the library.
 #pragma once
 
 #include "workloads/error.h"
@@ -8,15 +9,17 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 namespace pw {
 
 inline constexpr int kMostJsonDepth = 64;
+inline constexpr std::size_t kMostOrderedKeys = 1000;  // of an object that keeps their order, and looks each up in turn
 
 // Returns what messages show of a value: a number or a text as it is, of all else the type.
 template <class Json>
@@ -41,18 +44,38 @@ Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_vie
     }
 }
 
+// Follows the events of a parser. Throws Error (BadInput) where an object has a key twice, or more than `most` keys.
+class UniqueKeys {
+public:
+    explicit UniqueKeys(std::string_view what, std::size_t most = static_cast<std::size_t>(-1))
+        : what_(what), most_(most) {}
+
+    template <class Json>
+    void see(typename Json::parse_event_t event, const Json& value) {
+        using Event = typename Json::parse_event_t;
+        if (event == Event::object_start)
+            open_.emplace_back();
+        else if (event == Event::object_end)
+            open_.pop_back();
+        else if (event == Event::key && !open_.back().insert(value.template get<std::string>()).second)
+            fail("{}: key {} stands twice in an object\n  help: keep one of the two", what_, shown(value));
+        else if (event == Event::key && open_.back().size() > most_)
+            fail("{}: an object has more than {} keys\n  help: name a file of the kind that is read here", what_,
+                 most_);
+    }
+
+private:
+    const std::string what_;
+    const std::size_t most_;
+    std::vector<std::unordered_set<std::string>> open_;  // keys of the objects that are open
+};
+
 // Parses a text and keeps the whole of it.
 template <class Json = nlohmann::json>
 Json parse_json(const std::string& text, std::string_view what) {
-    using Event = typename Json::parse_event_t;
-    std::vector<std::set<std::string>> keys;  // keys of the objects that are open
-    return parse_json<Json>(text, what, [&](int, Event event, Json& value) {
-        if (event == Event::object_start)
-            keys.emplace_back();
-        else if (event == Event::object_end)
-            keys.pop_back();
-        else if (event == Event::key && !keys.back().insert(value.template get<std::string>()).second)
-            fail("{}: key {} stands twice in an object\n  help: keep one of the two", what, shown(value));
+    UniqueKeys keys(what, std::is_same_v<Json, nlohmann::ordered_json> ? kMostOrderedKeys : text.size());
+    return parse_json<Json>(text, what, [&](int, typename Json::parse_event_t event, Json& value) {
+        keys.see(event, value);
         return true;
     });
 }
