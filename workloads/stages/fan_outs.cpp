@@ -14,7 +14,7 @@ void sort_for_sum(std::vector<Contribution>& contributions) {
 
 std::vector<Addition> additions_of(const std::vector<Contribution>& contributions) {
     std::vector<Addition> additions;
-    int after = std::numeric_limits<int>::max();  // the earliest of the local layers whose gradients are in the whole
+    int after = std::numeric_limits<int>::max();  // the lowest local reader so far
     for (std::size_t first = 0, end = 0; first < contributions.size(); first = end) {
         for (end = first + 1; end < contributions.size() && contributions[end].group == contributions[first].group;
              ++end)

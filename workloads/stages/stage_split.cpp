@@ -186,8 +186,8 @@ StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, 
 
 namespace {
 
-// Tells whether the gradients of a stage's readers of a tensor add up to one piece of its sum.
-bool are_summed_first(const StageSplit& split, const std::vector<int>& readers, int stage) {
+// Tells whether a stage's readers of a tensor add up to one piece of its gradient's sum.
+bool send_one_gradient(const StageSplit& split, const std::vector<int>& readers, int stage) {
     int least = std::numeric_limits<int>::max(), most = -1, elsewhere = -1;  // groups
     for (const int reader : readers) {
         const int group = split.group_of(reader);
@@ -225,7 +225,7 @@ std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& s
                 continue;
             auto& tensors = boundary(stage_of(layer), to).tensors;
             if (tensors.empty() || tensors.back().layer != layer)
-                tensors.push_back({layer, {}, are_summed_first(split, readers, to)});
+                tensors.push_back({layer, {}, send_one_gradient(split, readers, to)});
             tensors.back().readers.push_back(reader);
         }
     }
