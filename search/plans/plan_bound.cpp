@@ -399,7 +399,8 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
     const Ns updated =
         best.one_speed ? update : std::max<Ns>(0, static_cast<Ns>(static_cast<double>(update) / best.speed) - 1);
     return path(piece.head, shortest_, best.speed) +
-           std::max(least(whole) + updated, least(passes) + std::max(trains ? path(piece.tail, shortest_, best.speed) : 0, updated));
+           std::max(least(whole) + updated,
+                    least(passes) + std::max(trains ? path(piece.tail, shortest_, best.speed) : 0, updated));
 }
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
