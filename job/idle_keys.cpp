@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string>
 
 namespace pw {
 namespace {
@@ -124,6 +126,16 @@ std::string no_buckets(const Config& config, const Plan* plan) {
     return config.sum_bucket == 0 ? "" : no_sums(config, plan);
 }
 
+std::string no_shared_dispatcher(const Config& config, const Plan*) {
+    if (config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
+        return {};
+    std::set<std::string> hosts;
+    for (const DeviceConfig& device : config.cluster.devices)
+        if (!hosts.insert(device.host).second)
+            return {};
+    return "every host has one device";
+}
+
 template <Objective... readers>
 std::string other_objective(const Config& config, const Plan*) {
     const Objective objective = config.search.objective;
@@ -143,6 +155,7 @@ constexpr KeyRow kKeys[] = {
     {"workload.path", Read::Always, no_path},
     {"cluster.compute", Read::Always, no_rates},
     {"cluster.memory_bandwidth", Read::Always, no_rates},
+    {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
     {"training.shard_optimizer", Read::ByPlans, no_holders},

@@ -96,7 +96,7 @@ TEST_F(PublicInputs, OneDispatcherOfAllDevices) {
     const auto rate = [&](const std::string& more) {
         return run_well("simulate --json " + shared + more).json().at("samples_per_second").get<double>();
     };
-    EXPECT_NEAR(rate(" --set pipeline.micro_batches=16") / rate(""), 1, 0.02);
+    EXPECT_NEAR(rate(" --set pipeline.micro_batches=16") / rate(""), 1, 0.04);  // U takes calls, too
     EXPECT_GE(ms_of_step(shared), 2 * 8 * 8 * 20);  // a call for each F and B of 8 micro-batches on 8 stages
 }
 

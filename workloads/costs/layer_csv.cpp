@@ -14,8 +14,9 @@
 namespace pw {
 namespace {
 
-constexpr std::string_view kColumns[] = {"name",   "forward", "backward", "backward_input", "backward_weight",
-                                         "output", "weights", "saved"};
+constexpr std::string_view kColumns[] = {"name",   "forward", "backward", "backward_input",     "backward_weight",
+                                         "output", "weights", "saved",    "saved_until_weight", "gradient_until_weight",
+                                         "part"};
 constexpr const char* kTableForm =
     "the first row names the columns, as in: name, forward (ms), backward (ms), output (MB), weights (MB)";
 

@@ -119,7 +119,9 @@ public:
                                .kept_until_weight = read_layer_size(layer["saved_until_weight"]),
                                .gradient_until_weight = read_layer_size(layer["gradient_until_weight"])};
         const std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
-        needs_samples_ = needs_samples_ || bytes.output > 0 || bytes.saved_until_input > 0 || has_plain_time(layer);
+        needs_samples_ =
+            needs_samples_ || has_plain_time(layer) ||
+            bytes.output + bytes.saved_until_input + bytes.kept_until_weight + bytes.gradient_until_weight > 0;
         numbers_.emplace(name, number);
         const std::optional<LayerPart> part = layer["part"].choice<LayerPart>();
         if (!layer.source().clean())
