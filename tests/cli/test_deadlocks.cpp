@@ -59,7 +59,10 @@ TEST_F(Deadlocks, ARunOnDevicesThatComputeNeedsTheProofUnderRendezvous) {
     const std::string arguments =
         "mlp.yaml --set pipeline.schedule=plan.csv --set pipeline.micro_batches=3 --set transfer.communicator=one";
     run_well("simulate " + arguments);
-    expect_says(error_of("run " + arguments, 3),
+    const Said refused = run("run " + arguments);
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_EQ(refused.out, "");
+    expect_says(refused.err,
                 {"deadlocks (communicator one, receive early, rendezvous)", "help: a run may keep a message"});
     run_well("run " + arguments + " --set run.backend=emulated");
     run_well("run " + arguments + " --set transfer.communicator=edge");
