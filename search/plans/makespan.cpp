@@ -382,9 +382,9 @@ private:
     // Returns whether no split of the choice is faster than the best plan.
     bool is_closed(std::size_t index) const { return index < proven_.size() && proven_[index] && space_.complete(); }
 
-    // Choices are left out where some split could be beyond what is counted, although others may be plans.
+    // Choices are left out where some split could be beyond what is counted, although others may be faster plans.
     void note_beyond_limit(std::vector<std::string>& notes) const {
-        const auto is_beyond = [](const auto& trial) { return trial->beyond().has_value(); };
+        const auto is_beyond = [best = best()](const auto& trial) { return trial->beyond() && trial->bound() < best; };
         if (const auto first = std::find_if(trials_.begin(), trials_.end(), is_beyond); first != trials_.end())
             notes.push_back(fmt::format("{} of {} choices were not searched: {}",
                                         std::count_if(trials_.begin(), trials_.end(), is_beyond), trials_.size(),
