@@ -237,9 +237,7 @@ inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recomput
     {"auto", SearchConfig::Recompute::Auto}};
 template <>
 inline constexpr Choice<SearchConfig::Replicas> kChoices<SearchConfig::Replicas>[] = {
-    {"false", SearchConfig::Replicas::No},
-    {"true", SearchConfig::Replicas::Yes},
-    {"equal", SearchConfig::Replicas::Equal}};
+    {"equal", SearchConfig::Replicas::Equal}};  // the others are false and true
 template <>
 inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
                                                                             {"free", SearchConfig::P2p::Free}};

@@ -60,6 +60,13 @@ std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
     return levels;
 }
 
+SearchConfig::Replicas read_replicas(const Yaml& at) {
+    using Replicas = SearchConfig::Replicas;
+    if (at.is_text() && parse_choice<Replicas>(at.text()))
+        return Replicas::Equal;
+    return at.boolean(false) ? Replicas::Yes : Replicas::No;
+}
+
 }  // namespace
 
 bool wants_all_schedules(const SearchConfig& search) {
@@ -75,7 +82,7 @@ SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
     search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
     search.mini_batch = at["mini_batch"].integer(mini_batch, 1, kMostSamples);
     search.stages = read_counts(at["stages"], kMostStages);
-    search.replicas = at["replicas"].choice(search.replicas);
+    search.replicas = read_replicas(at["replicas"]);
     search.recompute = at["recompute"].choice(search.recompute);
     search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
     search.profile_batch = at["profile_batch"].present() ? at["profile_batch"].integer(1, 1, kMostSamples) : 0;
@@ -93,6 +100,9 @@ std::string print_search(const SearchConfig& search) {
     for (const SearchConfig::Level& level : search.levels)
         levels.push_back(
             fmt::format("{{devices: {}, bandwidth: {}}}", level.devices, exact_bandwidth(level.bandwidth)));
+    const bool equal = search.replicas == SearchConfig::Replicas::Equal;
+    const std::string replicas = equal ? std::string(name_of(search.replicas))
+                                       : fmt::format("{}", search.replicas == SearchConfig::Replicas::Yes);
     std::string out = fmt::format("search:\n  objective: {}\n", name_of(search.objective));
     if (wants_all_schedules(search))
         out += fmt::format("  schedules: {}\n", kAllSchedules);
@@ -103,7 +113,7 @@ std::string print_search(const SearchConfig& search) {
     out += fmt::format("  mini_batch: {}\n", search.mini_batch);
     if (!search.stages.empty())
         out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
-    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", name_of(search.replicas),
+    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", replicas,
                        name_of(search.recompute), search.tensor_parallel);
     if (search.profile_batch > 0)
         out += fmt::format("  profile_batch: {}\n", search.profile_batch);

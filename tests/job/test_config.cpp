@@ -236,7 +236,8 @@ TEST(Search, KeepsThePipelineWhereItIsSilent) {
     EXPECT_EQ(search.recompute, SearchConfig::Recompute::None);
     EXPECT_EQ(search.p2p, SearchConfig::P2p::Charged);
     EXPECT_TRUE(search.tensor_parallel);
-    EXPECT_FALSE(search.replicas || search.straight || search.memory_limit);
+    EXPECT_EQ(search.replicas, SearchConfig::Replicas::No);
+    EXPECT_FALSE(search.straight || search.memory_limit);
     EXPECT_TRUE(search.levels.empty());
 }
 
@@ -245,6 +246,12 @@ constexpr const char* kSearch =
     "stages: [2, 4], replicas: true, recompute: auto, tensor_parallel: false, profile_batch: 16, p2p: free, "
     "straight: true, memory_limit: true, levels: [{devices: 4, bandwidth: 12 GB/s}, {devices: 2, bandwidth: 1.25 "
     "GB/s}]}}";
+
+TEST(Search, ReadsEqualReplicasAndPrintsThemBack) {
+    const Config config = load("{workload: {model: mlp}, search: {replicas: equal}}");
+    EXPECT_EQ(config.search.replicas, SearchConfig::Replicas::Equal);
+    EXPECT_EQ(load(config.yaml).search.replicas, SearchConfig::Replicas::Equal);
+}
 
 TEST(Search, ReadsEveryKeyAndPrintsItBack) {
     const Config config = load(kSearch);
@@ -257,7 +264,8 @@ TEST(Search, ReadsEveryKeyAndPrintsItBack) {
         EXPECT_EQ(search.recompute, SearchConfig::Recompute::Auto);
         EXPECT_EQ(search.profile_batch, 16);
         EXPECT_EQ(search.p2p, SearchConfig::P2p::Free);
-        EXPECT_TRUE(search.replicas && search.straight && search.memory_limit);
+        EXPECT_EQ(search.replicas, SearchConfig::Replicas::Yes);
+        EXPECT_TRUE(search.straight && search.memory_limit);
         EXPECT_FALSE(search.tensor_parallel);
         EXPECT_EQ(search.levels, (std::vector<SearchConfig::Level>{{4, 12e9}, {2, 1.25e9}}));
     }

@@ -29,6 +29,7 @@ StageHolders v_shaped(int devices) {
 struct Balance {
     double busiest = 0;  // time of a device
     double squares = 0;  // of the longest stages of all rounds
+    double pace = 0;     // the busiest device and the longest stages of all rounds
 };
 
 // From the definitions.
@@ -44,21 +45,28 @@ Balance balance_of(const std::vector<Ns>& time, const StageHolders& holders, std
         busy[device] += own;
         longest[stage / devices] = std::max(longest[stage / devices], own);
     }
-    Balance balance{*std::max_element(busy.begin(), busy.end()), 0};
-    for (const double stage : longest)
+    Balance balance{*std::max_element(busy.begin(), busy.end())};
+    balance.pace = balance.busiest;
+    for (const double stage : longest) {
         balance.squares += stage * stage;
+        balance.pace += stage;
+    }
     return balance;
 }
 
-// The least of each over all cuts.
+// The least of each over all cuts; the pace is the worst among the cuts of the least squares.
 Balance least_by_trying(const std::vector<Ns>& time, const StageHolders& holders) {
     const auto stages = holders.device_of.size();
-    Balance least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    Balance least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::max(), 0};
     std::vector<int> cuts{0};
     const std::function<void()> extend = [&] {
         if (cuts.size() == stages) {
             const Balance balance = balance_of(time, holders, cuts);
             least.busiest = std::min(least.busiest, balance.busiest);
+            if (balance.squares < least.squares * (1 - 1e-9))
+                least.pace = balance.pace;
+            else if (balance.squares < least.squares * (1 + 1e-9))
+                least.pace = std::max(least.pace, balance.pace);
             least.squares = std::min(least.squares, balance.squares);
             return;
         }
@@ -116,14 +124,14 @@ TEST(DeviceBalance, EqualLayersMakeEqualDevices) {
             }
 }
 
-TEST(DeviceBalance, LoopedStagesHaveTheLeastSquaresOfAllCuts) {
+TEST(DeviceBalance, LoopedStagesAreAsFastAsThoseOfTheLeastSquaresOfAllCuts) {
     Random random(5);
     for (int instance = 0; instance < 300; ++instance) {
         const int devices = pick(random, 1, 3), each = devices == 3 ? 2 : pick(random, 2, 3);
         const StageHolders holders = looped(devices, each);
         const std::vector<Ns> time = random_times(random, pick(random, devices * each, 12));
         const Balance found = balance_of(time, holders, balance_devices(time, holders));
-        EXPECT_NEAR(found.squares, least_by_trying(time, holders).squares, 1e-5 * found.squares) << instance;
+        EXPECT_LE(found.pace, least_by_trying(time, holders).pace * (1 + 1e-5)) << instance;
     }
 }
 
@@ -137,6 +145,13 @@ TEST(DeviceBalance, OtherPlacementsAreNearTheLeastBusyDeviceOfAllCuts) {
         const Balance found = balance_of(time, holders, balance_devices(time, holders));
         EXPECT_LE(found.busiest * (1 - 0.02), least_by_trying(time, holders).busiest * (1 + 1e-9)) << instance;
     }
+}
+
+// One round of 4.5 and 0.75, one of 6.5 and 3 would have the least squares, and all of the work on one device.
+TEST(DeviceBalance, FewLayersDoNotCrowdOneDevice) {
+    const std::vector<Ns> time{0, 4500, 750, 6500, 3000};
+    const StageHolders holders = looped(2, 2);
+    EXPECT_EQ(balance_of(time, holders, balance_devices(time, holders)).busiest, 7500);
 }
 
 // A fast device gets more: four times as much, of 100 equal layers on speeds 1 and 4 that is 80.

@@ -284,10 +284,26 @@ std::vector<int> balanced_devices(const BalanceProblem& problem, const std::vect
 
 }  // namespace
 
+namespace {
+
+// The busiest device, which no step is faster than, and the pace of all rounds.
+double pace_of(const BalanceProblem& problem, const std::vector<int>& cuts) {
+    const std::vector<double> longest = lengths_of_rounds(problem, cuts);
+    double pace = length_of(problem, work_of(problem, cuts)).first;
+    for (std::size_t stage = 0; stage < longest.size(); stage += problem.holders.speed.size())
+        pace += longest[stage];
+    return pace;
+}
+
+}  // namespace
+
 std::vector<int> balance_devices(const std::vector<Ns>& time, const StageHolders& holders) {
     assert(!holders.device_of.empty() && holders.device_of.size() <= time.size());
     const BalanceProblem problem(time, holders);
-    std::vector<int> cuts = is_looped(holders) ? balanced_rounds(problem) : balanced_devices(problem, time);
+    std::vector<int> cuts = balanced_devices(problem, time);
+    if (is_looped(holders))
+        if (std::vector<int> rounds = balanced_rounds(problem); pace_of(problem, rounds) <= pace_of(problem, cuts))
+            cuts = std::move(rounds);
     cuts.pop_back();
     return cuts;
 }
