@@ -162,6 +162,7 @@ std::string print_as(const Config& config, const PlanArguments& arguments) {
     if (format == "csv-comms" && !arguments.versions)
         return print_csv(job_for_pytorch(config), true);
     const Job job = job_of(config);
+    print_idle_keys(job);
     if (arguments.versions)
         return with_line_end(print(job.plan, versions_of(job.plan)));
     return format == "csv" ? print_csv(job, false) : with_line_end(print(job.plan));

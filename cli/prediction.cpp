@@ -28,11 +28,6 @@ void print_notes(const Notices& notices) {
         print_note(notice);
 }
 
-void print_idle_keys(const Job& job) {
-    for (const IdleKey& key : idle_keys(job.config, job.plan))
-        print_note(print(key));
-}
-
 std::string note_on_uniform(const Config& config) {
     if (!config.cluster.profile.empty())
         return "model: uniform has its own times: cluster.profile is not used";
@@ -85,7 +80,6 @@ Job job_of(Config config) {
     Notices notices;
     Job job = make_job(std::move(config), notices);
     print_notes(notices);
-    print_idle_keys(job);
     return job;
 }
 
@@ -93,8 +87,12 @@ Job job_of(Config config, Profile measured) {
     Notices notices;
     Job job = make_job(std::move(config), std::move(measured), notices);
     print_notes(notices);
-    print_idle_keys(job);
     return job;
+}
+
+void print_idle_keys(const Job& job) {
+    for (const IdleKey& key : idle_keys(job.config, job.plan))
+        print_note(print(key));
 }
 
 std::string summary_of(const Job& job) {

@@ -14,6 +14,8 @@ Job job_of(Config config, Profile measured);
 
 // Returns a summary like "resnet50, stages from conv1 | layer3.0, 1f1b, 8 micro-batches of 4".
 std::string summary_of(const Job& job);
+// Prints a note for each key that changes nothing in the job. After the checks: an error comes first.
+void print_idle_keys(const Job& job);
 // Returns what the user should know about the costs, at the sizes of micro-batches that were used, by default the job's
 // own; it is empty when they are measured at these.
 std::string note_on_costs(const Job& job, std::vector<int> used = {});

@@ -269,6 +269,8 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
         return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
     });
     tell(result);
+    if (is_first_rank())
+        print_idle_keys(job);
     return result;
 }
 
@@ -277,6 +279,8 @@ InterleavedRun interleave(const Job& job, int turns) {
     ProgressLine line;
     InterleavedRun run = as_this_rank(job, "", [&] { return run_interleaved(job, turns, with_progress({}, line)); });
     tell(run.runs.front());
+    if (is_first_rank())
+        print_idle_keys(job);
     return run;
 }
 

@@ -96,6 +96,7 @@ void simulate_config(const SimulateArguments& arguments) {
         if (!arguments.plot.empty())
             plot({{&report.trace, title_of(report)}}, arguments.plot);
     });
+    print_idle_keys(job);
     if (const std::string note = note_on_costs(job); !note.empty())
         print_note(note);
     outputs.done();

@@ -87,6 +87,7 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
 void validate_config(const ValidateArguments& arguments) {
     const Job job = job_of(ConfigArguments{arguments.path, arguments.set}.load());
     check_link(job.config, job.plan.shape);
+    print_idle_keys(job);
     if (!knows_precision(job.config, job.profile)) {
         validate_without_costs(arguments, job);
         return;

@@ -90,8 +90,11 @@ ProfiledModel model_from_file(const Config& config) {
     const std::string& path = config.workload.model;
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error))
-        config.fail_at("workload.model", fmt::format("there is no file '{}'", path),
-                       "check the path; it starts at the folder of this file");
+        config.fail_at(
+            "workload.model", fmt::format("there is no file '{}'", path),
+            model_file(path) == ModelFile::JsonFile
+                ? "check the path; it starts at the folder of this file; only `search` takes instances *.json"
+                : "check the path; it starts at the folder of this file");
     if (is_instance(path))
         config.fail_at("workload.model",
                        fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),

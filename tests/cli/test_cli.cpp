@@ -307,7 +307,7 @@ TEST_F(Cli, ModelsFromFilesArePredictedAndEmulated) {
     for (const std::string model : {"net.graph.txt", "net.yaml"}) {
         write("cfg.yaml",
               fmt::format("{{workload: {{model: {}}}, cluster: {{devices: 2}}, pipeline: {{schedule: gpipe, "
-                          "micro_batches: 4}}, training: {{steps: 2}}}}",
+                          "micro_batches: 4}}, training: {{steps: 2}}, search: {{profile_batch: 4}}}}",
                           model));
         const Json predicted = run_well("simulate cfg.yaml --json").json();
         EXPECT_EQ(predicted["makespan_ns"], (4 + 2 - 1) * 3'000'000);
