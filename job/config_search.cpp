@@ -113,8 +113,8 @@ std::string print_search(const SearchConfig& search) {
     out += fmt::format("  mini_batch: {}\n", search.mini_batch);
     if (!search.stages.empty())
         out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
-    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", replicas,
-                       name_of(search.recompute), search.tensor_parallel);
+    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", replicas, name_of(search.recompute),
+                       search.tensor_parallel);
     if (search.profile_batch > 0)
         out += fmt::format("  profile_batch: {}\n", search.profile_batch);
     out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", name_of(search.p2p), search.straight,
