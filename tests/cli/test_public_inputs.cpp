@@ -86,7 +86,7 @@ TEST_F(PublicInputs, MessagesBelowTheEagerLimit) {
     const Said eager = run("simulate config.yaml");
     EXPECT_EQ(eager.code, 0) << eager.err;
     EXPECT_TRUE(contains(eager.err, "rendezvous")) << eager.err;
-    EXPECT_EQ(run("simulate config.yaml --set transfer.protocol=eager").code, 0);
+    EXPECT_EQ(run("simulate config.yaml --set transfer.protocol=eager --set transfer.eager_limit=").code, 0);
     EXPECT_EQ(run("simulate config.yaml --set 'workload.output=64 MiB'").code, 3);
 }
 
@@ -127,7 +127,7 @@ TEST_F(PublicInputs, RankTableOfOneServer) {
 
 TEST_F(PublicInputs, MegatronLayoutOfFortyTwoLayers) {
     NEED_FIELD("14-megatron-layout");
-    const std::string layout = run_well("search config.yaml --json").json().at("megatron_layout");
+    const std::string layout = run_well("search config.yaml --json").json().at("best").at("megatron_layout");
     EXPECT_TRUE(layout.starts_with("E")) << layout;
     EXPECT_TRUE(layout.ends_with("ttL")) << layout;
     // Written out, without "t*3": 42 t, one E and one L.
