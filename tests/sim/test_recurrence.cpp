@@ -259,6 +259,7 @@ TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
         costs.dispatch = 0;
         costs.speed.clear();
         costs.last.clear();
+        costs.lengths.clear();  // which F and B may have apart
         Costs longer = costs;
         for (const int stage : recomputed)
             for (Ns* time : {&longer.stage[stage].backward, &longer.stage[stage].backward_input})

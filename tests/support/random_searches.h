@@ -131,6 +131,7 @@ public:
         draw_schedule();
         draw_devices();
         draw_layers();
+        draw_extremes();
         draw_network();
         draw_rest();
         draw_limits();
@@ -177,6 +178,15 @@ private:
                           : is(Kind::Hosts)  ? pick(random_, 3, 4)
                                              : std::clamp(pick(random_, most - 1, most + 1), 1, 4);
         search_.devices.assign(static_cast<std::size_t>(count), {});
+        odd_one_ = is(Kind::Shares) && one_in(2);
+        if (odd_one_) {
+            if (one_in(2))
+                search_.devices.back().speed = 20;
+            else
+                for (RandomSearch::Device& device : search_.devices)
+                    device.memory = 64 * (&device == &search_.devices.back() ? 1000 : 100);
+            return;
+        }
         const bool unlike = is(Kind::Shares) || is(Kind::Orders);
         if (is(Kind::Memory) || (unlike ? one_in(2) : one_in(4))) {
             const Bytes memory = 64 * pick(random_, 8, 80);
@@ -186,6 +196,24 @@ private:
         if (unlike || one_in(8))
             for (RandomSearch::Device& device : search_.devices)
                 device.speed = one_in(4) ? 20 : one_of<double>({1, 1, 0.7, 2});
+    }
+
+    void make_last_layer_heavy() {
+        RandomSearch::Row& last = search_.rows.back();
+        last.forward = 10 * last.forward + 100;
+        if (search_.devices.front().memory != kUnlimited)
+            last.weights = search_.devices.front().memory / 128 * 64;  // and so much again twice
+    }
+
+    // Branches without time that hold what the first device lacks, in turn with others that hold nothing.
+    void make_every_other_branch_large() {
+        for (std::size_t layer = 1; layer + 1 < search_.rows.size(); ++layer) {
+            RandomSearch::Row& row = search_.rows[layer];
+            row.weights = layer % 2 == 0 ? 0 : 1024;
+            if (layer % 2 == 1)
+                row.forward = row.backward_input = row.backward_weight = row.recompute = 0;
+        }
+        search_.devices.front().memory = 3 * 1024 * pick(random_, 1, 2) + 2048;
     }
 
     void draw_layers() {
@@ -217,6 +245,13 @@ private:
         }
     }
 
+    void draw_extremes() {
+        if (odd_one_)
+            make_last_layer_heavy();
+        if (is(Kind::Branches) && one_in(2))
+            make_every_other_branch_large();
+    }
+
     void draw_network() {
         if (is(Kind::Hosts)) {
             const int hosts = pick(random_, 2, 3);
@@ -225,10 +260,13 @@ private:
                 search_.devices[device].host =
                     one_in(5) ? "h0"
                               : fmt::format("h{}", in_turn ? device % hosts : device * hosts / search_.devices.size());
-            search_.network = fmt::format(", inside: {{latency: {} ns, bandwidth: 100 GB/s}}", pick(random_, 0, 2));
-            if (!one_in(5))
-                search_.network += fmt::format(", between: {{latency: {} ns, bandwidth: {} GB/s}}",
-                                               pick(random_, 0, 60), pick(random_, 1, 20));
+            if (one_in(5))
+                search_.network = fmt::format(", link: {{latency: {} ns, bandwidth: 100 GB/s}}", pick(random_, 0, 2));
+            else
+                search_.network = fmt::format(
+                    ", inside: {{latency: {} ns, bandwidth: 100 GB/s}}, between: {{latency: {} ns, bandwidth: {} "
+                    "GB/s}}",
+                    pick(random_, 0, 2), pick(random_, 0, 60), pick(random_, 1, 20));
         } else if (one_in(2)) {
             search_.network = fmt::format(", link: {{latency: {} ns, bandwidth: {} GB/s}}", pick(random_, 0, 60),
                                           pick(random_, 1, 40));
@@ -280,6 +318,7 @@ private:
     Random random_;
     RandomSearch search_;
     bool several_ = false;  // stages on some device
+    bool odd_one_ = false;  // the last device alone is fast or large, and the last layer takes what it has
 };
 
 }  // namespace pw
