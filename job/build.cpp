@@ -128,10 +128,11 @@ StageSplit split_of_layers(const Config& config, const Model& model, const Profi
         return split_by_cuts(config, model);
     if (pipeline.split == PipelineConfig::Split::Lists)
         return split_by_names(config, model);
+    const bool even = pipeline.split == PipelineConfig::Split::Even;
+    const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
     try {
-        if (pipeline.split == PipelineConfig::Split::Even)
+        if (even)
             return split_even(model.layers, pipeline.stages);
-        const std::vector<Ns> times = layer_times(profile, pipeline.micro_batch_size);
         StageHolders holders{devices_of_several(config), {}};
         if (holders.device_of.empty())
             return split_bottleneck(model.layers, pipeline.stages, times);

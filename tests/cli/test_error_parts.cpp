@@ -163,7 +163,7 @@ TEST_F(ErrorPartsOfCompare, EqualPredictionsAreNoOrder) {
 
 TEST_F(ErrorPartsOfCompare, WhatCannotBeReplayedIsNamed) {
     EXPECT_TRUE(contains(error_of("compare cfg.yaml --replay", 2), "is a config, not a trace"));
-    EXPECT_TRUE(contains(error_of("compare slower.json predicted.json --replay", 2), "--replay takes one trace"));
+    EXPECT_TRUE(contains(error_of("compare slower.json predicted.json --replay", 2), "2 files are named"));
     EXPECT_TRUE(contains(error_of("compare slower.json --replay --why", 2), "--replay takes one trace"));
     Json file = Json::parse(read("slower.json"));
     Json& events = file["traceEvents"];

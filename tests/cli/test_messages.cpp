@@ -192,7 +192,7 @@ TEST_F(Messages, ADeadlockIsOneTaskPerLine) {
           "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
     const std::string error = error_of("simulate file.yaml --set transfer.communicator=one", 3);
     EXPECT_TRUE(contains(error, "each task waits for the one below, the last for the first\n    ")) << error;
-    EXPECT_TRUE(contains(error, "\n  help: `pipewright validate PLAN.csv`")) << error;
+    EXPECT_TRUE(contains(error, "\n  help: it runs through with transfer.communicator: edge\n")) << error;
     std::istringstream lines(error);
     for (std::string line; std::getline(lines, line);)
         EXPECT_LT(line.size(), 160u) << error;

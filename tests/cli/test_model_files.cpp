@@ -87,7 +87,7 @@ TEST_F(ModelFiles, SizesBesideTimesBySamplesNeedTheirOwn) {
           "  - {name: b, forward: {1: 1 ms, 2: 2 ms}}\n");
     const std::string search =
         "search cfg.yaml --set pipeline.split=auto --set 'search={micro_batch_sizes: [1, 2], "
-        "mini_batch: 16}'";
+        "mini_batch: 16, replicas: equal}'";
     EXPECT_EQ(run_well(search).err, "") << "all times are by samples";
 }
 

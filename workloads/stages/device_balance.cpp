@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 namespace pw {
@@ -221,9 +220,12 @@ private:
         };
         cuts_.push_back(from);
         const int least = stage + 1 == problem_.stages ? problem_.layers : from + 1;
-        const auto ends = std::views::iota(least, problem_.latest_end(stage) + 1);
-        const auto far = static_cast<int>(std::ranges::partition_point(ends, fits) - ends.begin());
-        for (int to = least + far - 1; to >= least && nodes_ < kMostNodes; --to) {
+        int longest = least - 1;  // the last end that fits
+        for (int beyond = std::max(longest, problem_.latest_end(stage)) + 1; beyond - longest > 1;) {
+            const int middle = longest + (beyond - longest) / 2;
+            (fits(middle) ? longest : beyond) = middle;
+        }
+        for (int to = longest; to >= least && nodes_ < kMostNodes; --to) {
             const double work = problem_.work(from, to);
             ++nodes_;
             device_[device] += work;

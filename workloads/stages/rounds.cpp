@@ -48,8 +48,7 @@ private:
     void take_candidates(std::vector<int> places) {
         candidates_ = std::move(places);
         std::ranges::sort(candidates_);
-        const auto again = std::ranges::unique(candidates_);
-        candidates_.erase(again.begin(), again.end());
+        candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
     }
 
     std::vector<int> places_near(const std::vector<int>& ends) const {
