@@ -17,6 +17,7 @@ namespace {
 constexpr int kMostNodes = 100'000;   // cuts that the search through all of them tries
 constexpr int kMostOfEveryCut = 256;  // stages: more have too many ways anyway
 constexpr double kClose = 0.02;
+constexpr int kMostShifts = 10'000;  // chains of them, where rounded times would go round in a circle
 
 // Every stage takes the layers whose work is nearest to an equal part of what its device still lacks of its share; of
 // two that are as near, more.
@@ -166,8 +167,11 @@ private:
 
 std::vector<int> with_less_on_devices(const BalanceProblem& problem, std::vector<int> cuts,
                                       const std::vector<double>& limits) {
-    for (std::vector<int> better = cuts; !better.empty(); better = Shifts(problem, cuts).relieve_device(limits))
+    std::vector<int> better = cuts;
+    for (int chain = 0; chain < kMostShifts && !better.empty(); ++chain) {
         cuts = std::move(better);
+        better = Shifts(problem, cuts).relieve_device(limits);
+    }
     return cuts;
 }
 
@@ -175,8 +179,11 @@ std::vector<int> with_less_on_devices(const BalanceProblem& problem, std::vector
 std::vector<int> shifted(const BalanceProblem& problem, std::vector<int> cuts) {
     const std::vector<double> any(static_cast<std::size_t>(problem.stages), std::numeric_limits<double>::infinity());
     cuts = with_less_on_devices(problem, std::move(cuts), any);
-    for (std::vector<int> better = cuts; !better.empty(); better = Shifts(problem, cuts).relieve_stage())
+    std::vector<int> better = cuts;
+    for (int chain = 0; chain < kMostShifts && !better.empty(); ++chain) {
         cuts = std::move(better);
+        better = Shifts(problem, cuts).relieve_stage();
+    }
     return cuts;
 }
 

@@ -100,7 +100,7 @@ private:
             if (ends.empty()) {
                 too_short = middle;
             } else {
-                enough = std::max(too_short, longest(round, from, ends));
+                enough = std::clamp(longest(round, from, ends), too_short, middle);
                 best = std::move(ends);
             }
         }
