@@ -83,7 +83,7 @@ struct RunResult {
     std::optional<RankReport> ranks;   // where the devices are on several ranks
     bool asked_to_stop = false;        // by should_stop() of a rank, on every rank
     std::optional<int> stopped_after;  // steps, when should_stop() said so
-    std::optional<Ns> clock_error;     // then, by how much times of different ranks may be apart, beside their drift
+    std::optional<Ns> clock_error;     // on ranks: error of the difference between times of two ranks, without drift
     std::string lost_checkpoint;  // why the one of the last step could not be written; empty where it was, or none is
     std::vector<std::string> notes;     // lines about the devices, for people
     std::vector<std::string> warnings;  // why the times are not comparable, for people

@@ -9,6 +9,7 @@
 
 namespace pw {
 
+inline constexpr int kMostDevices = 1'000'000;
 inline constexpr int kMostStages = 65'536;
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
 inline constexpr std::int64_t kMostBatches = 1'000'000;
@@ -28,6 +29,9 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 // `spread_uniform`.
 WorkloadConfig read_workload(const Yaml& workload, const std::string& folder, std::vector<StageClaim>& claims);
 void spread_uniform(UniformWorkload& uniform, int stages);
+
+// Reads the block `cluster`.
+ClusterConfig read_cluster(const Yaml& cluster, const std::string& folder);
 
 // Reads a link: its name, or a map, which may have further keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});

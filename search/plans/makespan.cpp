@@ -436,7 +436,7 @@ private:
     std::vector<std::unique_ptr<Trial>> trials_;
     std::vector<char> left_out_, proven_;  // by trial
     int unknown_ = 0;                      // choices of sizes for which there was no memory
-    bool out_of_memory_ = false;           // beside the choices
+    bool out_of_memory_ = false;           // outside the choices
 };
 
 }  // namespace

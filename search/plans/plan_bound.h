@@ -52,8 +52,8 @@ public:
     // this piece is cut into `parts`: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
     Ns whole_time_in_parts(int stage, const Piece& piece, int parts) const;
-    // Returns a step time that no plan with the tasks of this one undercuts in which some stage is this piece and lives
-    // alone on so many devices, none of them better than `best`.
+    // Returns a step time that no plan with the tasks of this one undercuts if some stage is this piece and has
+    // `replicas` devices to itself, none of them better than `best`.
     Ns time_on(int replicas, const Piece& piece, const BestDevice& best) const;
     // Returns the bytes that the device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;

@@ -34,7 +34,7 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 std::string print(const PlanChoice& choice);
 
 struct ChoiceLimits {
-    // Ways to share out the devices among the stages: where there are more for a number of stages, some stand in.
+    // Ways to share out the devices among the stages: where there are more for a number of stages, only some are tried.
     std::int64_t shares = 512;
     // Orders of devices that are not alike, for each way to share them out; where the network alone tells them apart,
     // few: all have the same bounds, and the best one seldom is far from the order of the config.
@@ -43,8 +43,8 @@ struct ChoiceLimits {
 
 // The choices are all that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of
 // devices that are not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to
-// try. Where there are too many ways to give every stage its devices, some stand in: orders_of() the devices; equal
-// shares of all devices, of half as many, a quarter, ...
+// try. Where there are too many ways to give every stage its devices, only some are tried: orders_of() the devices;
+// equal shares of all devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {
