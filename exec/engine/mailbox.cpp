@@ -42,6 +42,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       done_(new std::atomic<bool>[static_cast<std::size_t>(graph.size())]),
       beds_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
       lanes_(graph, options_.mode, devices_here(options_.across, beds_.size()), options_.asks),
+      copying_(static_cast<std::size_t>(lanes_.table().lanes), 0),
       shared_(options_.link.shared) {
     for (int node = 0; node < graph.size(); ++node)
         done_[node] = false;
@@ -169,12 +170,23 @@ void Mailbox::move(Lock& lock) {
     for (;;)
         if (!lanes_.awaited.empty())
             await(take_first(lanes_.awaited), lock);
-        else if (!lanes_.received.empty())
-            hand_on(take_first(lanes_.received), lock);
-        else if (!lanes_.starting.empty())
-            start(take_first(lanes_.starting), lock);
+        else if (const int recv = take_free(lanes_.received); recv >= 0)
+            hand_on(recv, lock);
+        else if (const int send = take_free(lanes_.starting); send >= 0)
+            start(send, lock);
         else
             return;
+}
+
+// Takes the first transfer whose lane copies nothing; -1 where there is none. The thread that copies takes the others
+// when it has finished.
+int Mailbox::take_free(std::vector<int>& nodes) {
+    const auto free = std::find_if(nodes.begin(), nodes.end(), [&](int node) { return copying_[lane_of(node)] == 0; });
+    if (free == nodes.end())
+        return -1;
+    const int node = *free;
+    nodes.erase(free);
+    return node;
 }
 
 void Mailbox::await(int recv, Lock& lock) {
@@ -186,9 +198,11 @@ void Mailbox::await(int recv, Lock& lock) {
 
 void Mailbox::hand_on(int recv, Lock& lock) {
     if (options_.payload != nullptr && !lanes_.crosses(recv)) {
+        copying_[lane_of(recv)] = 1;
         lock.unlock();
         options_.payload->arrive(recv);
         lock.lock();
+        copying_[lane_of(recv)] = 0;
     }
     complete(recv);
 }

@@ -105,6 +105,8 @@ private:
     bool spin_until_done(int node, Ns start);
     [[noreturn]] void fail_waiting(int node, Ns start) const;
     void move(Lock& lock);
+    int lane_of(int node) const { return lanes_.table().lane_of[node]; }
+    int take_free(std::vector<int>& nodes);
     void await(int recv, Lock& lock);
     void hand_on(int recv, Lock& lock);
     void start(int send, Lock& lock);
@@ -128,6 +130,7 @@ private:
 
     mutable Mutex mutex_;  // protects everything below
     Lanes lanes_;
+    std::vector<char> copying_;  // by lane: a message that has come in is copied, with the mutex unlocked
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::int64_t seq_ = 0;
     SharedLinks shared_;
