@@ -4,7 +4,7 @@
 // of a thousand draws.
 //
 //     bench_engine [SCHEDULE STAGES MICRO_BATCHES]
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 

@@ -5,7 +5,7 @@
 //
 //     bench_search DATA_DIR [part of the names to run]
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"
 #include "search/placement/max_load.h"

@@ -11,8 +11,8 @@
 // their own besides, and messages also share buses and what leads out of and into groups of hosts.
 //
 //     bench_simgrid [PLANS [network]]
-#include "schedules/passes.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/passes/passes.h"
 #include "sim/simulate.h"
 #include "workloads/costs/routes.h"
 

@@ -4,7 +4,7 @@
 #include "cli/prediction.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/predict.h"
 #include "sim/simulate.h"
 #include "workloads/beyond_limit.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 
 #include <functional>
 #include <string>

@@ -11,7 +11,7 @@
 #include "exec/all_ranks.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/predict.h"
 #include "viz/plot.h"
 #include "workloads/costs/micro_batch_sizes.h"

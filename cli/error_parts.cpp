@@ -1,7 +1,7 @@
 #include "cli/error_parts.h"
 
 #include "cli/table.h"
-#include "schedules/passes.h"
+#include "schedules/passes/passes.h"
 #include "schedules/trace/trace_plan.h"
 #include "search/predict.h"
 

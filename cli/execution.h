@@ -5,7 +5,7 @@
 #include "cli/prediction.h"
 #include "cli/report.h"
 #include "exec/execute.h"
-#include "exec/interleaved.h"
+#include "exec/measuring/interleaved.h"
 #include "workloads/error.h"
 
 #include <string>

@@ -4,7 +4,7 @@
 #include "cli/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/error.h"
 

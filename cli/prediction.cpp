@@ -4,7 +4,7 @@
 #include "cli/table.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/yardstick.h"
+#include "exec/measuring/yardstick.h"
 #include "job/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "search/predict.h"
 #include "sim/metrics.h"
 

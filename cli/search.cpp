@@ -10,7 +10,7 @@
 #include "job/build.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"

@@ -3,7 +3,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "job/build.h"
-#include "schedules/limits.h"
+#include "schedules/memory/limits.h"
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"
 #include "search/placement/max_load.h"

@@ -1,6 +1,6 @@
 #include "cli/search.h"
 #include "cli/table.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/predict.h"
 #include "viz/plot.h"
 

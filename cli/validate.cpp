@@ -9,8 +9,8 @@
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/execute.h"
 #include "schedules/csv/csv.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "search/predict.h"
 #include "workloads/error.h"
 

@@ -9,7 +9,7 @@
 #include "exec/cuda/backend.h"
 #endif
 
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "workloads/error.h"
 #include "workloads/process.h"
 

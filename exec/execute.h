@@ -2,13 +2,13 @@
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
-#include "exec/disturbance.h"
 #include "exec/kernels.h"
+#include "exec/system/disturbance.h"
 #include "job/job.h"
-#include "schedules/buffers.h"
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/trace/trace.h"
 
 #include <functional>
 #include <memory>

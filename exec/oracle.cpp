@@ -1,7 +1,7 @@
 // The sequential oracle of a plan: one device, one task at a time.
 #include "exec/execute.h"
-#include "schedules/plan_graph.h"
-#include "schedules/sum_groups.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
 
 #include <algorithm>
 

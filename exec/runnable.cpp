@@ -1,8 +1,8 @@
 // Refuses what executions do not do yet, before anything is set up.
 #include "exec/execute.h"
 #include "exec/training/parameter_files.h"
-#include "schedules/plan_graph.h"
-#include "schedules/sum_groups.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
 

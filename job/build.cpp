@@ -4,7 +4,7 @@
 #include "job/cost_source.h"
 #include "job/plan.h"
 #include "job/rules.h"
-#include "schedules/durations.h"
+#include "schedules/plan/durations.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/stages/ties.h"
 

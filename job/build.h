@@ -3,7 +3,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 
 namespace pw {
 

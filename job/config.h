@@ -2,8 +2,8 @@
 // names of its closed choices.
 #pragma once
 
-#include "schedules/lanes.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/lanes.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/precision.h"

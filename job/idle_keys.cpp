@@ -1,7 +1,7 @@
 #include "job/idle_keys.h"
 
 #include "job/cost_source.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "workloads/data/data_sources.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 
 #include <string>
 #include <string_view>

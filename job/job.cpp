@@ -4,9 +4,9 @@
 #include "job/config_blocks.h"
 #include "job/plan.h"
 #include "job/rules.h"
-#include "schedules/buffers.h"
-#include "schedules/durations.h"
-#include "schedules/passes.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/durations.h"
 #include "workloads/beyond_limit.h"
 
 #include <algorithm>

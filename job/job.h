@@ -3,10 +3,10 @@
 
 #include "job/config.h"
 #include "job/cost_source.h"
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/trace.h"
-#include "schedules/versions.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/plan/versions.h"
+#include "schedules/trace/trace.h"
 
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace pw {
 
-struct Proof;       // schedules/passes.h
-struct ProvenPlan;  // schedules/schedule.h
+struct Proof;       // schedules/passes/passes.h
+struct ProvenPlan;  // schedules/orders/schedule.h
 
 struct Job {
     Config config;

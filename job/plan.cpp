@@ -2,9 +2,9 @@
 
 #include "job/cost_source.h"
 #include "schedules/csv/csv.h"
-#include "schedules/limits.h"
-#include "schedules/passes.h"
-#include "schedules/sum_groups.h"
+#include "schedules/memory/limits.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"

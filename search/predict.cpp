@@ -1,7 +1,7 @@
 #include "search/predict.h"
 
-#include "schedules/buffers.h"
-#include "schedules/passes.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
 #include "workloads/beyond_limit.h"
 
 namespace pw {

@@ -2,11 +2,11 @@
 // take on their way, nothing else tells them.
 #pragma once
 
-#include "schedules/durations.h"
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/plan_graph.h"
-#include "schedules/rows.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/rows.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/fair_shares.h"
 #include "workloads/costs/routes.h"

@@ -1,10 +1,10 @@
 // Makes an Explanation of the times of a plan.
 #pragma once
 
-#include "schedules/durations.h"
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/plan/plan_graph.h"
 #include "sim/explanation.h"
 #include "sim/recurrence.h"
 

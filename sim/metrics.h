@@ -1,7 +1,7 @@
 // Numbers of a trace, predicted or measured alike. Definitions: docs/metrics.md.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace pw {
 
 struct DeviceMetrics {
-    Ns busy = 0;                   // time of tasks F B I W R (schedules/task.h)
+    Ns busy = 0;                   // time of tasks F B I W R (schedules/plan/task.h)
     Ns idle = 0;                   // makespan - busy
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak

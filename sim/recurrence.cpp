@@ -1,7 +1,7 @@
 #include "sim/recurrence.h"
 
-#include "schedules/passes.h"
-#include "schedules/waiting.h"
+#include "schedules/passes/passes.h"
+#include "schedules/passes/waiting.h"
 #include "workloads/random.h"
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 // change.
 #pragma once
 
-#include "schedules/durations.h"
-#include "schedules/lanes.h"
-#include "schedules/plan_graph.h"
-#include "schedules/rows.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/rows.h"
 #include "sim/samples.h"
 #include "workloads/units.h"
 
@@ -13,9 +13,9 @@
 
 namespace pw {
 
-struct Proof;  // schedules/passes.h
+struct Proof;  // schedules/passes/passes.h
 
-// The relation is schedules/waiting.h. Keeps references to the graph, the kinds and the proof.
+// The relation is schedules/passes/waiting.h. Keeps references to the graph, the kinds and the proof.
 class Recurrence {
 public:
     Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof,

@@ -1,9 +1,9 @@
 #include "sim/replay.h"
 
-#include "schedules/durations.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
-#include "schedules/sum_groups.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
 #include "sim/simulate.h"

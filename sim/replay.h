@@ -2,9 +2,9 @@
 // time in parts that add up to it. Definitions: docs/metrics.md.
 #pragma once
 
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/trace/trace.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace pw {
 
-struct Proof;  // schedules/passes.h
+struct Proof;  // schedules/passes/passes.h
 
 // By what a replay of a measured step differs from it. They are signed as errors are, replayed less measured: time that
 // passed between tasks is missing in a replay.
@@ -42,7 +42,7 @@ struct CostPart {
 struct ErrorParts {
     Ns predicted = 0, measured = 0;  // step times
     Mechanics mechanics;             // the plan replayed with each task's own time, less the measured step
-    Ns jitter = 0;                   // with the means of tasks of one kind (schedules/durations.h), less that
+    Ns jitter = 0;                   // with the means of tasks of one kind (schedules/plan/durations.h), less that
     Ns costs = 0;                    // with the predicted times, less that
     std::optional<Ns> drift;         // between a profile and costs measured beside the run; else it is part of costs
     std::vector<CostPart> by_task;   // parts of `costs`, the largest first

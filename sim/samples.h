@@ -1,7 +1,7 @@
 // Step times under chance: the tasks of a plan take longer or shorter from draw to draw.
 #pragma once
 
-#include "schedules/task.h"
+#include "schedules/plan/task.h"
 #include "workloads/costs/spreads.h"
 #include "workloads/units.h"
 

@@ -1,10 +1,10 @@
 // Discrete-event simulation of a plan: predicted trace from costs, links and memory.
 #pragma once
 
-#include "schedules/buffers.h"
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
-#include "schedules/trace.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
+#include "schedules/trace/trace.h"
 #include "sim/explanation.h"
 #include "sim/metrics.h"
 #include "sim/samples.h"
@@ -14,7 +14,7 @@
 
 namespace pw {
 
-struct Proof;  // schedules/passes.h
+struct Proof;  // schedules/passes/passes.h
 
 inline constexpr const char* kPredicted = "predicted";  // the label of a simulated trace
 

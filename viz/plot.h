@@ -2,7 +2,7 @@
 // html (one self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // Arithmetic on times and sizes that stops at kBeyond where integers would overflow. What comes near it is refused
-// where its position in a file is known: schedules/limits.h, check_layer_costs().
+// where its position in a file is known: schedules/memory/limits.h, check_layer_costs().
 #pragma once
 
 #include <algorithm>

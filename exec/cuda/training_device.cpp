@@ -2,7 +2,7 @@
 #include "exec/cuda/training.h"
 
 #include <nvtx3/nvToolsExt.h>
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include "exec/engine/arena.h"
 #include "exec/engine/pin.h"
-#include "schedules/durations.h"
+#include "schedules/plan/durations.h"
 #include "workloads/error.h"
 #include "workloads/random.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/memory.h"
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 #include <memory>
 

@@ -2,10 +2,10 @@
 // mailbox and lets the device do the rest.
 #pragma once
 
-#include "exec/disturbance.h"
 #include "exec/engine/arena.h"
 #include "exec/engine/device.h"
 #include "exec/engine/guards.h"
+#include "exec/system/disturbance.h"
 
 #include <optional>
 #include <utility>

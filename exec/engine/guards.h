@@ -3,7 +3,7 @@
 #pragma once
 
 #include "exec/engine/arena.h"
-#include "schedules/buffers.h"
+#include "schedules/memory/buffers.h"
 
 #include <vector>
 

@@ -4,7 +4,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/system/threads.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/first_failure.h"
 #include "workloads/median.h"
 

@@ -1,6 +1,6 @@
 #include "exec/engine/mailbox.h"
 
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
 
 #include <algorithm>

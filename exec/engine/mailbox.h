@@ -8,8 +8,8 @@
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
-#include "schedules/lanes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan_graph.h"
 
 #include <atomic>
 #include <exception>

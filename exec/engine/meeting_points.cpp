@@ -1,7 +1,7 @@
 #include "exec/engine/meeting_points.h"
 
 #include "exec/engine/mailbox.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
 
 #include <algorithm>

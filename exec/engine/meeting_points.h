@@ -6,8 +6,8 @@
 #include "exec/engine/watch.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
-#include "schedules/plan_graph.h"
-#include "schedules/sum_groups.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/units.h"
 
 #include <functional>

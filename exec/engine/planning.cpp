@@ -2,7 +2,7 @@
 
 #include "exec/engine/guards.h"
 #include "exec/engine/ranks_of_run.h"
-#include "schedules/durations.h"
+#include "schedules/plan/durations.h"
 #include "workloads/costs/routes.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/ranks/ranks.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 
 #include <string>
 #include <vector>

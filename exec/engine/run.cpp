@@ -15,8 +15,8 @@
 #include "exec/ranks/watchdog.h"
 #include "exec/system/every.h"
 #include "exec/system/threads.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
 
 #include <algorithm>

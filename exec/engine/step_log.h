@@ -2,7 +2,7 @@
 // needs.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 #include <cstddef>
 #include <cstdint>

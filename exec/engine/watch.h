@@ -3,8 +3,8 @@
 
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
-#include "schedules/plan.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/units.h"
 
 #include <atomic>

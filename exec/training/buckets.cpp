@@ -1,7 +1,7 @@
 // S, the sum of gradients, in buckets: a thread beside the device's sums those that are full on all holders while the
 // device makes the gradients of the others.
 #include "exec/training/training.h"
-#include "schedules/sum_groups.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/costs/sums.h"
 
 #include <algorithm>

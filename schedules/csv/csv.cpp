@@ -1,8 +1,8 @@
 #include "schedules/csv/csv.h"
 
 #include "schedules/csv/csv_cells.h"
-#include "schedules/limits.h"
-#include "schedules/passes.h"
+#include "schedules/memory/limits.h"
+#include "schedules/passes/passes.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"

@@ -2,8 +2,8 @@
 // (0F4;1B0)OVERLAP_F_B.
 #pragma once
 
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
 
 #include <map>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace pw {
 
-struct Proof;  // schedules/passes.h
+struct Proof;  // schedules/passes/passes.h
 
 // Returns whether PyTorch's format compute_comms has a cell for such a task: U, the update, and R, recomputation, have
 // none.
@@ -45,11 +45,11 @@ struct CsvPlan {
 // recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W of one micro-batch in a file
 // without I; forwards 1 to m of the last rank, as Schedule1F1B exports them. A file without any backward pass is a plan
 // of forwards. Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are paired,
-// and no row contradicts itself; whether rows wait for each other is check's to say (schedules/passes.h).
+// and no row contradicts itself; whether rows wait for each other is check's to say (schedules/passes/passes.h).
 CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 
-// Runs check() (schedules/passes.h) so that its errors name cells; transfers that were added have none.
+// Runs check() (schedules/passes/passes.h) so that its errors name cells; transfers that were added have none.
 std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

@@ -1,7 +1,7 @@
 // What a CSV file must satisfy before it is a plan: each mistake is told by its cell.
 #include "schedules/csv/csv_cells.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // What the readers of traces share: the events of a file one by one, and their values, typed and bounded.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "workloads/error.h"
 #include "workloads/text/json_text.h"
 

@@ -1,7 +1,7 @@
 // Traces in files.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "schedules/trace/trace_plan.h"
 
-#include "schedules/passes.h"
+#include "schedules/passes/passes.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The plan of a trace: the trace of a device has the tasks of its list.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 namespace pw {
 

@@ -3,9 +3,9 @@
 #include "job/build.h"
 #include "job/job.h"
 #include "job/plan.h"
-#include "schedules/buffers.h"
-#include "schedules/durations.h"
-#include "schedules/versions.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/versions.h"
 #include "sim/metrics.h"
 #include "workloads/error.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/partition.h"
 #include "search/plans/plan_choice.h"
 #include "sim/simulate.h"

@@ -1,7 +1,7 @@
 #include "search/plans/longest_time.h"
 
 #include "job/build.h"
-#include "schedules/limits.h"
+#include "schedules/memory/limits.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/costs/cost_totals.h"
 

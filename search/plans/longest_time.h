@@ -2,7 +2,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 #include "workloads/costs/costs.h"
 
 namespace pw {

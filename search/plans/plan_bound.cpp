@@ -1,6 +1,6 @@
 #include "search/plans/plan_bound.h"
 
-#include "schedules/versions.h"
+#include "schedules/plan/versions.h"
 #include "workloads/bounded.h"
 
 #include <algorithm>

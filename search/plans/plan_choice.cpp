@@ -1,7 +1,7 @@
 #include "search/plans/plan_choice.h"
 
 #include "job/config_blocks.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
 #include "workloads/stages/stage_split.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "job/config.h"
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Where a model may be cut, and what a pipeline stage between two cuts costs at least.
 #pragma once
 
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 #include "search/deadline.h"
 #include "search/downsets.h"
 #include "workloads/costs/costs.h"

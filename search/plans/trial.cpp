@@ -1,7 +1,7 @@
 #include "search/plans/trial.h"
 
 #include "job/build.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/plans/device_bound.h"
 #include "search/plans/longest_time.h"
 #include "workloads/bounded.h"

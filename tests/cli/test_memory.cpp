@@ -1,8 +1,8 @@
 // What a run reserves is what was predicted, byte for byte, and what limits are checked against.
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/buffers.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/cli_rig.h"

@@ -2,9 +2,9 @@
 // PIPEWRIGHT_SOAK=1 draws ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/durations.h"
-#include "schedules/limits.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/limits.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/durations.h"
 #include "search/plans/makespan.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

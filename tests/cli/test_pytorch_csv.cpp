@@ -1,7 +1,7 @@
 // Plans to and from PyTorch: what it wrote is read, what is exported for it runs there, and what a file cannot say is
 // told or refused. bench/pytorch_schedules.py asks PyTorch itself.
 #include "schedules/csv/csv.h"
-#include "schedules/passes.h"
+#include "schedules/passes/passes.h"
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"

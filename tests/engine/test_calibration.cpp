@@ -1,10 +1,10 @@
 // Costs from probes: what the simulator was told is found again, every task of a plan has a time, and no probe is the
 // plan itself.
-#include "exec/calibrate.h"
-#include "exec/interleaved.h"
-#include "exec/probes.h"
-#include "exec/turns.h"
-#include "schedules/schedule.h"
+#include "exec/measuring/calibrate.h"
+#include "exec/measuring/interleaved.h"
+#include "exec/measuring/probes.h"
+#include "exec/measuring/turns.h"
+#include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"

@@ -1,6 +1,6 @@
 // When other programs disturb a measurement, and when nobody does.
-#include "exec/disturbance.h"
 #include "exec/engine/machine.h"
+#include "exec/system/disturbance.h"
 #include "tests/support/execution.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Hand-over between devices: what arrives, in which order, what does not, and how failure spreads.
 #include "exec/engine/mailbox.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // A run that gets fewer threads than it needs says so, and ends those that it has.
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"
 
 #include <gtest/gtest.h>

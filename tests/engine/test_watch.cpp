@@ -3,8 +3,8 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
 

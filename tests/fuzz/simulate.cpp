@@ -4,7 +4,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "job/config.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

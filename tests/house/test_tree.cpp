@@ -255,7 +255,7 @@ TEST(Tree, ComparesClosedChoicesNowhereAsText) {
         sources[fs::relative(path, kRoot).string()] = text_of(path);
     for (const char* known : {"mse", "nccl", "deferred", "rendezvous", "vertical_sync", "piper", "even", "1f1b"})
         EXPECT_TRUE(names.contains(known)) << known;
-    const std::map<std::string, std::string> others = {{"exec/disturbance.cpp", "cpu"}};  // a line of /proc/stat
+    const std::map<std::string, std::string> others = {{"exec/system/disturbance.cpp", "cpu"}};  // a line of /proc/stat
     for (const auto& [path, text] : sources) {
         std::set<std::string> closed = names;
         if (others.contains(path))
@@ -291,7 +291,7 @@ TEST(TreeTest, SeesWhatItLooksFor) {
     EXPECT_EQ(forbidden_in("sim", "#include \"exec/execute.h\"\n"), "line 1: sim must not include exec/execute.h\n");
     EXPECT_EQ(forbidden_in("exec", "\n  #  include <sim/simulate.h>\n"),
               "line 2: exec must not include sim/simulate.h\n");
-    EXPECT_NE(forbidden_in("workloads", "#include \"schedules/plan.h\""), "");
+    EXPECT_NE(forbidden_in("workloads", "#include \"schedules/plan/plan.h\""), "");
     EXPECT_NE(forbidden_in("viz", "#include \"../sim/metrics.h\""), "");
     EXPECT_NE(forbidden_in("cli", "#include \"tests/sample.h\""), "");
     EXPECT_NE(forbidden_in("cli", "#include \"command.h\""), "");  // always with the folder

@@ -1,8 +1,8 @@
 // PyTorch's schedule CSV: what is printed is read back, and every mistake is told by its cell.
 #include "schedules/csv/csv.h"
 
-#include "schedules/passes.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/passes/passes.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/error.h"

@@ -1,7 +1,7 @@
 // Buffers that live together share no byte, whatever their sizes and lives, and little is left free between them.
-#include "schedules/buffers.h"
-#include "schedules/packing_search.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/memory/packing_search.h"
+#include "schedules/orders/schedule.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

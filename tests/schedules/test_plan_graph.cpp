@@ -1,8 +1,8 @@
 // The graph of a plan: what it looks up is what the plan says, and when a message can come at the earliest.
-#include "schedules/buffers.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
-#include "schedules/versions.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/versions.h"
 #include "tests/support/shapes.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // The proof of a plan against an oracle that tries every interleaving: a thousand mutated plans, in
 // every lane mode and protocol.
 #include "schedules/csv/csv.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "tests/support/interleavings.h"
 #include "tests/support/mutations.h"
 #include "tests/support/shapes.h"

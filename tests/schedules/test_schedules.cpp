@@ -1,7 +1,7 @@
 // Laws that every schedule keeps, and how broken plans are told.
-#include "schedules/buffers.h"
-#include "schedules/passes.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/passes/passes.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>

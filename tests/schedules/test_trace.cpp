@@ -1,4 +1,4 @@
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/sample_traces.h"
 #include "tests/support/temporary_folder.h"

@@ -1,5 +1,5 @@
 // What a trace promises is checked, task by task: nonsense that is well-formed is refused with its place.
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/refusal.h"
 #include "tests/support/sample_traces.h"

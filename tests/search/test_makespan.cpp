@@ -1,8 +1,8 @@
 // The search by simulated step time against trying everything.
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/durations.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/durations.h"
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"

@@ -1,5 +1,5 @@
 // The search by simulated step time: many devices, memory that ends, time that ends, and bounds of rounded times.
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "search/plans/makespan.h"
 #include "tests/support/dice.h"
 #include "tests/support/thoroughness.h"

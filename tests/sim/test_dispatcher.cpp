@@ -1,7 +1,7 @@
 // A dispatcher that several devices share, against hand counts and a simulation nanosecond by nanosecond.
-#include "schedules/durations.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/plan_graph.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"

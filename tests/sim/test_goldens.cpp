@@ -1,5 +1,5 @@
 // Published and derived numbers of the schedules: times, spans, peaks. Sources beside each.
-#include "schedules/versions.h"
+#include "schedules/plan/versions.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/shapes.h"

@@ -1,7 +1,7 @@
 // Activations of which more is held between I and W than F saved: I keeps gradients of outputs for W.
 #include "job/job.h"
-#include "schedules/buffers.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/config_text.h"

@@ -1,5 +1,5 @@
 // Messages between hosts that share what leads out of one and into another, worked out by hand.
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
 #include "tests/support/shapes.h"

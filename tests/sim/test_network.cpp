@@ -1,5 +1,5 @@
 // What messages take on their way besides their links, worked out by hand. Links are of 1 GB/s, a byte takes 1 ns.
-#include "schedules/durations.h"
+#include "schedules/plan/durations.h"
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
 #include "tests/support/shapes.h"

@@ -1,7 +1,7 @@
 // Laws over a grid of shapes, for every schedule: complete, ordered, within the published memory, free of
 // deadlock in every lane mode, and never held up by the lanes of the default mode.
 // PIPEWRIGHT_SOAK=1 tries every shape up to p = 16, v = 4, m = 64; else a part of them, under sanitizers a small one.
-#include "schedules/passes.h"
+#include "schedules/passes/passes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/longest_path.h"

@@ -2,7 +2,7 @@
 #include "job/build.h"
 #include "job/config.h"
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"

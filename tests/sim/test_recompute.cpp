@@ -1,10 +1,10 @@
 // What recomputing does to a plan, its time and its memory: F drops what it saves, R saves it again right
 // before the backward pass reads it.
 #include "job/plan.h"
-#include "schedules/buffers.h"
 #include "schedules/csv/csv.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/shapes.h"

@@ -1,9 +1,9 @@
 // Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule;
 // and what is told of them.
-#include "schedules/buffers.h"
-#include "schedules/durations.h"
-#include "schedules/passes.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/durations.h"
 #include "sim/metrics.h"
 #include "sim/replay.h"
 #include "sim/simulate.h"

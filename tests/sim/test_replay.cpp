@@ -1,9 +1,9 @@
 // The error of a prediction in parts, by hand and for plans of every schedule.
 #include "sim/replay.h"
 
-#include "schedules/buffers.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "schedules/trace/trace_plan.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"

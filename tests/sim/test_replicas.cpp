@@ -1,10 +1,10 @@
 // Stages on several devices: who serves which micro-batch, what it takes, what it keeps, and that no plan of
 // them can get stuck.
 #include "job/plan.h"
-#include "schedules/buffers.h"
 #include "schedules/csv/csv.h"
-#include "schedules/durations.h"
-#include "schedules/passes.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/durations.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/interleavings.h"

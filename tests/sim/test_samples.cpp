@@ -1,5 +1,5 @@
 // Draws of step times against means and deviations that are known.
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "sim/samples.h"
 #include "sim/simulate.h"
 

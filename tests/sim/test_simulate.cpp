@@ -1,6 +1,6 @@
 // Closed forms and published numbers of the schedules, as the simulator sees them.
 #include "schedules/csv/csv.h"
-#include "schedules/limits.h"
+#include "schedules/memory/limits.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/relaxed_times.h"

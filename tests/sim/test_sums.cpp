@@ -1,6 +1,6 @@
 // Sums of gradients as messages over the same wires as all others. Where it does not say otherwise, 1 GB/s: a byte
 // takes 1 ns.
-#include "schedules/durations.h"
+#include "schedules/plan/durations.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/shapes.h"

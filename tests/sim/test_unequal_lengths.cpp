@@ -1,7 +1,7 @@
 // Micro-batches of unequal length: times, messages and memory, counted without the code that scales them.
 #include "job/job.h"
-#include "schedules/buffers.h"
-#include "schedules/schedule.h"
+#include "schedules/memory/buffers.h"
+#include "schedules/orders/schedule.h"
 #include "sim/metrics.h"
 #include "sim/replay.h"
 #include "sim/simulate.h"

@@ -1,9 +1,9 @@
 // Which weight version every task of an asynchronous plan reads, with and without replicas, how far ahead weights
 // are predicted, and what that holds.
 #include "job/plan.h"
-#include "schedules/orders.h"
+#include "schedules/orders/orders.h"
+#include "schedules/plan/versions.h"
 #include "schedules/trace/trace_json.h"
-#include "schedules/versions.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/interleavings.h"

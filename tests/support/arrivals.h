@@ -1,7 +1,7 @@
 // When messages come in that all leave at once, each from a device of its own or not.
 #pragma once
 
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/shapes.h"
 

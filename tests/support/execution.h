@@ -4,7 +4,7 @@
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/models/resnet.h"

@@ -1,7 +1,7 @@
 // An oracle that tells whether a plan runs through, found by following every interleaving of its devices and lanes.
 #pragma once
 
-#include "schedules/lanes.h"
+#include "schedules/plan/lanes.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // The makespan of a plan in which nobody waits but for the tasks before it.
 #pragma once
 
-#include "schedules/plan.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan.h"
+#include "schedules/plan/plan_graph.h"
 #include "workloads/costs/costs.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Plans broken at random, and whether what came out is still a plan.
 #pragma once
 
-#include "schedules/plan.h"
+#include "schedules/plan/plan.h"
 
 #include <algorithm>
 #include <random>

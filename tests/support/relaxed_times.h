@@ -2,8 +2,8 @@
 // at 0 and are raised until every rule is fulfilled.
 #pragma once
 
-#include "schedules/lanes.h"
-#include "schedules/plan.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/plan.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Traces made by hand, for tests of what reads traces: 1F1B in a pipeline of equal stages.
 #pragma once
 
-#include "schedules/trace.h"
+#include "schedules/trace/trace.h"
 
 #include <algorithm>
 #include <map>

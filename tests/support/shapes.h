@@ -1,7 +1,7 @@
 // Plans and costs of equal stages, as the tests of the schedules use them.
 #pragma once
 
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "workloads/costs/costs.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Sums of gradients in buckets, by threads beside the devices: nothing of what is learnt changes.
 #include "exec/training/bucket_thread.h"
-#include "schedules/plan_graph.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"

@@ -1,6 +1,6 @@
 // training.clip_norm: one norm of all gradients, one factor for all of them.
 #include "exec/training/npy.h"
-#include "schedules/plan_graph.h"
+#include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"

@@ -1,9 +1,9 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
 #include "exec/engine/meeting_points.h"
 #include "exec/training/training.h"
-#include "schedules/orders.h"
-#include "schedules/passes.h"
-#include "schedules/plan_graph.h"
+#include "schedules/orders/orders.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
 #include "workloads/error.h"
 

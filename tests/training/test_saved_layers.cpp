@@ -5,7 +5,7 @@
 #include "exec/training/stage_program.h"
 #include "job/build.h"
 #include "job/plan.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"
 #include "tests/support/layer_rig.h"
 #include "tests/support/temporary_folder.h"

@@ -1,7 +1,7 @@
 // ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage, and hand new weights round,
 // learn bit for bit what holders of all states do.
 #include "exec/training/training.h"
-#include "schedules/schedule.h"
+#include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"

@@ -1,7 +1,7 @@
 // Layers that share a parameter, in one stage or in two: one gradient, one step, copies that stay equal.
-#include "schedules/durations.h"
-#include "schedules/plan_graph.h"
-#include "schedules/sum_groups.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"

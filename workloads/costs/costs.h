@@ -58,9 +58,10 @@ struct Profile {
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured reference;  // work that is always the same (exec/yardstick.h), while this was measured; 0: not known
-    Measured dispatch;   // per task, whatever it does
-    Link link;           // between two devices, or, where that is another one, of a host
+    Measured
+        reference;  // work that is always the same (exec/measuring/yardstick.h), while this was measured; 0: not known
+    Measured dispatch;  // per task, whatever it does
+    Link link;          // between two devices, or, where that is another one, of a host
     std::optional<Link> between_hosts;
     Link sums;  // a ring over it takes as long as S, the sum of gradients, does: devices may sum otherwise than by
                 // messages

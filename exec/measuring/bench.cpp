@@ -1,0 +1,162 @@
+#include "exec/measuring/bench.h"
+
+#include "workloads/clock.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace pw {
+
+namespace {
+
+constexpr int kLeastInTurn = 2, kMostInTurn = 10;  // mini-batches
+constexpr Ns kLongestTurn = 1'250'000'000;
+
+StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
+
+}  // namespace
+
+Bench::Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
+             int in_flight)
+    : data_(data),
+      kernels_(kernels),
+      samples_(samples),
+      in_flight_(in_flight),
+      program_(model, whole(model), 0, kernels_, samples),
+      watch_(kernels) {
+    for (const int layer : program_.layers())
+        bytes_.push_back(program_.bytes_of(layer));
+    layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
+    program_.set_layout(layout_);
+    program_.set_observer(&watch_);
+    sizes_ = stage_bytes(layout_);
+    memory_ = kernels_.reserve(memory_with(in_flight_), "the profile");
+    lend_memory();
+    lend_notes();
+    program_.initialise(config.training.seed, weights_, places_[0].statistics);
+    run_mini_batch(nullptr);
+    measure_marks();
+}
+
+Bytes Bench::workspace() const { return std::max(sizes_.forward_workspace, sizes_.backward_workspace); }
+
+Bytes Bench::memory_with(int in_flight) const {
+    const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
+    return 3 * sizes_.weights + sizes_.statistics + workspace() + in_flight * per_microbatch;
+}
+
+void Bench::run_mini_batch(PassTimes* times) {
+    const double scale = 1.0 / (in_flight_ * samples_);
+    std::vector<std::pair<Mark, Mark>> loads;
+    for (int mb = 0; mb < in_flight_; ++mb) {
+        const Mark start = kernels_.mark();
+        kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
+        loads.emplace_back(start, kernels_.mark());
+        watch_.begin_pass();
+        program_.forward(places_[mb], true);
+    }
+    for (int mb = 0; mb < in_flight_; ++mb) {
+        watch_.begin_pass();
+        program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
+    }
+    const Sgd still{0, 0, 0};  // the weights stay where they are
+    watch_.begin_pass();
+    program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
+    if (times)
+        for (const auto& [start, end] : loads)
+            times->add_data(watch_.time_between(start, end));
+    watch_.collect(times);
+    kernels_.finish();
+}
+
+void Bench::take_turn(PassTimes& times) {
+    const Ns start = clock_now();
+    core_clock_.start();
+    for (int done = 0; done < kLeastInTurn || (done < kMostInTurn && clock_now() - start < kLongestTurn); ++done)
+        run_mini_batch(&times);
+    core_clock_.stop();
+}
+
+void Bench::store(const PassTimes& alone, const PassTimes* busy, Profile& profile) const {
+    for (std::size_t k = 0; k < bytes_.size(); ++k) {
+        const auto layer = static_cast<int>(k);
+        const double share =
+            static_cast<double>(bytes_[k].weights) / static_cast<double>(std::max<Bytes>(sizes_.weights, 1));
+        profile.layers[k].times[samples_] = alone.times(layer);
+        if (busy)
+            profile.layers[k].busy[samples_] = busy->times(layer);
+        profile.layers[k].bytes[samples_] = bytes_[k];
+        profile.layers[k].update = alone.update(layer, share);
+    }
+    profile.data[samples_] = alone.data();
+    profile.dispatch = watch_.cost_of_marks();  // a task is timed between two marks, too
+    profile.data_bytes[samples_] = sizes_.data;
+}
+
+std::byte* Bench::take(Bytes bytes) {
+    std::byte* address = memory_->data() + used_;
+    used_ += bytes;
+    return address;
+}
+
+void Bench::lend_memory() {
+    weights_ = take(sizes_.weights);
+    momentum_ = take(sizes_.weights);
+    Places common;
+    common.weights = weights_;
+    common.gradients = take(sizes_.weights);
+    common.statistics = take(sizes_.statistics);
+    common.workspace = take(workspace());
+    for (int mb = 0; mb < in_flight_; ++mb) {
+        places_.push_back(common);
+        places_.back().data = take(sizes_.data);
+        places_.back().until_input = take(sizes_.until_input);
+        places_.back().until_weight = take(sizes_.until_weight);
+    }
+}
+
+// The data set; samples, labels, the loss and the squares of the gradients.
+void Bench::lend_notes() {
+    const std::size_t all = static_cast<std::size_t>(in_flight_) * static_cast<std::size_t>(samples_);
+    const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
+    kernels_.take_data(data_);
+    notes_ = kernels_.shared(
+        static_cast<Bytes>(all * (sizeof(Sample) + positions * sizeof(int)) + (1 + bytes_.size()) * sizeof(double)));
+    auto* numbers = reinterpret_cast<double*>(notes_->data());
+    squares_ = numbers + 1;
+    shown_ = reinterpret_cast<Sample*>(squares_ + bytes_.size());
+    int* labels = reinterpret_cast<int*>(shown_ + all);
+    for (std::size_t k = 0; k < all; ++k) {
+        shown_[k] = data_.sample(static_cast<std::int64_t>(k));
+        data_.labels_at(shown_[k], {labels + k * positions, positions});
+    }
+    for (std::size_t mb = 0; mb < places_.size(); ++mb) {
+        places_[mb].loss = numbers;
+        places_[mb].first_sample = static_cast<std::int64_t>(mb) * samples_;
+        const std::size_t count = static_cast<std::size_t>(samples_) * positions;
+        places_[mb].labels = {labels + mb * count, count};
+    }
+}
+
+// Of a device with a queue: what lies between two marks in a row, while it is as busy as between two layers. On the
+// host a mark only reads the clock.
+void Bench::measure_marks() {
+    if (kernels_.on_host())
+        return;
+    constexpr int kPairs = 201;
+    program_.set_observer(nullptr);
+    program_.forward(places_[0], true);
+    std::vector<std::pair<Mark, Mark>> pairs;
+    for (int k = 0; k < kPairs; ++k) {
+        const Mark start = kernels_.mark();
+        pairs.emplace_back(start, kernels_.mark());
+    }
+    std::vector<Ns> times;
+    for (const auto& [start, end] : pairs)
+        times.push_back(kernels_.time_between(start, end));
+    watch_.set_cost_of_marks(median_of(std::move(times)));
+    kernels_.finish();
+    program_.set_observer(&watch_);
+}
+
+}  // namespace pw

@@ -1,0 +1,61 @@
+// What a profile times: the whole model as one stage on one device, with memory for some micro-batches in flight.
+#pragma once
+
+#include "exec/kernels.h"
+#include "exec/measuring/stop_watch.h"
+#include "exec/memory.h"
+#include "exec/system/disturbance.h"
+#include "exec/training/stage_program.h"
+#include "job/config.h"
+#include "workloads/costs/costs.h"
+#include "workloads/data/dataset.h"
+#include "workloads/models/models.h"
+
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// Its functions are called on the device's own thread.
+class Bench {
+public:
+    // It has run one mini-batch when this returns.
+    Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
+          int in_flight);
+
+    // Runs a mini-batch of as many micro-batches as are in flight: all forwards, all backwards, the update. `times` may
+    // be null.
+    void run_mini_batch(PassTimes* times);
+    // Times some mini-batches, for about a second.
+    void take_turn(PassTimes& times);
+    // Writes what the turns have shown, alone and, unless that is null, beside computing neighbours.
+    void store(const PassTimes& alone, const PassTimes* busy, Profile& profile) const;
+
+    double cpu_share() const { return core_clock_.share(); }  // of the core, in the turns
+    Bytes memory_with(int in_flight) const;                   // of a bench like this one
+
+private:
+    std::byte* take(Bytes bytes);
+    Bytes workspace() const;
+    void lend_memory();
+    void lend_notes();
+    void measure_marks();
+
+    const Dataset& data_;
+    const Kernels& kernels_;
+    const int samples_, in_flight_;
+    StageProgram program_;
+    StopWatch watch_;
+    std::vector<LayerBytes> bytes_;
+    StageLayout layout_;
+    StageBytes sizes_;
+    std::unique_ptr<Memory> memory_, notes_;
+    Bytes used_ = 0;
+    std::byte *weights_ = nullptr, *momentum_ = nullptr;
+    double* squares_ = nullptr;
+    Sample* shown_ = nullptr;  // [micro-batch][sample]
+    std::vector<Places> places_;
+    CoreClock core_clock_;
+};
+
+}  // namespace pw

@@ -1,0 +1,66 @@
+#include "exec/measuring/interleaved.h"
+
+#include "exec/engine/ranks_of_run.h"
+#include "exec/measuring/probes.h"
+#include "exec/measuring/turns.h"
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+std::vector<Trace> traces_of(std::vector<RunResult> results) {
+    std::vector<Trace> traces;
+    for (RunResult& result : results)
+        traces.push_back(std::move(result.trace));
+    return traces;
+}
+
+// Metrics leave out the first step of all by themselves.
+void leave_out_first_steps(Trace& trace, int steps, int turns) {
+    std::erase_if(trace.events,
+                  [&](const TraceEvent& event) { return event.step > 0 && begins_turn(event.step, steps, turns); });
+}
+
+// The time of the slowest rank.
+Ns slowest_yardstick(const CorePlan& cores, Ranks* ranks) {
+    const Ns own = yardstick_time(cores);
+    if (ranks == nullptr)
+        return own;
+    Mail letter;
+    put(letter, own);
+    Ns slowest = 0;
+    for (const Mail& other : all_gather(*ranks, letter))
+        slowest = std::max(slowest, MailReader(other).get<Ns>());
+    return slowest;
+}
+
+}  // namespace
+
+bool can_interleave(const Job& job) {
+    const RunConfig::Backend backend = job.config.run.backend;
+    return job.model && (backend == RunConfig::Backend::Cpu || backend == RunConfig::Backend::Reference);
+}
+
+InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options) {
+    InterleavedRun interleaved;
+    const int steps = steps_of(job);
+    interleaved.turns = job.plan.asynchronous ? turns : turns_of(steps, turns);
+    const Probes probes = probes_of(job, interleaved.turns);
+    Ranks* const ranks = job.config.run.transport == RunConfig::Transport::Mpi ? &join_ranks() : nullptr;
+    const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, ranks);
+    const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, ranks)); };
+    std::vector<std::vector<RunResult>> results =
+        run_in_turns({{&probes.near}, {&probes.alone}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
+    interleaved.runs = std::move(results[2]);
+    if (ranks != nullptr && ranks->rank() != 0)
+        return interleaved;
+    interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[1])), interleaved.turns},
+                                              {&probes.near, traces_of(std::move(results[0])), interleaved.turns}});
+    if (!job.plan.asynchronous)
+        leave_out_first_steps(interleaved.runs.front().trace, steps, interleaved.turns);
+    return interleaved;
+}
+
+}  // namespace pw

@@ -1,0 +1,85 @@
+#include "exec/measuring/neighbours.h"
+
+#include "exec/execute.h"
+#include "exec/measuring/bench.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace pw {
+
+Neighbours::Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
+                       int samples)
+    : count_(static_cast<int>(cores.cores.size()) - 1) {
+    const auto neighbour = [&config, &model, &data, &cores, this, samples](int device) {
+        const auto compute = [&] {
+            pin_this_thread(cores.cores[device]);
+            const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, count_ + 1);
+            Bench bench(config, model, data, *kernels, samples, kInFlight);
+            while (rest())
+                while (is_told(Told::Compute))
+                    bench.run_mini_batch(nullptr);
+        };
+        failure_.guard(compute, [this] { tell(Told::End); });
+    };
+    const auto start_all = [&] {
+        for (int device = 1; device <= count_; ++device)
+            threads_.push_back(start_thread(fmt::format("device {}", device), [=] { neighbour(device); }));
+    };
+    failure_.guard(start_all, [] {});
+    wait_until_resting(count_);
+}
+
+Neighbours::~Neighbours() { end(); }
+
+void Neighbours::start() {
+    tell(Told::Compute);
+    wait_until_resting(0);
+}
+
+void Neighbours::stop() {
+    tell(Told::Rest);
+    wait_until_resting(count_);
+}
+
+void Neighbours::tell(Told what) {
+    const std::lock_guard lock(mutex_);
+    told_ = what;
+    changed_.notify_all();
+}
+
+bool Neighbours::is_told(Told what) {
+    const std::lock_guard lock(mutex_);
+    return told_ == what;
+}
+
+// Of a neighbour. Returns whether it is to compute, not to end.
+bool Neighbours::rest() {
+    std::unique_lock lock(mutex_);
+    ++resting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return told_ != Told::Rest; });
+    --resting_;
+    changed_.notify_all();
+    return told_ == Told::Compute;
+}
+
+void Neighbours::wait_until_resting(int count) {
+    {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return resting_ == count || failure_.happened(); });
+    }
+    if (failure_.happened())
+        end();
+    failure_.rethrow();
+}
+
+void Neighbours::end() {
+    tell(Told::End);
+    for (Thread& thread : threads_)
+        if (thread.joinable())
+            thread.join();
+}
+
+}  // namespace pw

@@ -1,0 +1,201 @@
+// Calibration: it runs the whole model as one stage on one device and times every kernel call in its place, so that
+// caches are as warm or cold as in a real pass.
+#include "exec/engine/machine.h"
+#include "exec/engine/pin.h"
+#include "exec/engine/ranks_of_run.h"
+#include "exec/execute.h"
+#include "exec/measuring/bench.h"
+#include "exec/measuring/neighbours.h"
+#include "exec/measuring/stop_watch.h"
+#include "exec/measuring/yardstick.h"
+#include "exec/ranks/measure_link.h"
+#include "exec/ranks/ranks.h"
+#include "exec/system/threads.h"
+#include "job/build.h"
+#include "workloads/first_failure.h"
+#include "workloads/machine_memory.h"
+#include "workloads/process.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+#include <optional>
+
+namespace pw {
+
+namespace {
+
+// Mini-batches are timed alone and beside computing neighbours in turns, so that both find the machine as fast.
+constexpr int kTurns = 4;
+constexpr int kInFlight = 3;  // micro-batches, so that activations are not in the cache by accident
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    char text[16] = {};
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+    return text;
+}
+
+Profile described(const Config& config, const Model& model, const HandOver& hand_over, const Kernels& kernels) {
+    Profile profile;
+    profile.model = model.name;
+    profile.backend = name_of(config.run.backend);
+    profile.machine = kernels.machine();
+    profile.date = today();
+    profile.input = model.input;
+    profile.classes = model.classes;
+    profile.threads_per_device = config.run.threads_per_device;
+    profile.precision = config.run.precision;
+    profile.link = hand_over.link;
+    profile.between_hosts = hand_over.between_hosts;
+    profile.sums = hand_over.sums;
+    profile.sent_copies = hand_over.sent_copies;
+    for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
+        profile.layers.push_back({.name = model.layers[layer].name});
+    return profile;
+}
+
+// The whole model on one device, through the engine, for about a second.
+Job job_of_one_device(Config config, const Model& model, const Profile& profile, int samples) {
+    constexpr int kInStep = 2, kMostSteps = 20;
+    constexpr double kSecond = 1e9;
+    const std::vector<Ns> layers = layer_times(profile, samples);
+    const double step = kInStep * std::accumulate(layers.begin(), layers.end(), 1.0);
+    config.cluster = {};
+    config.cluster.devices.resize(1);
+    config.pipeline = {};
+    config.pipeline.schedule = "naive";
+    config.pipeline.stages = 1;
+    config.pipeline.micro_batches = kInStep;
+    config.pipeline.micro_batch_size = samples;
+    config.pipeline.mini_batch = std::int64_t{kInStep} * samples;
+    config.transfer = {};
+    config.sum_bucket = 0;
+    config.mover_share = 0;
+    config.training.shard_optimizer = false;
+    config.training.learning_rate = 0;
+    config.training.steps = static_cast<int>(std::clamp(kSecond / step, 2.0, double{kMostSteps}));
+    config.run.transport = RunConfig::Transport::Threads;
+    Notices ignored;
+    return make_job(std::move(config), model, ignored);
+}
+
+// What the engine takes between two tasks of a device, when the second waits for nothing else.
+Measured measure_dispatch(const Config& config, const Model& model, const Profile& profile, int samples) {
+    const Trace trace = run(job_of_one_device(config, model, profile, samples), {}).trace;
+    std::vector<Ns> gaps;
+    const TraceEvent* before = nullptr;
+    for (const TraceEvent& event : trace.events) {
+        if (before && before->step == event.step && event.step > 0 && is_compute(event.task.op))
+            gaps.push_back(event.start - before->end);
+        before = &event;
+    }
+    return median_of(std::move(gaps));
+}
+
+// Returns the cores of the devices that are measured beside each other: those of the first device's host, that one
+// first. Where devices are on several ranks all ranks call it together; rank 0 gets the cores, the others nothing.
+CorePlan cores_to_measure_on(const Config& config) {
+    const std::vector<DeviceConfig>& all = config.cluster.devices;
+    const int devices = std::max(1, static_cast<int>(all.size()));
+    if (config.run.transport == RunConfig::Transport::Mpi && join_ranks().size() > 1)
+        return cores_of_first_host(config, devices, join_ranks());
+    const std::vector<int> nodes = numa_nodes(config, devices);
+    const auto here = std::ranges::count_if(all, [&](const DeviceConfig& one) { return one.host == all[0].host; });
+    return plan_cores(nodes.empty() ? std::max(1, static_cast<int>(here)) : devices, config.run.threads_per_device,
+                      nodes);
+}
+
+// Tells why devices that slow each other down are timed one at a time all the same; empty where nothing speaks against
+// neighbours. Each holds the whole model, and a system that has promised too much memory ends the process.
+std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
+    const auto neighbours = static_cast<Bytes>(cores.cores.size()) - 1;
+    if (cores.shared)
+        return fmt::format("there are fewer cores here than {} devices need", neighbours + 1);
+    if (!std::ranges::all_of(cores.cores, can_pin_this_thread))
+        return fmt::format("this process may not use the cores of all {} devices here", neighbours + 1);
+    const Bytes wanted = bench.memory_with(kInFlight) + neighbours * bench.memory_with(Neighbours::kInFlight);
+    const Bytes most = memory_of_machine() / 4 * 3;
+    return wanted <= most
+               ? ""
+               : fmt::format("{} copies of the model take {}, and three quarters of this machine's memory are {}",
+                             neighbours + 1, print_bytes(wanted), print_bytes(most));
+}
+
+Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
+                const std::function<void(int, int)>& progress) {
+    const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
+    const CorePlan cores = cores_to_measure_on(config);
+    const auto devices = static_cast<int>(cores.cores.size());
+    pin_this_thread(cores.cores[0]);
+    const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
+    const Dataset data = open_dataset(config, model);
+    Profile profile = described(config, model, hand_over, *kernels);
+    Yardstick yardstick;
+    const auto look_at_the_machine = [&] {
+        if (kernels->on_host())
+            yardstick.times.push_back(yardstick_time(cores));
+    };
+    look_at_the_machine();
+    const bool has_neighbours = devices > 1 && kernels->has_neighbours();
+    std::string why_alone;  // all the same, of any size
+    for (std::size_t size = 0; size < samples.size(); ++size) {
+        Bench bench(config, model, data, *kernels, samples[size], kInFlight);
+        if (has_neighbours && kernels->on_host() && why_alone.empty())
+            why_alone = what_forbids_neighbours(bench, cores);
+        std::optional<Neighbours> neighbours;
+        if (has_neighbours && why_alone.empty())
+            neighbours.emplace(config, model, data, cores, samples[size]);
+        PassTimes alone(profile.layers.size()), busy = alone;
+        for (int turn = 0; turn < kTurns; ++turn) {
+            if (progress)
+                progress(static_cast<int>(size) * kTurns + turn, static_cast<int>(samples.size()) * kTurns);
+            bench.take_turn(alone);
+            if (!neighbours)
+                continue;
+            neighbours->start();
+            bench.take_turn(busy);
+            neighbours->stop();
+        }
+        bench.store(alone, neighbours ? &busy : nullptr, profile);
+        if (kernels->on_host())
+            profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
+        look_at_the_machine();
+    }
+    if (has_neighbours && why_alone.empty())
+        profile.neighbours = devices - 1;
+    if (!why_alone.empty()) {
+        profile.notes.push_back("layers were timed on one device alone, not beside the others: " + why_alone);
+        for (LayerProfile& layer : profile.layers)
+            layer.busy.clear();  // one size has none: no size does
+    }
+    if (kernels->on_host())
+        profile.dispatch = measure_dispatch(config, model, profile, samples.front());
+    profile.reference = {yardstick.median(), yardstick.spread()};
+    profile.convolutions = kernels->convolutions();
+    return profile;
+}
+
+}  // namespace
+
+void help_to_measure(const Config& config) {
+    (void)measure_links(join_ranks(), host_name());
+    (void)cores_to_measure_on(config);
+}
+
+Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
+                        const std::function<void(int done, int all)>& progress) {
+    Profile profile;
+    FirstFailure failure;
+    Thread device = start_thread("the profile", [&] {  // so that the caller keeps its cores
+        failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
+    });
+    device.join();
+    failure.rethrow();
+    return profile;
+}
+
+}  // namespace pw

@@ -1,0 +1,83 @@
+#include "exec/measuring/stop_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+Measured median_of(std::vector<Ns> values) {
+    if (values.empty())
+        return {};
+    std::sort(values.begin(), values.end());
+    const auto at = [&](double quantile) {
+        return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1) + 0.5)];
+    };
+    return {at(0.5), at(0.9) - at(0.1)};
+}
+
+void PassTimes::add(int layer, Pass pass, bool accumulate, Ns time) {
+    if (layer == kAllLayers) {
+        whole_update_.push_back(time);
+        return;
+    }
+    Row& row = layers_[layer];
+    switch (pass) {
+        case Pass::Forward:
+            row.forward.push_back(time);
+            break;
+        case Pass::Input:
+            (accumulate ? row.input_added : row.input).push_back(time);
+            break;
+        case Pass::Weight:
+            (accumulate ? row.weight_added : row.weight).push_back(time);
+            break;
+        case Pass::Sum:
+            row.sum.push_back(time);
+            break;
+        case Pass::Update:
+            row.update.push_back(time);
+            break;
+    }
+}
+
+LayerTimes PassTimes::times(int layer) const {
+    const Row& row = layers_[layer];
+    LayerTimes times;
+    times.forward = median_of(row.forward);
+    times.backward_input = median_of(row.input);
+    const std::size_t passes = row.input.size() + row.input_added.size();
+    if (passes > 0)  // a layer may have several sums in a pass
+        times.backward_input.median +=
+            median_of(row.sum).median * static_cast<Ns>(row.sum.size()) / static_cast<Ns>(passes);
+    times.backward_weight = median_of(row.weight);
+    times.backward = {times.backward_input.median + times.backward_weight.median,
+                      times.backward_input.spread + times.backward_weight.spread};
+    const Ns more = median_of(row.input_added).median - median_of(row.input).median +
+                    median_of(row.weight_added).median - times.backward_weight.median;
+    times.accumulate.median = std::max<Ns>(0, more);
+    times.recompute = times.forward;
+    return times;
+}
+
+Measured PassTimes::update(int layer, double share) const {
+    if (whole_update_.empty())
+        return median_of(layers_[layer].update);
+    const Measured whole = median_of(whole_update_);
+    const auto part = [&](Ns time) { return std::llround(share * static_cast<double>(time)); };
+    return {part(whole.median), part(whole.spread)};
+}
+
+StopWatch::StopWatch(const Kernels& kernels) : kernels_(kernels), laps_(kernels.on_host()) {}
+
+void StopWatch::collect(PassTimes* into) {
+    for (const Call& call : calls_)
+        if (into)
+            into->add(call.layer, call.pass, call.accumulate, time_between(call.start, call.end));
+    calls_.clear();
+}
+
+Ns StopWatch::time_between(Mark from, Mark to) const {
+    return std::max<Ns>(0, kernels_.time_between(from, to) - cost_of_marks_.median);
+}
+
+}  // namespace pw

@@ -1,0 +1,346 @@
+#include "schedules/memory/buffers.h"
+
+#include "schedules/memory/limits.h"
+#include "schedules/memory/receiver_clocks.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace pw {
+
+namespace {
+
+// Returns what a task needs of the device's one workspace.
+Bytes workspace_of(const StageBytes& bytes, Op op) {
+    switch (op) {
+        case Op::Forward:
+            return bytes.forward_workspace;
+        case Op::Backward:
+            return bytes.backward_workspace;
+        case Op::BackwardInput:
+            return bytes.input_workspace;
+        case Op::BackwardWeight:
+            return bytes.weight_workspace;
+        case Op::Recompute:
+            return bytes.recompute_workspace;
+        default:
+            return 0;
+    }
+}
+
+class Collector {
+public:
+    Collector(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions, bool early,
+              const std::vector<int>& parts)
+        : plan_(plan),
+          costs_(costs),
+          versions_(versions),
+          graph_(proof.graph),
+          early_(early),
+          parts_(parts),
+          updated_on_(static_cast<std::size_t>(plan.shape.stages), -1) {
+        if (early)
+            clocks_.emplace(graph_, plan.shape,
+                            std::ssize(proof.order) == graph_.size() ? proof.order : graph_.topological_order());
+        if (std::none_of(costs.bytes.begin(), costs.bytes.end(),
+                         [](const StageBytes& bytes) { return bytes.statistics > 0; }))
+            return;
+        for (int node = 0; node < graph_.size(); ++node)
+            if (const Task& task = graph_.task(node); task.op == Op::Update)
+                update_at_[{graph_.device_of(node), task.stage, plan.shape.mini_batch_of(task.microbatch)}] =
+                    graph_.position_of(node);
+    }
+
+    std::vector<Buffer> collect() {
+        reserve();
+        for (int device = 0; device < plan_.shape.devices; ++device)
+            add_persistent(device);
+        for (int node = 0; node < graph_.size(); ++node)
+            if (graph_.task(node).op == Op::Forward)
+                add_activations(node);
+        for (int edge = 0; edge < static_cast<int>(costs_.edges.size()); ++edge) {
+            add_landings(edge, true);
+            add_landings(edge, false);
+        }
+        if (keeps_copies(costs_, early_))
+            add_sent_copies();
+        return std::move(buffers_);
+    }
+
+private:
+    int end_of(int device) const { return std::max<int>(0, static_cast<int>(plan_.order[device].size()) - 1); }
+
+    void add(Buffer buffer) {
+        if (buffer.bytes > 0)
+            buffers_.push_back(buffer);
+    }
+
+    void add_persistent(int device) {
+        const int end = end_of(device);
+        for (const Task& task : plan_.order[device])
+            if (task.op == Op::Update)
+                updated_on_[task.stage] = device;
+        for (const int stage : graph_.index().stages_of(device)) {
+            const StageBytes& bytes = costs_.bytes[stage];
+            for (int version = 0; version < versions_.held[stage]; ++version)
+                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
+                     device, stage, -1, -1, version, 0, end});
+            add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
+            if (updated_on_[stage] == device) {
+                const int parts = parts_.empty() ? 1 : parts_[stage];
+                for (int part = 0; part < parts; ++part)
+                    add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end,
+                         part});
+                const int momenta = versions_.predicts(stage) ? versions_.held[stage] : 1;
+                const Bytes momentum = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
+                for (int version = 0; version < momenta; ++version)
+                    add({BufferUse::Optimizer, MemoryKind::Optimizer, momentum, device, stage, -1, -1, version, 0,
+                         end});
+            }
+            if (versions_.predicts(stage))
+                add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
+                     end});
+        }
+        Bytes workspace = 0;
+        for (const Task& task : plan_.order[device])
+            workspace = std::max(workspace, scaled_bytes(workspace_of(costs_.bytes[task.stage], task.op),
+                                                         costs_.length_of(task.microbatch).bytes));
+        add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
+    }
+
+    Bytes shard_of(Bytes bytes, int stage) const {
+        const auto holders = static_cast<Bytes>(plan_.shape.devices_of(stage).size());
+        return aligned((bytes + holders - 1) / holders);
+    }
+
+    // No buffer moves while others come; what is reserved in vain is never touched.
+    void reserve() {
+        std::size_t each = 0;  // per micro-batch
+        for (const StageBytes& bytes : costs_.bytes)
+            for (const Bytes size : {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept,
+                                     bytes.statistics, bytes.until_input + bytes.until_weight})
+                each += size > 0 ? 1 : 0;
+        for (const EdgeBytes& bytes : costs_.edges)
+            each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
+        buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
+    }
+
+    // Where the tasks of a stage stand on the device that runs them, by micro-batch; -1 for none.
+    struct Positions {
+        const PlanGraph& graph;
+        std::span<const int> forwards, inputs, weights, wholes, agains;
+
+        Positions(const PlanGraph& of, int stage)
+            : graph(of),
+              forwards(of.nodes(Op::Forward, stage)),
+              inputs(of.nodes(Op::BackwardInput, stage)),
+              weights(of.nodes(Op::BackwardWeight, stage)),
+              wholes(of.nodes(Op::Backward, stage)),
+              agains(of.nodes(Op::Recompute, stage)) {}
+
+        static int at(std::span<const int> nodes, int mb) { return nodes.empty() ? -1 : nodes[mb]; }
+        int input_node(int mb) const { return at(inputs, mb) >= 0 ? inputs[mb] : at(wholes, mb); }  // I, or B
+        int forward(int mb) const { return position(at(forwards, mb)); }
+        int again(int mb) const { return position(at(agains, mb)); }
+        // Without a backward pass, F is the end.
+        int input(int mb) const { return or_forward(input_node(mb), mb); }
+        int weight(int mb) const { return or_forward(at(weights, mb) >= 0 ? weights[mb] : at(wholes, mb), mb); }
+
+    private:
+        int position(int node) const { return node < 0 ? -1 : graph.position_of(node); }
+        int or_forward(int node, int mb) const { return node < 0 ? forward(mb) : graph.position_of(node); }
+    };
+
+    void add_activations(int node) {
+        const Task& task = graph_.task(node);
+        const StageBytes& bytes = costs_.bytes[task.stage];
+        const Positions positions(graph_, task.stage);
+        const int device = graph_.device_of(node), first = graph_.position_of(node);
+        const int again = positions.again(task.microbatch);
+        const int saved = again < 0 ? first : again;
+        const int input = positions.input(task.microbatch), weight = positions.weight(task.microbatch);
+        const double length = costs_.length_of(task.microbatch).bytes;
+        const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
+            add({use, kind, scaled_bytes(size, length), device, task.stage, task.microbatch, -1, -1, from, last});
+        };
+        activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
+        activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, saved, input);
+        activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, saved, weight);
+        activation(BufferUse::Dropped, MemoryKind::Activations, again < 0 ? 0 : bytes.until_input + bytes.until_weight,
+                   first, first);
+        activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
+                   weight);
+        if (bytes.statistics > 0)
+            if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
+                update != update_at_.end())
+                add({BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, device, task.stage,
+                     task.microbatch, -1, -1, first, update->second});
+    }
+
+    // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
+    // or, received early, as soon as the sender could possibly have made the tensor.
+    void add_landings(int number, bool forward) {
+        const EdgeBytes& bytes = costs_.edges[number];
+        const Bytes size = forward ? bytes.forward : bytes.backward;
+        const int receiver_stage = forward ? bytes.to : bytes.from, sender_stage = forward ? bytes.from : bytes.to;
+        const Positions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
+        const int row = graph_.index().edge(bytes.from, bytes.to);
+        const std::span<const int> sends =
+            row < 0 ? std::span<const int>{} : graph_.nodes(forward ? Op::SendForward : Op::SendBackward, row);
+        for (int mb = 0; size > 0 && mb < plan_.shape.microbatches; ++mb) {
+            const int reader = forward ? Positions::at(of_reader.forwards, mb) : of_reader.input_node(mb);
+            const int maker = forward ? Positions::at(of_maker.forwards, mb) : of_maker.input_node(mb);
+            if (reader < 0 || maker < 0)
+                continue;
+            const int device = graph_.device_of(reader);
+            int first = graph_.position_of(maker);
+            if (graph_.device_of(maker) != device) {
+                const Task task{forward ? Op::SendForward : Op::SendBackward, sender_stage, mb, 0, receiver_stage};
+                const int send = Positions::at(sends, mb);
+                if (send < 0)
+                    fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
+                first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
+            }
+            int last = graph_.position_of(reader);
+            if (forward)
+                last = bytes.forward_until_weight  ? of_reader.weight(mb)
+                       : bytes.forward_until_input ? of_reader.input(mb)
+                                                   : std::max(last, of_reader.again(mb));
+            else if (bytes.backward_until_weight)
+                last = of_reader.weight(mb);
+            add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
+                 forward ? MemoryKind::Inputs : MemoryKind::Communication,
+                 scaled_bytes(size, costs_.length_of(mb).bytes), device, receiver_stage, mb, number, -1, first, last});
+        }
+    }
+
+    // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
+    // direction is posted, which waits until this one has left.
+    void add_sent_copies() {
+        std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);  // among the edges of costs
+        for (int number = static_cast<int>(costs_.edges.size()) - 1; number >= 0; --number)
+            if (const int edge = graph_.index().edge(costs_.edges[number].from, costs_.edges[number].to); edge >= 0)
+                number_of[edge] = number;
+        std::vector<std::array<std::ptrdiff_t, 2>> previous(costs_.edges.size(), {-1, -1});  // buffer, by direction
+        for (int node = 0; node < graph_.size(); ++node) {
+            const Task& task = graph_.task(node);
+            if (!is_send(task.op))
+                continue;
+            const bool forward = task.op == Op::SendForward;
+            const int edge = graph_.index().edge(edge_of(task).from, edge_of(task).to);
+            const int number = edge < 0 ? -1 : number_of[edge];
+            if (number < 0)
+                continue;
+            const EdgeBytes& carried = costs_.edges[number];
+            const Bytes bytes =
+                scaled_bytes(forward ? carried.forward : carried.backward, costs_.length_of(task.microbatch).bytes);
+            if (bytes == 0)
+                continue;
+            const int device = graph_.device_of(node), position = graph_.position_of(node);
+            const int made = graph_.position_of(graph_.inputs(node).front());
+            std::ptrdiff_t& earlier = previous[number][forward ? 0 : 1];
+            if (earlier >= 0 && buffers_[earlier].device == device)
+                buffers_[earlier].last = position;
+            earlier = std::ssize(buffers_);
+            add({forward ? BufferUse::SentForward : BufferUse::SentBackward, MemoryKind::Communication, bytes, device,
+                 task.stage, task.microbatch, number, -1, made, end_of(device)});
+        }
+    }
+
+    const Plan& plan_;
+    const Costs& costs_;
+    const VersionTable& versions_;
+    const PlanGraph& graph_;
+    bool early_;
+    const std::vector<int>& parts_;
+    std::vector<int> updated_on_;  // by stage: the last device so far that has its U
+    std::optional<ReceiverClocks> clocks_;
+    std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
+    std::vector<Buffer> buffers_;
+};
+
+}  // namespace
+
+std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early,
+                               const std::vector<int>& gradient_parts) {
+    return buffers_of(plan, Proof{PlanGraph(plan)}, costs, versions, early, gradient_parts);
+}
+
+std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
+                               bool early, const std::vector<int>& gradient_parts) {
+    std::vector<Buffer> buffers = Collector(plan, proof, costs, versions, early, gradient_parts).collect();
+    refuse_heavy(buffers);
+    return buffers;
+}
+
+std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
+                               const TransferMode& mode) {
+    return pack(buffers_of(plan, costs, versions, mode.early_receive()), plan.shape.devices).arena;
+}
+
+bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
+
+Rows by_device(const std::vector<Buffer>& buffers, int devices) {
+    std::vector<int> count(static_cast<std::size_t>(devices), 0);
+    for (const Buffer& buffer : buffers)
+        ++count[buffer.device];
+    Rows rows(count);
+    for (int k = static_cast<int>(buffers.size()) - 1; k >= 0; --k)
+        rows.item(buffers[k].device, --count[buffers[k].device]) = k;
+    return rows;
+}
+
+std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
+                                 std::span<const int> own) {
+    // one without tasks holds its weights at position 0
+    std::vector<MemoryUse> use(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
+    for (const int k : own) {
+        const Buffer& buffer = buffers[k];
+        use[buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
+        use[buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
+    }
+    for (std::size_t position = 1; position < use.size(); ++position)
+        for (int kind = 0; kind < kMemoryKinds; ++kind)
+            use[position][kind] += use[position - 1][kind];
+    use.pop_back();
+    return use;
+}
+
+std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
+    const Rows own = by_device(buffers, plan.shape.devices);
+    std::vector<std::vector<MemoryUse>> use;
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        use.push_back(memory_of(plan.order[device], buffers, own[device]));
+    return use;
+}
+
+MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own) {
+    std::vector<Bytes> alive(std::max<std::size_t>(1, order.size()) + 1, 0);
+    for (const int k : own) {
+        alive[buffers[k].first] += buffers[k].bytes;
+        alive[buffers[k].last + 1] -= buffers[k].bytes;
+    }
+    std::partial_sum(alive.begin(), alive.end(), alive.begin());
+    const auto peak = static_cast<int>(std::max_element(alive.begin(), alive.end()) - alive.begin());
+    MemoryUse use{};
+    for (const int k : own)
+        if (buffers[k].first <= peak && peak <= buffers[k].last)
+            use[static_cast<int>(buffers[k].kind)] += buffers[k].bytes;
+    return use;
+}
+
+MemoryUse peak_of(const std::vector<MemoryUse>& positions) {
+    MemoryUse peak{};
+    for (const MemoryUse& use : positions)
+        if (total(use) > total(peak))
+            peak = use;
+    return peak;
+}
+
+}  // namespace pw

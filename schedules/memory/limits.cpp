@@ -1,0 +1,199 @@
+#include "schedules/memory/limits.h"
+
+#include "schedules/memory/buffers.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
+#include "workloads/beyond_limit.h"
+#include "workloads/machine_memory.h"
+
+#include <algorithm>
+#include <array>
+
+namespace pw {
+
+namespace {
+
+// Bytes per task and transfer of all that grows with a plan, its proof and its numbers, and of these and a trace; no
+// measurement from 8 to 1024 stages, with every schedule and all kinds of buffers, was above.
+constexpr double kPerTask = 250, kPerTracedTask = 400;
+
+double years(double nanoseconds) { return nanoseconds / (365.25 * 24 * 3600 * 1e9); }
+
+std::string text_of(double bytes) {
+    constexpr double kTiB = 0x1p40;
+    return bytes < kTiB ? print_bytes(static_cast<Bytes>(bytes)) : fmt::format("{:.4g} TiB", bytes / kTiB);
+}
+
+// Returns no fewer tasks than a plan of the shape has: F, I and W or B and R, with two transfers in each direction of
+// an edge, and S and U once per holder and mini-batch.
+double tasks_of(const Shape& shape) {
+    const double edges = shape.edges ? static_cast<double>(shape.edges->size()) : shape.stages - 1.0;
+    double holders = shape.stages;
+    for (const std::vector<int>& devices : shape.placement)
+        holders += static_cast<double>(devices.size());
+    return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
+}
+
+// Bytes per input of a task at which devices meet: the graph keeps it, who waits for whom, and its order; measured.
+constexpr double kPerMeetingInput = 25;
+
+// Returns no fewer inputs than the S and U at which devices meet have: each waits for all that come.
+double inputs_of_meetings(const Shape& shape) {
+    double all = 0, tied = 0, own = 0;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const double holders = shape.placement.empty() ? 1 : static_cast<double>(shape.placement[stage].size());
+        all += holders;
+        (is_tied(shape, stage) ? tied : own) += is_tied(shape, stage) ? holders : holders * holders;
+    }
+    return shape.updates() * (own + tied * tied + (shape.global_norm ? 2 * all * all : 0));
+}
+
+// A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.
+struct Share {
+    double time = 0;
+    Ns longest = 0;
+    int node = -1;  // that takes the longest
+    // Adds `each` for every task of the kind, and returns what that comes to.
+    double add(Ns each, const TaskKinds::Kind& kind) {
+        const double more = static_cast<double>(each) * kind.count;
+        time += more;
+        if (node < 0 || each > longest) {
+            longest = each;
+            node = kind.first;
+        }
+        return more;
+    }
+};
+
+struct Blame {
+    const char* key;
+    const char* what;
+    const char* help;
+};
+
+Blame blame_for(Op op) {
+    switch (op) {
+        case Op::Forward:
+            return {"workload.forward", "forward passes", "check the unit of its time"};
+        case Op::Backward:
+        case Op::BackwardInput:
+            return {"workload.backward_input", "backward passes", "check the unit of its time"};
+        case Op::BackwardWeight:
+            return {"workload.backward_weight", "backward passes", "check the unit of its time"};
+        case Op::Recompute:
+            return {"pipeline.recompute", "recomputed forward passes", "check the unit of its time"};
+        case Op::Update:
+            return {"cluster.memory_bandwidth", "updates", "raise cluster.memory_bandwidth"};
+        case Op::SumGradients:
+            return {"cluster.link.bandwidth", "sums of gradients",
+                    "write more than so few bytes per second, such as 10 GB/s"};
+        default:
+            return {"cluster.link.bandwidth", "transfers", "write more than so few bytes per second, such as 10 GB/s"};
+    }
+}
+
+[[noreturn]] void refuse_share(const Share& share, double total, Blame blame, const PlanGraph& graph,
+                               const Costs& costs) {
+    const int device = graph.device_of(share.node);
+    std::string key = blame.key, help = blame.help;
+    if (is_compute(graph.task(share.node).op) && !costs.speed.empty() && costs.speed[device] < 1) {
+        key = fmt::format("cluster.devices[{}].speed", device);
+        help = "raise the speed of the device, 1 is that of the costs";
+    }
+    throw BeyondLimit(
+        key,
+        fmt::format("the plan may take {:.4g} years, and times are counted up to {:.0f}: {} are {:.0f} % of it, {} "
+                    "is the longest, {}",
+                    years(total), years(static_cast<double>(kLongestPlan)), blame.what, 100 * share.time / total,
+                    print(graph.task(share.node)), print_time(share.longest)),
+        help + ", or plan fewer micro-batches (pipeline.micro_batches)");
+}
+
+}  // namespace
+
+int microbatches_of_plan(int micro_batches, int steps) {
+    const std::int64_t all = std::int64_t{micro_batches} * steps;
+    if (all > kMostTasks)
+        throw BeyondLimit(
+            "training.steps",
+            fmt::format("an asynchronous plan holds the micro-batches of all steps: {} steps of {} are {}, "
+                        "and a plan has at most {} tasks",
+                        steps, micro_batches, all, kMostTasks),
+            "write fewer training.steps: a hundred show the step time");
+    return static_cast<int>(all);
+}
+
+void refuse_large_table(double bytes, const Shape& shape) {
+    const Bytes limit = memory_for_plans();
+    if (bytes > static_cast<double>(limit))
+        throw BeyondLimit(
+            shape.stages > shape.microbatches ? "pipeline.stages" : "pipeline.micro_batches",
+            fmt::format("a plan of {} stages and {} micro-batches on {} devices takes {} of memory to work "
+                        "out; half of what this process may have is {}",
+                        shape.stages, shape.microbatches, shape.devices, text_of(bytes), print_bytes(limit)),
+            "plan fewer stages, micro-batches or devices, or use a machine with more memory");
+}
+
+void refuse_large(const Shape& shape) {
+    if (const double tasks = tasks_of(shape); tasks > static_cast<double>(kMostTasks))
+        throw BeyondLimit(shape.stages > shape.microbatches ? "pipeline.stages" : "pipeline.micro_batches",
+                          fmt::format("a plan of {} stages and {} micro-batches has {:.4g} tasks and transfers, and at "
+                                      "most {} are planned",
+                                      shape.stages, shape.microbatches, tasks, kMostTasks),
+                          "plan fewer stages or micro-batches (of an asynchronous schedule: training.steps)");
+    const double inputs_of_all = inputs_of_meetings(shape);
+    if (inputs_of_all > kMostInputs - 4.0 * kMostTasks)
+        throw BeyondLimit("pipeline.stages",
+                          fmt::format("the sums and updates of a plan of {} stages on {} devices wait for {:.4g} "
+                                      "gradients, and at most {:.4g} are planned",
+                                      shape.stages, shape.devices, inputs_of_all, kMostInputs),
+                          "plan fewer stages or devices that share parameters or a norm");
+    refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_all, shape);
+}
+
+void refuse_large_trace(const PlanGraph& graph, const Shape& shape) {
+    refuse_large_table(kPerTracedTask * graph.size(), shape);
+}
+
+void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,
+                 const std::vector<Ns>& busy, const Costs& costs) {
+    std::array<Share, kOps> shares{};
+    Share latency;
+    double total = 0;
+    for (std::size_t number = 0; number < durations.size(); ++number) {
+        const TaskKinds::Kind& kind = kinds.all()[number];
+        const Ns time = busy.empty() ? durations[number] : std::max(durations[number], busy[number]);
+        if (is_send(kind.op))
+            total += latency.add(costs.link_of(kind.device, kind.receiver).latency, kind);
+        total += shares[static_cast<int>(is_send(kind.op) ? Op::SendForward : kind.op)].add(time, kind);
+    }
+    if (total <= static_cast<double>(kLongestPlan))
+        return;
+    const auto most =
+        std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.time < b.time; });
+    if (latency.time > most->time)
+        refuse_share(latency, total, {"cluster.link.latency", "latencies", "lower cluster.link.latency"}, graph, costs);
+    refuse_share(*most, total, blame_for(static_cast<Op>(most - shares.begin())), graph, costs);
+}
+
+void refuse_heavy(const std::vector<Buffer>& buffers) {
+    double all = 0;
+    const Buffer* largest = nullptr;
+    for (const Buffer& buffer : buffers) {
+        all += static_cast<double>(buffer.bytes);
+        if (!largest || buffer.bytes > largest->bytes)
+            largest = &buffer;
+    }
+    if (all <= static_cast<double>(kLargestPlan))
+        return;
+    const bool weights = largest->kind <= MemoryKind::Optimizer;
+    throw BeyondLimit(weights ? "workload.weights" : "workload.activation",
+                      fmt::format("the buffers of the plan add up to {}, and bytes are counted up to {}; the largest "
+                                  "holds {} of stage {}, {}",
+                                  text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind),
+                                  largest->stage, print_bytes(largest->bytes)),
+                      "check the units of sizes, or plan fewer micro-batches (pipeline.micro_batches)");
+}
+
+}  // namespace pw

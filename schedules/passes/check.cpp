@@ -1,0 +1,267 @@
+#include "schedules/passes/passes.h"
+#include "schedules/passes/waiting.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+PlaceName place_name(const PlaceName& named) {
+    return named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
+}
+
+// A plan without any backward is a forward-only one.
+bool has_backward(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(),
+                           [](const Task& task) { return is_compute(task.op) && task.op != Op::Forward; });
+    });
+}
+
+void check_complete(const Plan& plan, const PlanGraph& graph) {
+    const bool trains = has_backward(plan);
+    for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        const auto nodes_of = [&](Op op) { return graph.nodes(op, stage); };
+        const std::span<const int> forwards = nodes_of(Op::Forward), wholes = nodes_of(Op::Backward),
+                                   inputs = nodes_of(Op::BackwardInput), weights = nodes_of(Op::BackwardWeight);
+        for (int mb = 0; mb < plan.shape.microbatches; ++mb) {
+            const auto has = [&](std::span<const int> nodes) { return !nodes.empty() && nodes[mb] >= 0; };
+            if (!has(forwards))
+                fail("plan '{}': no device runs {}", plan.schedule, print({Op::Forward, stage, mb}));
+            if (!trains)
+                continue;
+            const bool whole = has(wholes), input = has(inputs), weight = has(weights);
+            if (whole && (input || weight))
+                fail("plan '{}': {} stands beside {}; B is I and W in one", plan.schedule,
+                     print({Op::Backward, stage, mb}),
+                     print({input ? Op::BackwardInput : Op::BackwardWeight, stage, mb}));
+            if (!whole && !(input && weight))
+                fail("plan '{}': no device runs {}", plan.schedule,
+                     print({!input && !weight ? Op::Backward : (input ? Op::BackwardWeight : Op::BackwardInput), stage,
+                            mb}));
+        }
+    }
+}
+
+// The last positions of a stage's tasks of one mini-batch in a device's list, -1 for none.
+struct LastPositions {
+    int gradient = -1, sum = -1, update = -1;
+};
+
+// Returns them by stage of the device, then by mini-batch.
+std::vector<LastPositions> last_positions(const Plan& plan, const ShapeIndex& index, int device) {
+    const std::span<const int> stages = index.stages_of(device);
+    const auto updates = static_cast<std::size_t>(plan.shape.updates());
+    std::vector<LastPositions> last(stages.size() * updates);
+    const std::vector<Task>& order = plan.order[device];
+    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
+        const Task& task = order[position];
+        const bool gradient = makes_weight_gradient(task.op), sum = task.op == Op::SumGradients;
+        if (!gradient && !sum && task.op != Op::Update)
+            continue;
+        const auto row = std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin();
+        LastPositions& of_stage =
+            last[static_cast<std::size_t>(row) * updates + plan.shape.mini_batch_of(task.microbatch)];
+        (gradient ? of_stage.gradient : sum ? of_stage.sum : of_stage.update) = position;
+    }
+    return last;
+}
+
+// A holder runs S or U, `wanted`, once per mini-batch of a stage, after its last gradient of it.
+void check_closing(const Plan& plan, int device, const Task& wanted, int at, int gradient, const PlaceName& place) {
+    const std::vector<Task>& order = plan.order[device];
+    if (at < 0)
+        fail(
+            "plan '{}': no task of device {} runs {}\n  help: it is the {} of stage {} after micro-batch {}: add it to "
+            "the device's tasks",
+            plan.schedule, device, print(wanted), wanted.op == Op::Update ? "update" : "sum of gradients", wanted.stage,
+            wanted.microbatch);
+    if (order[at] != wanted)
+        fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
+    if (gradient > at)
+        fail("plan '{}': {}: {} comes before {}, which it includes", plan.schedule, place(device, at), print(order[at]),
+             print(order[gradient]));
+}
+
+// Every holder of a stage sums its gradients with the others' and those of tied stages, and updates it.
+void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& place) {
+    if (!has_backward(plan))
+        return;
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        const std::vector<LastPositions> last = last_positions(plan, index, device);
+        auto of_stage = last.begin();
+        for (const int stage : index.stages_of(device)) {
+            const auto check_all = [&](Op op, int LastPositions::*at) {
+                for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch)
+                    check_closing(plan, device, {op, stage, plan.shape.last_of(mini_batch)}, of_stage[mini_batch].*at,
+                                  of_stage[mini_batch].gradient, place);
+            };
+            if (needs_sum(plan.shape, stage))
+                check_all(Op::SumGradients, &LastPositions::sum);
+            check_all(Op::Update, &LastPositions::update);
+            of_stage += plan.shape.updates();
+        }
+    }
+}
+
+void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        if (!is_transfer(task.op))
+            continue;
+        const auto where = [&] {
+            return fmt::format("plan '{}': {}: {}", plan.schedule,
+                               place(graph.device_of(node), graph.position_of(node)), print(task));
+        };
+        if (graph.index().edge(edge_of(task).from, edge_of(task).to) < 0)
+            fail("{}: no tensor flows between stages {} and {}", where(), task.stage, task.peer);
+        const int other = is_recv(task.op) ? graph.inputs(node).front() : graph.find(other_end(task));
+        if (other < 0)
+            fail("{} has no {} at the other end", where(), print(other_end(task)));
+        if (graph.device_of(other) == graph.device_of(node))
+            fail("{}: both stages are on device {}", where(), graph.device_of(node));
+    }
+}
+
+// Checks that a micro-batch stays on one device of a stage, since what F saves stays there.
+void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        const int device = graph.device_of(node);
+        if (task.op == Op::Update || task.op == Op::SumGradients)
+            continue;
+        if (const int forward = graph.nodes(Op::Forward, task.stage)[task.microbatch];
+            graph.device_of(forward) != device)
+            fail("plan '{}': {}: {} belongs on device {}, which runs {}", plan.schedule,
+                 place(device, graph.position_of(node)), print(task), graph.device_of(forward),
+                 print({Op::Forward, task.stage, task.microbatch}));
+    }
+}
+
+void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName& named) {
+    for (int node = 0; node < graph.size(); ++node)
+        for (int input : graph.inputs(node))
+            if (graph.device_of(input) == graph.device_of(node) && input >= node) {
+                const int device = graph.device_of(node), step = graph.position_of(node);
+                const std::string place = named ? named(device, step) + " waits forever"
+                                                : fmt::format("device {} waits forever at step {}", device, step);
+                fail("plan '{}': {}: {} needs {}, which no device runs before it", plan.schedule, place,
+                     print(graph.task(node)), print(graph.task(input)));
+            }
+}
+
+// Returns the nodes in the order in which they can run: all of them where the plan has no deadlock. OneSlot has none.
+std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks) {
+    return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{} : Waiting(graph, mode, asks).order();
+}
+
+// Returns the modes in which the same transfers could run.
+std::vector<TransferMode> other_modes(const TransferMode& mode) {
+    std::vector<TransferMode> modes;
+    for (const auto protocol : {mode.protocol, TransferMode::Protocol::Eager})
+        for (const auto exchange : {mode.exchange, TransferMode::Exchange::Overlapped})
+            for (const auto& communicator : kChoices<TransferMode::Communicator>)
+                for (const auto& receive : kChoices<TransferMode::Receive>) {
+                    TransferMode& other = modes.emplace_back(mode);
+                    other.protocol = protocol;
+                    other.exchange = exchange;
+                    other.communicator = communicator.value;
+                    other.receive = receive.value;
+                }
+    return modes;
+}
+
+// Returns the keys in which a mode differs from another one: "transfer.receive: early".
+std::vector<std::string> keys_of(const TransferMode& mode, const TransferMode& other) {
+    std::vector<std::string> keys;
+    const auto add = [&](const char* key, std::string_view value) {
+        keys.push_back(fmt::format("transfer.{}: {}", key, value));
+    };
+    if (mode.communicator != other.communicator)
+        add("communicator", name_of(mode.communicator));
+    if (mode.receive != other.receive)
+        add("receive", name_of(mode.receive));
+    if (mode.exchange != other.exchange)
+        add("exchange", name_of(mode.exchange));
+    if (mode.protocol != other.protocol)
+        add("protocol", name_of(mode.protocol));
+    return keys;
+}
+
+// Returns the fewest keys with which the plan runs through, or nothing.
+std::string way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    std::vector<std::string> fewest;
+    for (const TransferMode& other : other_modes(mode))
+        if (const std::vector<std::string> keys = keys_of(other, mode);
+            !keys.empty() && (fewest.empty() || keys.size() < fewest.size()) && deadlock_of(plan, graph, other).empty())
+            fewest = keys;
+    return fmt::format("{}", fmt::join(fewest, " and "));
+}
+
+// Returns a line per task of the circle. A transfer without a place of its own is told by the task that makes its
+// tensor.
+std::string lines_of(const PlanGraph& graph, const std::vector<int>& circle, const PlaceName& place) {
+    const auto place_of = [&](int node) { return place(graph.device_of(node), graph.position_of(node)); };
+    std::string lines;
+    for (int node : circle) {
+        if (is_send(graph.task(node).op) && place_of(node).empty())
+            node = graph.inputs(node).front();
+        if (const std::string at = place_of(node); !at.empty())
+            lines += fmt::format("\n    {}: {}", at, print(graph.task(node)));
+    }
+    return lines;
+}
+
+}  // namespace
+
+// A walk knows the circle.
+std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                             const std::vector<char>& asks) {
+    if (std::ssize(order_of(graph, mode, asks)) == graph.size())
+        return {};
+    Walk walk(plan, graph, mode, asks);
+    walk.go_on();
+    return walk.finished() ? std::vector<int>{} : walk.circle();
+}
+
+void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks,
+                     const PlaceName& named) {
+    const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
+    if (circle.empty())
+        return;
+    const std::string other = way_out(plan, graph, mode);
+    fail_with(ExitCode::Infeasible,
+              "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: {}",
+              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode),
+              lines_of(graph, circle, place_name(named)),
+              other.empty() ? "no key of transfer saves it: change the order of the tasks"
+                            : fmt::format("it runs through with {}", other));
+}
+
+std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const PlaceName& named) {
+    const PlaceName place = place_name(named);
+    PlanGraph graph(plan);
+    check_complete(plan, graph);
+    check_holders(plan, graph, place);
+    check_transfers(plan, graph, place);
+    check_local_order(plan, graph, named);
+    check_updates(plan, graph.index(), place);
+    std::vector<int> order = order_of(graph, mode, {});
+    if (std::ssize(order) != graph.size()) {
+        refuse_deadlock(plan, graph, mode, {}, named);
+        order.clear();
+    }
+    return std::make_shared<const Proof>(Proof{std::move(graph), mode, std::move(order)});
+}
+
+}  // namespace pw

@@ -1,0 +1,97 @@
+#include "schedules/passes/waiting.h"
+
+#include <numeric>
+#include <utility>
+
+namespace pw {
+
+Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<char> asks)
+    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous), asks_(std::move(asks)) {
+    LaneTable table(graph, mode.communicator);
+    const auto size = static_cast<std::size_t>(graph.size());
+    waits_.reserve(size, 2 * size);
+    next_.assign(size, -1);
+    std::vector<int> last_in_lane(static_cast<std::size_t>(table.lanes), -1);
+    int computed = -1;
+    std::vector<int> since;     // what the list waits for: its last task that computes, and sends whose copies are kept
+    std::vector<int> exchange;  // where it blocks: the transfers since that task
+    const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
+    for (int node = 0; node < graph.size(); ++node) {
+        const Op op = graph.task(node).op;
+        if (graph.position_of(node) == 0) {
+            computed = -1;
+            since.clear();
+            exchange.clear();
+        }
+        if (const int earlier = is_send(op) && mode.sent_copies ? table.earlier_on_edge[node] : -1; earlier >= 0)
+            since.push_back(earlier);
+        if (!is_recv(op) || !mode.early_receive())
+            waits_.push(since);
+        if (!is_recv(op))
+            for (const int input : graph.inputs(node))
+                if (graph.device_of(input) != graph.device_of(node) || is_recv(graph.task(input).op) || input > node)
+                    waits_.push(input);  // others stand before it in its list
+        if (is_transfer(op)) {
+            const int lane = table.lane_of[node];
+            const int before = lane < 0 ? -1 : std::exchange(last_in_lane[lane], node);
+            if (before >= 0)
+                waits_.push(before);
+            follow(before, node);
+            if (mode.blocks())
+                exchange.push_back(node);
+        } else {
+            waits_.push(exchange);
+            exchange.clear();
+            follow(std::exchange(computed, node), node);
+            since.assign(1, node);
+        }
+        waits_.close();
+    }
+    other_end_ = std::move(table.partner);
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_send(graph.task(node).op))
+            other_end_[node] = -2 - other_end_[node];
+}
+
+// What keeps a node waiting, or -1 when nothing does. Counts on how many of of(node) have ended.
+int Waiting::first_not_ended(int node, const std::vector<char>& ended, std::size_t& own_ended) const {
+    if (const int send = send_of(node); send >= 0 && !ended[send])
+        return send;
+    for (const std::span<const int> own = of(node); own_ended < own.size(); ++own_ended)
+        if (!ended[own[own_ended]])
+            return own[own_ended];
+    if (const int recv = awaited_by(node); recv >= 0)
+        for (const int other : of(recv))
+            if (!ended[other])
+                return other;
+    return -1;
+}
+
+std::vector<int> Waiting::order() const {
+    const auto size = static_cast<std::size_t>(graph_.size());
+    std::vector<int> order;
+    order.reserve(size);
+    std::vector<char> ended(size, 0);
+    // A chain stops at a node that has not ended; of the chains that do at the same one, each knows the next.
+    std::vector<int> stopped_at(size, -1), next_stopped(first_.size(), -1), head = first_, to_do(first_.size());
+    std::iota(to_do.rbegin(), to_do.rend(), 0);
+    std::vector<std::size_t> own_ended(first_.size(), 0);  // of what the head of each chain waits for: they stay so
+    while (!to_do.empty()) {
+        const int chain = to_do.back();
+        to_do.pop_back();
+        for (int& node = head[chain]; node >= 0; node = next_[node]) {
+            if (const int other = first_not_ended(node, ended, own_ended[chain]); other >= 0) {
+                next_stopped[chain] = std::exchange(stopped_at[other], chain);
+                break;
+            }
+            own_ended[chain] = 0;
+            ended[node] = 1;
+            order.push_back(node);
+            for (int stopped = stopped_at[node]; stopped >= 0; stopped = next_stopped[stopped])
+                to_do.push_back(stopped);
+        }
+    }
+    return order;
+}
+
+}  // namespace pw

@@ -1,0 +1,408 @@
+#include "schedules/plan/durations.h"
+
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/sum_groups.h"
+#include "workloads/bounded.h"
+#include "workloads/costs/routes.h"
+#include "workloads/costs/sum_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace pw {
+
+Ns StageCost::*cost_part_of(Op op) {
+    switch (op) {
+        case Op::Forward:
+            return &StageCost::forward;
+        case Op::Backward:
+            return &StageCost::backward;
+        case Op::BackwardInput:
+            return &StageCost::backward_input;
+        case Op::BackwardWeight:
+            return &StageCost::backward_weight;
+        case Op::Recompute:
+            return &StageCost::recompute;
+        case Op::Update:
+            return &StageCost::update;
+        case Op::SumGradients:
+            return &StageCost::sum_gradients;
+        default:
+            return nullptr;
+    }
+}
+
+namespace {
+
+Ns time_of(Op op, const StageCost& cost) {
+    Ns StageCost::*const part = cost_part_of(op);
+    return part == nullptr ? 0 : cost.*part;
+}
+
+double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
+    switch (op) {
+        case Op::Forward:
+        case Op::Recompute:
+            return length.forward;
+        case Op::BackwardInput:
+            return length.backward_input;
+        case Op::BackwardWeight:
+            return length.backward_weight;
+        case Op::Backward: {
+            const auto input = static_cast<double>(cost.backward_input),
+                       weight = static_cast<double>(cost.backward_weight);
+            const bool alike = length.backward_input == length.backward_weight || input + weight == 0;
+            return alike ? length.backward_input
+                         : (input * length.backward_input + weight * length.backward_weight) / (input + weight);
+        }
+        default:
+            return 1;  // once per mini-batch
+    }
+}
+
+Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
+
+// `last` is the costs of a smaller last micro-batch, empty when it is not smaller.
+Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vector<StageCost>& stages,
+               const std::vector<StageCost>& last) {
+    const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
+    const StageCost& cost = (smaller ? last : stages)[kind.stage];
+    Ns time = time_of(kind.op, cost);
+    if (!costs.lengths.empty())
+        if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch)); factor != 1)
+            time = bounded(static_cast<double>(time) * factor);
+    if (kind.predicts)
+        time += time_to_predict(cost);
+    if (kind.accumulates)
+        time += cost.accumulate;
+    const bool computes = kind.op != Op::SumGradients;
+    if (computes && !costs.speed.empty() && costs.speed[kind.device] != 1)
+        time = bounded(static_cast<double>(time) / costs.speed[kind.device]);
+    if (kind.op == Op::Update)
+        time = bounded_sum(time, cost.gather_weights);
+    return bounded_sum(time, costs.dispatch);
+}
+
+// Returns the sum of the stage, if it is in buckets; else null.
+const StageSum* sum_in_buckets(int stage, const Costs& costs) {
+    const bool known = costs.sum_bucket > 0 && stage < std::ssize(costs.stage_sums);
+    return known && costs.stage_sums[stage].buckets > 1 ? &costs.stage_sums[stage] : nullptr;
+}
+
+std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
+                             const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
+    const Traffic traffic(shape, graph.index(), costs);
+    const Routes routes(costs);
+    std::vector<Ns> durations;
+    durations.reserve(kinds.all().size());
+    for (const TaskKinds::Kind& kind : kinds.all())
+        durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
+                                                             costs.link_of(kind.device, kind.receiver),
+                                                             routes.most(kind.device, kind.receiver))
+                                             : duration_of(kind, costs, stages, last));
+    for (std::size_t number = 0; number < durations.size(); ++number)
+        if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
+            if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
+                durations[number] -= sum->alone - sum->last_bucket();
+    return durations;
+}
+
+std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
+    std::set<int> devices;
+    for (const int stage : {tie.from, tie.to})
+        for (const int device : shape.devices_of(stage))
+            devices.insert(device);
+    return {devices.begin(), devices.end()};
+}
+
+bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
+
+// By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
+// stage.
+using Uses = std::vector<std::map<int, double>>;
+
+void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Costs& costs, const Routes& routes,
+                          Uses& uses) {
+    const LaneTable table(graph, mode.communicator);
+    std::set<std::array<int, 3>> ways;  // lane, from, to
+    for (int send = 0; send < graph.size(); ++send)
+        if (is_send(graph.task(send).op) && table.partner[send] >= 0)
+            ways.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
+    for (const auto& [lane, from, to] : ways)
+        for (const int capacity : routes.takes(from, to)) {
+            double& use = uses[capacity][lane];
+            use = std::max(use, std::min(costs.link_of(from, to).bandwidth, routes.most(from, to)));
+        }
+}
+
+// Messages of one step share with each other too, which the time of the sum alone knows.
+void add_uses_of_sums(const std::vector<StageSum>& sums, const Costs& costs, const Routes& routes, Uses& uses) {
+    for (std::size_t stage = 0; stage < sums.size(); ++stage)
+        for (const SumRound& round : sums[stage].rounds) {
+            std::map<int, double> of_round;
+            for (const SumRound::Pair& pair : round.messages)
+                for (const int capacity : routes.takes(pair.from, pair.to))
+                    of_round[capacity] += std::min(sum_link_of(pair, costs).bandwidth, routes.most(pair.from, pair.to));
+            for (const auto& [capacity, use] : of_round) {
+                double& most = uses[capacity][-1 - static_cast<int>(stage)];
+                most = std::max(most, std::min(use, routes.capacities()[capacity]));
+            }
+        }
+}
+
+bool is_short(const Uses& uses, const Routes& routes) {
+    for (std::size_t capacity = 0; capacity < uses.size(); ++capacity) {
+        double all = 0;
+        for (const auto& [who, use] : uses[capacity])
+            all += use;
+        if (all > routes.capacities()[capacity])
+            return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths) {
+    std::map<MicroBatchLength, int> known;
+    std::vector<int> classes;
+    for (const MicroBatchLength& length : lengths)
+        classes.push_back(known.try_emplace(length, static_cast<int>(known.size())).first->second);
+    return known.size() > 1 ? classes : std::vector<int>{};
+}
+
+TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
+                     const std::vector<int>& classes)
+    : of_(static_cast<std::size_t>(graph.size()), kNone) {
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_recv(graph.task(node).op))
+            of_[graph.inputs(node).front()] = graph.device_of(node);  // the receiver of each SEND, for now
+    // Kinds so far: of the sends by edge, gradients and batch, the last one and all by their devices; of a device's
+    // other tasks by its stage, operation, batch and accumulation. A batch is a class, and whether it is the last of
+    // its mini-batch.
+    const std::size_t batches =
+        classes.empty() ? 2 : 2 * (static_cast<std::size_t>(*std::max_element(classes.begin(), classes.end())) + 1);
+    std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 2 * batches, kNone), of_tasks;
+    std::map<std::array<int, 3>, int> of_pairs;
+    std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
+    std::span<const int> stages;
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        const int device = graph.device_of(node);
+        if (graph.position_of(node) == 0) {
+            stages = graph.index().stages_of(device);
+            of_tasks.assign(stages.size() * kOps * 2 * batches, kNone);
+            begun.assign(stages.size(), 0);
+        }
+        if (is_recv(task.op))
+            continue;
+        const std::size_t last = plan.shape.ends_mini_batch(task.microbatch) ? 1 : 0;
+        const auto at = static_cast<std::size_t>(task.microbatch);
+        const std::size_t batch =
+            2 * static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]) + last;
+        bool accumulates = false;
+        int receiver = kNone;
+        int* known = nullptr;
+        if (is_send(task.op)) {
+            const Edge edge = edge_of(task);
+            const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
+            const std::size_t one = (row * 2 + (task.op == Op::SendBackward ? 1 : 0)) * batches + batch;
+            receiver = of_[static_cast<std::size_t>(node)];
+            known = &of_sends[one];
+            if (*known != kNone && (all_[*known].device != device || all_[*known].receiver != receiver)) {
+                of_pairs[{static_cast<int>(one), all_[*known].device, all_[*known].receiver}] = *known;
+                const auto other = of_pairs.find({static_cast<int>(one), device, receiver});
+                *known = other == of_pairs.end() ? kNone : other->second;
+            }
+        } else {
+            const auto row = static_cast<std::size_t>(
+                stages.size() == 1 ? 0 : std::lower_bound(stages.begin(), stages.end(), task.stage) - stages.begin());
+            if (task.op == Op::Update)
+                begun[row] = 0;
+            if (makes_weight_gradient(task.op))
+                accumulates = std::exchange(begun[row], 1) != 0;
+            known = &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * batches + batch) * 2 +
+                              (accumulates ? 1 : 0)];
+        }
+        if (*known == kNone) {
+            *known = static_cast<int>(all_.size());
+            all_.push_back({task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0,
+                            task.microbatch, node, 0, receiver});
+        }
+        if (task.op == Op::SumGradients) {
+            const int maker = graph.last_gradients_of(node);
+            all_[static_cast<std::size_t>(*known)].gradients = maker < 0 ? kNone : of(maker);
+        }
+        of_[static_cast<std::size_t>(node)] = *known;
+        ++all_[static_cast<std::size_t>(*known)].count;
+    }
+}
+
+TaskKinds::TaskKinds(const PlanGraph& graph) {
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        of_.push_back(is_recv(task.op) ? kNone : node);
+        all_.push_back({task.op, graph.device_of(node), task.stage, false, false, false, task.microbatch, node, 1});
+    }
+}
+
+std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
+    return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
+}
+
+std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
+    if (costs.sum_bucket == 0)
+        return {};
+    std::vector<Ns> delays(all_.size(), 0);
+    for (std::size_t number = 0; number < all_.size(); ++number)
+        if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
+            if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
+                delays[number] = sum->alone - sum->last_bucket() -
+                                 sum->beside(duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch);
+    return delays;
+}
+
+std::vector<Ns> TaskKinds::latencies(const Costs& costs) const {
+    std::vector<Ns> latencies;
+    latencies.reserve(all_.size());
+    for (const Kind& kind : all_)
+        latencies.push_back(is_send(kind.op) ? costs.link_of(kind.device, kind.receiver).latency : 0);
+    return latencies;
+}
+
+std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
+    return costs.busy.empty() ? std::vector<Ns>{}
+                              : durations_of(*this, graph, shape, costs, costs.busy, costs.busy_last);
+}
+
+std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                             const VersionTable& versions) {
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
+    const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
+    return all;
+}
+
+std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                                 const VersionTable& versions) {
+    std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
+    if (costs.sum_bucket == 0)
+        return all;
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
+    const std::vector<Ns> by_kind = kinds.bucket_delays(costs);
+    for (int node = 0; node < graph.size(); ++node)
+        if (!is_transfer(graph.task(node).op))
+            all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
+    return all;
+}
+
+void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
+    costs.stage_sums.clear();
+    costs.stage_gathers.clear();
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const std::vector<int> holders = shape.devices_of(stage);
+        const bool sharded = costs.shard_optimizer && holders.size() > 1;
+        std::vector<SumRound> rounds =
+            rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
+        const Bytes weights = costs.bytes[stage].weights;
+        const bool beside = costs.sum_bucket > 0 && may_sum_beside(shape, stage);
+        const int buckets = beside ? buckets_of(weights, costs.sum_bucket) : 1;
+        StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
+        sum.buckets = buckets;
+        Ns time = sum.alone;
+        for (const StageTie& tie : ties)
+            if (is_of(tie, stage))
+                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs, algorithm).alone);
+        std::reverse(rounds.begin(), rounds.end());
+        const StageSum& gather =
+            costs.stage_gathers.emplace_back(sharded ? timed_sum(std::move(rounds), weights, costs) : StageSum{});
+        for (std::vector<StageCost>* all : {&costs.stage, &costs.busy}) {
+            if (all->empty())
+                continue;
+            StageCost& cost = (*all)[stage];
+            cost.sum_gradients = time;
+            cost.gather_weights = gather.alone;
+            if (sharded)
+                cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
+        }
+    }
+}
+
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs)
+    : shape_(shape), index_(index), lengths_(costs.lengths) {
+    const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
+        Loads loads;
+        for (std::vector<Bytes>& kind : loads)
+            kind.resize(static_cast<std::size_t>(index.edges()));
+        for (const EdgeBytes& edge : edges)
+            if (const int number = index.edge(edge.from, edge.to); number >= 0) {
+                loads[0][number] = edge.forward;
+                loads[1][number] = edge.backward;
+            }
+        return loads;
+    };
+    full_ = loads_of(costs.edges);
+    if (!costs.last_edges.empty())
+        last_ = loads_of(costs.last_edges);
+}
+
+Bytes Traffic::bytes(const Task& task) const {
+    if (!is_transfer(task.op))
+        return 0;
+    const Edge edge = edge_of(task);
+    const int number = index_.edge(edge.from, edge.to);
+    if (number < 0)
+        return 0;
+    const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
+    const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
+    const Bytes bytes = (smaller ? last_ : full_)[gradient ? 1 : 0][number];
+    if (lengths_.empty())
+        return bytes;
+    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes);
+}
+
+std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
+    std::vector<Bytes> moved;
+    for (int node = 0; node < graph.size(); ++node)
+        moved.push_back(bytes(graph.task(node)));
+    return moved;
+}
+
+bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
+    const Routes routes(costs);
+    if (routes.capacities().empty())
+        return false;
+    Uses uses(routes.capacities().size());
+    add_uses_of_messages(graph, mode, costs, routes, uses);
+    return is_short(uses, routes);
+}
+
+bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
+    const Routes routes(costs);
+    if (routes.capacities().empty())
+        return false;
+    Uses uses(routes.capacities().size());
+    add_uses_of_messages(graph, mode, costs, routes, uses);
+    add_uses_of_sums(costs.stage_sums, costs, routes, uses);
+    add_uses_of_sums(costs.stage_gathers, costs, routes, uses);  // never beside its stage's sum
+    return is_short(uses, routes);
+}
+
+bool may_wait_for_calls(const Shape& shape, const Costs& costs) {
+    if (!costs.dispatch_by_host || costs.dispatch == 0)
+        return false;
+    std::set<int> hosts;
+    for (int device = 0; device < shape.devices; ++device)
+        hosts.insert(costs.host.empty() ? 0 : costs.host[device]);
+    return std::ssize(hosts) < shape.devices;
+}
+
+}  // namespace pw

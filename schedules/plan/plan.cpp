@@ -1,0 +1,147 @@
+#include "schedules/plan/plan.h"
+
+#include "schedules/plan/plan_graph.h"
+#include "workloads/error.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace pw {
+
+std::vector<int> Shape::devices_of(int stage) const {
+    return placement.empty() ? std::vector<int>{stage % devices} : placement[stage];
+}
+
+std::vector<int> Shape::stages_of(int device) const {
+    std::vector<int> found;
+    if (placement.empty())
+        for (int stage = device; stage < stages; stage += devices)
+            found.push_back(stage);
+    for (int stage = 0; stage < static_cast<int>(placement.size()); ++stage) {
+        const std::vector<int>& holders = placement[stage];
+        if (std::find(holders.begin(), holders.end(), device) != holders.end())
+            found.push_back(stage);
+    }
+    return found;
+}
+
+int Shape::devices_before(int stage) const {
+    if (placement.empty())
+        return stage;
+    int count = 0;
+    for (int earlier = 0; earlier < stage; ++earlier)
+        count += static_cast<int>(devices_of(earlier).size());
+    return count;
+}
+
+std::vector<int> Shape::before(int stage) const {
+    if (!edges)
+        return stage > 0 ? std::vector<int>{stage - 1} : std::vector<int>{};
+    std::vector<int> found;
+    for (const Edge& edge : *edges)
+        if (edge.to == stage)
+            found.push_back(edge.from);
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::vector<int> Shape::after(int stage) const {
+    if (!edges)
+        return stage + 1 < stages ? std::vector<int>{stage + 1} : std::vector<int>{};
+    std::vector<int> found;
+    for (const Edge& edge : *edges)
+        if (edge.from == stage)
+            found.push_back(edge.to);
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+int Shape::updates() const { return per_update == 0 ? 1 : (microbatches - 1) / per_update + 1; }
+
+int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }
+
+int Shape::first_of(int mini_batch) const { return mini_batch * per_update; }
+
+int Shape::last_of(int mini_batch) const {
+    if (per_update == 0)
+        return microbatches - 1;
+    return static_cast<int>(std::min<std::int64_t>((std::int64_t{mini_batch} + 1) * per_update, microbatches)) - 1;
+}
+
+bool Shape::ends_mini_batch(int microbatch) const { return last_of(mini_batch_of(microbatch)) == microbatch; }
+
+std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
+    std::vector<std::vector<int>> placement;
+    int device = 0;
+    for (const int count : replicas) {
+        std::vector<int>& holders = placement.emplace_back();
+        for (int replica = 0; replica < count; ++replica)
+            holders.push_back(device++);
+    }
+    return placement;
+}
+
+bool splits_backward(const Plan& plan) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });
+    });
+}
+
+namespace {
+
+std::string line_of(const Plan& plan, std::size_t device) {
+    std::string text = fmt::format("{}:", device);
+    text.reserve(16 * plan.order[device].size());
+    for (const Task& task : plan.order[device]) {
+        text += ' ';
+        append(text, task);
+    }
+    return text += '\n';
+}
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+    std::string text;
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        text += line_of(plan, device);
+    return text;
+}
+
+std::string hash_of(const Plan& plan) {
+    std::string text =
+        fmt::format("{} {} {} {} {} {}\n", plan.shape.devices, plan.shape.stages, plan.shape.microbatches,
+                    plan.shape.slices, plan.shape.per_update, name_of(plan.weights));
+    if (plan.prediction != Prediction::None)
+        text += fmt::format("{}\n", name_of(plan.prediction));
+    if (plan.shape.edges && plan.shape.edges->empty() && plan.shape.stages > 1)
+        text += "apart ";
+    for (const Edge& edge : plan.shape.edges.value_or(std::vector<Edge>{}))
+        text += fmt::format("{}>{} ", edge.from, edge.to);
+    for (const Edge& tie : plan.shape.ties)
+        text += fmt::format("{}={} ", tie.from, tie.to);
+    text += plan.shape.global_norm ? "norm\n" : "";
+    const std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t*)> hash(XXH64_createState(), XXH64_freeState);
+    XXH64_reset(hash.get(), 0);
+    XXH64_update(hash.get(), text.data(), text.size());
+    for (std::size_t device = 0; device < plan.order.size(); ++device) {
+        const std::string line = line_of(plan, device);
+        XXH64_update(hash.get(), line.data(), line.size());
+    }
+    return fmt::format("{:016x}", XXH64_digest(hash.get()));
+}
+
+std::vector<Task> inputs_of(const Task& task, const Plan& plan) {
+    const PlanGraph graph(plan);
+    const int node = graph.find(task);
+    if (node < 0)
+        fail("plan '{}' has no {}", plan.schedule, print(task));
+    std::vector<Task> found;
+    for (int input : graph.inputs(node))
+        found.push_back(graph.task(input));
+    return found;
+}
+
+}  // namespace pw

@@ -1,0 +1,102 @@
+// What each device does, in order. The simulator and the executor both take exactly this.
+#pragma once
+
+#include "schedules/plan/task.h"
+#include "workloads/text/choice.h"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The policy says which version of a stage's weights an F, forward, and its B, backward, use
+// (schedules/plan/versions.h).
+enum class WeightPolicy {
+    Flush,         // one version: updates only when nothing is in flight
+    Stash,         // PipeDream: F takes the newest, B the one its F took
+    VerticalSync,  // every stage takes the version that the first stage took
+    DoubleBuffer,  // PipeDream-2BW: max(k div m - 1, 0)
+    Latest,        // F and B take the newest at their own time
+};
+template <>
+inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", WeightPolicy::Flush},
+                                                                  {"stash", WeightPolicy::Stash},
+                                                                  {"vertical_sync", WeightPolicy::VerticalSync},
+                                                                  {"double_buffer", WeightPolicy::DoubleBuffer},
+                                                                  {"latest", WeightPolicy::Latest}};
+
+// Under Latest, tasks may use weights as they should be some updates later, predicted from the momentum. VersionTable
+// says how many updates.
+enum class Prediction {
+    None,
+    SpecTrain,  // in F and B
+    PipeOptim,  // in F, up to the version that its B reads
+};
+template <>
+inline constexpr Choice<Prediction> kChoices<Prediction>[] = {
+    {"none", Prediction::None}, {"spectrain", Prediction::SpecTrain}, {"pipeoptim", Prediction::PipeOptim}};
+
+struct Edge {
+    int from, to;  // stages
+    auto operator<=>(const Edge&) const = default;
+};
+// Returns the edge on which a transfer is: activations go along it, gradients against it.
+constexpr Edge edge_of(const Task& transfer) {
+    const bool downstream = transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
+    return downstream ? Edge{transfer.stage, transfer.peer} : Edge{transfer.peer, transfer.stage};
+}
+
+struct Shape {
+    int devices = 1;
+    int stages = 1;
+    int microbatches = 1;  // micro-batches of the whole plan
+    int slices = 1;
+    std::vector<std::vector<int>> placement;  // stage -> its devices; when empty, stage s is on device s mod devices
+    std::optional<std::vector<Edge>> edges;   // between which stages tensors flow; when absent, the chain
+    int per_update = 0;                       // micro-batches of a mini-batch; 0: all
+    std::vector<Edge> ties;    // stages that share parameters, from < to: S, the sum of gradients, adds up both
+    bool global_norm = false;  // every U, update, waits for the gradients of all stages
+
+    std::vector<int> devices_of(int stage) const;
+    std::vector<int> stages_of(int device) const;
+    int devices_before(int stage) const;       // how many hold the stages before it
+    std::vector<int> before(int stage) const;  // stages that feed it, ascending
+    std::vector<int> after(int stage) const;   // stages it feeds, ascending
+    int updates() const;                       // mini-batches of the plan
+    int mini_batch_of(int microbatch) const;
+    int first_of(int mini_batch) const;  // its first micro-batch
+    int last_of(int mini_batch) const;
+    bool ends_mini_batch(int microbatch) const;
+};
+
+// Places stage s on replicas[s] devices, next to each other and behind those of the stages before it.
+std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas);
+
+struct Plan {
+    std::string schedule;
+    Shape shape;
+    WeightPolicy weights = WeightPolicy::Flush;
+    Prediction prediction = Prediction::None;
+    bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
+    std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
+    // gradient_parts[stage][micro-batch] numbers the sums: gradients with one number are added up, and S sums those
+    // sums in ascending order. When it is empty, a device has one sum. The oracle of a plan with replicas numbers the
+    // holders. It is no part of the hash.
+    std::vector<std::vector<int>> gradient_parts = {};
+};
+
+// Returns the inputs of one task of a plan; many calls are better served by one PlanGraph
+// (schedules/plan/plan_graph.h).
+std::vector<Task> inputs_of(const Task& task, const Plan& plan);
+
+// Returns whether the plan runs I and W. Schedules then run no B; lists from files may hold both.
+bool splits_backward(const Plan& plan);
+
+// Prints one line per device: "0: 0F0 0F1 0B0 ...".
+std::string print(const Plan& plan);
+// Returns 16 hexadecimal digits of xxHash64 over the printed shape and orders.
+std::string hash_of(const Plan& plan);
+
+}  // namespace pw

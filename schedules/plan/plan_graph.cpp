@@ -1,0 +1,286 @@
+#include "schedules/plan/plan_graph.h"
+
+#include "schedules/plan/sum_groups.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+std::size_t number_of(Op op) { return static_cast<std::size_t>(op); }
+
+bool in_shape(const Task& task, const Shape& shape, const ShapeIndex& index, int device) {
+    if (task.stage < 0 || task.stage >= shape.stages || task.microbatch < 0 || task.microbatch >= shape.microbatches)
+        return false;
+    if (is_transfer(task.op) && (task.peer < 0 || task.peer >= shape.stages))
+        return false;
+    return index.holds(device, task.stage);
+}
+
+}  // namespace
+
+void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index, int device, int position) {
+    if (!in_shape(task, plan.shape, index, device))
+        fail("plan '{}': device {} step {}: {} is not a task of this device ({} stages, {} micro-batches)",
+             plan.schedule, device, position, print(task), plan.shape.stages, plan.shape.microbatches);
+}
+
+PlanGraph::PlanGraph(const Plan& plan)
+    : stages_(plan.shape.stages), microbatches_(plan.shape.microbatches), index_(plan.shape) {
+    add_nodes(plan);
+    connect(plan);
+    connect_meetings(plan);
+}
+
+int PlanGraph::row_of(const Task& task) const {
+    return is_transfer(task.op) ? index_.edge(edge_of(task).from, edge_of(task).to) : task.stage;
+}
+
+// F, B, I, W, R and transfers stand on one device only; U and S once on every holder, so that their
+// cell holds the last holder's and connect() walks lists instead.
+int& PlanGraph::cell_of(const Task& task) {
+    const int row = row_of(task);
+    if (row < 0)
+        return off_edges_.try_emplace(task, -1).first->second;
+    std::vector<int>& table = node_of_[number_of(task.op)];
+    if (table.empty())
+        table.assign(static_cast<std::size_t>(is_transfer(task.op) ? index_.edges() : stages_) * microbatches_, -1);
+    return table[static_cast<std::size_t>(row) * microbatches_ + task.microbatch];
+}
+
+int PlanGraph::at_cell_of(const Task& task) const {
+    const int row = row_of(task);
+    if (row < 0) {
+        const auto found = off_edges_.find(task);
+        return found == off_edges_.end() ? -1 : found->second;
+    }
+    const std::vector<int>& table = node_of_[number_of(task.op)];
+    return table.empty() ? -1 : table[static_cast<std::size_t>(row) * microbatches_ + task.microbatch];
+}
+
+void PlanGraph::add_nodes(const Plan& plan) {
+    std::size_t tasks = 0;
+    for (const std::vector<Task>& order : plan.order)
+        tasks += order.size();
+    tasks_.reserve(tasks);
+    device_.reserve(tasks);
+    for (int device = 0; device < static_cast<int>(plan.order.size()); ++device) {
+        first_.push_back(size());
+        int position = 0;
+        for (const Task& task : plan.order[device]) {
+            refuse_foreign(task, plan, index_, device, position);
+            int& known = cell_of(task);
+            const bool per_holder = task.op == Op::Update || task.op == Op::SumGradients;
+            if (known >= 0 && !(per_holder && device_[known] != device))
+                fail("plan '{}': device {} step {}: {} stands twice; device {} has it at step {}", plan.schedule,
+                     device, position, print(task), device_[known], position_of(known));
+            known = size();
+            has_transfers_ |= is_transfer(task.op);
+            tasks_.push_back(task);
+            device_.push_back(device);
+            ++position;
+        }
+    }
+}
+
+bool PlanGraph::is_of(const Plan& plan) const {
+    if (plan.order.size() != first_.size())
+        return false;
+    auto own = tasks_.begin();
+    for (const std::vector<Task>& order : plan.order) {
+        if (tasks_.end() - own < std::ssize(order) || !std::equal(order.begin(), order.end(), own))
+            return false;
+        own += std::ssize(order);
+    }
+    return own == tasks_.end();
+}
+
+int PlanGraph::find(const Task& task) const {
+    if (task.stage < 0 || task.stage >= stages_ || task.microbatch < 0 || task.microbatch >= microbatches_)
+        return -1;
+    if (is_transfer(task.op) && (task.peer < 0 || task.peer >= stages_))
+        return -1;
+    const int node = at_cell_of(task);
+    if (node < 0 && (task.op == Op::BackwardInput || task.op == Op::BackwardWeight)) {
+        Task whole = task;
+        whole.op = Op::Backward;
+        return at_cell_of(whole);
+    }
+    return node;
+}
+
+int PlanGraph::holder(int stage, int microbatch) const {
+    const int node = find({Op::Forward, stage, microbatch});
+    return node < 0 ? -1 : device_[node];
+}
+
+// The dependency rule for everything but U and S, whose inputs are a matter of list positions.
+template <class Visit>
+void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
+    const int stage = task.stage, microbatch = task.microbatch;
+    const auto from = [&](Op made_by, Op received_by, int peer) -> Task {
+        if (has_transfers_ && holder(peer, microbatch) != device)
+            return {received_by, stage, microbatch, task.slice, peer};
+        return {made_by, peer, microbatch, task.slice};
+    };
+    switch (task.op) {
+        case Op::Forward:
+            for (const int peer : index_.before(stage))
+                visit(from(Op::Forward, Op::RecvForward, peer));
+            break;
+        case Op::Backward:
+        case Op::BackwardInput:
+            visit(Task{Op::Forward, stage, microbatch, task.slice});
+            if (const Task again{Op::Recompute, stage, microbatch, task.slice}; find(again) >= 0)
+                visit(again);
+            for (const int peer : index_.after(stage))
+                visit(from(Op::BackwardInput, Op::RecvBackward, peer));
+            break;
+        case Op::BackwardWeight:
+        case Op::SendBackward:
+            visit(Task{Op::BackwardInput, stage, microbatch, task.slice});
+            break;
+        case Op::Recompute:
+        case Op::SendForward:
+            visit(Task{Op::Forward, stage, microbatch, task.slice});
+            break;
+        case Op::RecvForward:
+        case Op::RecvBackward:
+            visit(other_end(task));
+            break;
+        case Op::Update:
+        case Op::SumGradients:
+            break;
+    }
+}
+
+// Inputs of S and U of a stage are its B or W nodes on the same device since the previous U, of U the S, too.
+void PlanGraph::connect(const Plan& plan) {
+    inputs_.reserve(tasks_.size(), 2 * tasks_.size());
+    std::vector<std::vector<int>> gradients(static_cast<std::size_t>(stages_)), sums = gradients;
+    for (int here = 0; here < size(); ++here) {
+        const Task& task = tasks_[here];
+        if (position_of(here) == 0)
+            for (const int stage : index_.stages_of(device_[here])) {
+                gradients[stage].clear();
+                sums[stage].clear();
+            }
+        visit_inputs(task, device_[here], [&](const Task& input) {
+            const int made = find(input);
+            if (made < 0)
+                fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs", plan.schedule,
+                     device_[here], position_of(here), print(task), print(input));
+            inputs_.push(made);
+        });
+        if (makes_weight_gradient(task.op))
+            gradients[task.stage].push_back(here);
+        if (task.op == Op::SumGradients) {
+            inputs_.push(gradients[task.stage]);
+            sums[task.stage].push_back(here);
+        }
+        if (task.op == Op::Update) {
+            inputs_.push(gradients[task.stage]);
+            inputs_.push(sums[task.stage]);
+            gradients[task.stage].clear();
+            sums[task.stage].clear();
+        }
+        inputs_.close();
+    }
+}
+
+// What the devices of a meeting bring to it is input of all of them, and so is what they do before it.
+void PlanGraph::connect_meetings(const Plan& plan) {
+    const auto last_task_before = [&](int node) {
+        const int first = first_[device_[node]];
+        do
+            --node;
+        while (node >= first && is_transfer(tasks_[node].op));
+        return node < first ? -1 : node;
+    };
+    std::map<int, std::vector<int>> inputs_at;  // of the nodes of meetings
+    for (const Meeting& meeting : meetings_of(*this, plan.shape)) {
+        std::vector<int> brought;
+        for (const int node : meeting.nodes)
+            brought.insert(brought.end(), inputs(node).begin(), inputs(node).end());
+        std::sort(brought.begin(), brought.end());
+        brought.erase(std::unique(brought.begin(), brought.end()), brought.end());
+        for (const int here : meeting.nodes) {
+            std::vector<int>& all = inputs_at[here] = brought;
+            for (const int node : meeting.first)
+                if (const int before = last_task_before(node);
+                    before >= 0 && device_[node] != device_[here] &&
+                    !std::binary_search(brought.begin(), brought.end(), before))
+                    all.push_back(before);
+        }
+    }
+    if (inputs_at.empty())
+        return;
+    Rows rows;
+    rows.reserve(tasks_.size(), 2 * tasks_.size());
+    for (int node = 0; node < size(); ++node) {
+        const auto found = inputs_at.find(node);
+        rows.push(found == inputs_at.end() ? inputs(node) : std::span<const int>(found->second));
+        rows.close();
+    }
+    inputs_ = std::move(rows);
+}
+
+// Those of a device are in the order of its list.
+int PlanGraph::last_gradients_of(int sum) const {
+    const std::span<const int> all = inputs(sum);
+    const auto last = std::find_if(all.rbegin(), all.rend(), [&](int input) {
+        return device_[input] == device_[sum] && tasks_[input].stage == tasks_[sum].stage &&
+               makes_weight_gradient(tasks_[input].op);
+    });
+    return last == all.rend() ? -1 : *last;
+}
+
+Rows PlanGraph::readers() const {
+    std::vector<int> count(tasks_.size(), 0);
+    for (const int input : inputs_.all())
+        ++count[input];
+    Rows rows(count);
+    for (int here = size() - 1; here >= 0; --here)
+        for (const int input : inputs(here))
+            rows.item(input, --count[input]) = here;
+    return rows;
+}
+
+std::vector<int> PlanGraph::topological_order() const {
+    std::vector<int> waits(tasks_.size(), 0), next(tasks_.size(), -1);  // the next one that is bound to the list
+    int before = -1;
+    for (int here = 0; here < size(); ++here) {
+        waits[here] = static_cast<int>(inputs(here).size());
+        if (position_of(here) == 0)
+            before = -1;
+        if (is_transfer(tasks_[here].op))
+            continue;
+        if (before >= 0) {
+            next[before] = here;
+            ++waits[here];
+        }
+        before = here;
+    }
+    std::vector<int> order;
+    order.reserve(tasks_.size());
+    for (int here = 0; here < size(); ++here)
+        if (waits[here] == 0)
+            order.push_back(here);
+    const Rows read_by = readers();
+    const auto done_for = [&](int reader) {
+        if (--waits[reader] == 0)
+            order.push_back(reader);
+    };
+    for (std::size_t done = 0; done < order.size(); ++done) {
+        for (const int reader : read_by[order[done]])
+            done_for(reader);
+        if (next[order[done]] >= 0)
+            done_for(next[order[done]]);
+    }
+    return order;
+}
+
+}  // namespace pw

@@ -1,0 +1,31 @@
+// What a shape says of its stages and devices, worked out once for those who ask often.
+#pragma once
+
+#include "schedules/plan/plan.h"
+#include "schedules/plan/rows.h"
+
+#include <span>
+
+namespace pw {
+
+class ShapeIndex {
+public:
+    explicit ShapeIndex(const Shape& shape);
+
+    // These are what the functions of Shape with the same names return.
+    std::span<const int> devices_of(int stage) const { return holders_[stage]; }
+    std::span<const int> stages_of(int device) const { return stages_[device]; }
+    std::span<const int> before(int stage) const { return before_[stage]; }
+    std::span<const int> after(int stage) const { return after_[stage]; }
+
+    bool holds(int device, int stage) const;
+    // Returns the number of an edge, from 0, or -1 when no tensor flows from one stage to the other. Edges are numbered
+    // by stage, then by the stage that they go to.
+    int edge(int from, int to) const;
+    int edges() const { return after_.items(); }
+
+private:
+    Rows holders_, stages_, before_, after_;
+};
+
+}  // namespace pw

@@ -1,0 +1,80 @@
+// When every task ran: the common result of simulation and execution. Nothing downstream can tell
+// which one made it, except by its label.
+#pragma once
+
+#include "schedules/plan/plan.h"
+#include "workloads/units.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+enum class MemoryKind { Weights, StashedWeights, Gradients, Optimizer, Activations, Inputs, Workspace, Communication };
+inline constexpr int kMemoryKinds = 8;
+using MemoryUse = std::array<Bytes, kMemoryKinds>;  // indexed by MemoryKind
+std::string_view name_of(MemoryKind kind);          // "stashed_weights"
+Bytes total(const MemoryUse& use);
+
+struct TraceEvent {
+    int step;  // of the run, from 0
+    int device;
+    int rank;  // the process that hosts the device
+    Task task;
+    Ns start, end;  // on one clock, from the start of the trace
+    Bytes bytes;    // moved, for transfers
+    int version;    // version of the weights used (F B I W R) or made (U, the update); -1 otherwise
+    int ahead = 0;  // updates from there to the predicted weights that it uses
+
+    bool operator==(const TraceEvent&) const = default;
+};
+
+struct MemorySample {
+    int step;
+    int device;
+    Ns time;
+    MemoryUse use;  // from here on
+
+    bool operator==(const MemorySample&) const = default;
+};
+
+struct Trace {
+    static constexpr int kSchemaVersion = 1;
+    std::string label;  // "predicted" | "measured"
+    std::string plan_hash;
+    std::string schedule;
+    std::string config;  // effective, YAML
+    std::string machine;
+    int devices = 0;
+    int stages = 0;
+    int micro_batches = 0;  // of a mini-batch
+    int micro_batch_size = 1;
+    std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
+    bool asynchronous = false;
+    std::vector<std::vector<int>> stages_of;  // device -> stages
+    std::vector<Edge> ties;                   // stages that share a parameter
+    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty when not known
+    std::vector<TraceEvent> events;           // by device, then in list order, step by step
+    std::vector<MemorySample> memory;         // by device, then time
+
+    bool operator==(const Trace&) const = default;
+};
+
+// Makes a trace of the plan without events, label and config.
+Trace trace_of(const Plan& plan);
+Trace without_hash(const Plan& plan);  // the same without the hash, which reads all tasks
+
+// Returns the events of one step only, with times from its first start. A device whose memory was last sampled in an
+// earlier step starts with that sample.
+Trace only_step(const Trace& trace, int step);
+
+// "device 0 (stage 0, 7)" is device_label(trace, 0, " (", ")").
+std::string device_label(const Trace& trace, int device, std::string_view open, std::string_view close);
+
+// Returns for every event the first line of boxes (0, 1, ..) among the events of its device and row in which it
+// overlaps no other by more than `slack`. Viewers need it: overlapping boxes hide each other.
+std::vector<int> lanes_of(const Trace& trace, int (*row_of)(Op), Ns slack = 0);
+
+}  // namespace pw
