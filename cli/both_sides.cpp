@@ -100,9 +100,9 @@ Sides both_sides(const Job& job, int turns) {
     if (!is_first_rank())
         return sides;
     sides.measured = report_of(*sides.result, job.config);
-    const Trace* beside =
+    const Trace* calibrated =
         sides.calibrated && !job.config.cluster.profile.empty() ? &sides.calibrated->predicted.trace : nullptr;
-    sides.parts = error_parts(job, sides.predicted.trace, beside, sides.measured.trace);
+    sides.parts = error_parts(job, sides.predicted.trace, calibrated, sides.measured.trace);
     return sides;
 }
 

@@ -59,10 +59,10 @@ struct TracedPlan {
 
 }  // namespace
 
-ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* beside, const Trace& measured) {
+ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured) {
     const TransferMode mode = simulated_mode(job);
     const bool proven = job.proof && job.proof->graph.is_of(job.plan);
-    return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, beside, measured,
+    return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, calibrated, measured,
                        job.costs.lengths);
 }
 

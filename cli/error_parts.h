@@ -11,7 +11,7 @@
 namespace pw {
 
 // Splits the error of a job's prediction. `beside` is the job simulated with costs measured beside the run, if any.
-ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* beside, const Trace& measured);
+ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured);
 // Does the same for two traces of one plan, which is that of the events. Throws Error when it cannot be proven.
 ErrorParts error_parts(const Trace& predicted, const Trace& measured);
 

@@ -64,7 +64,7 @@ public:
     }
 
     Mechanics mechanics(const Trace& trace);
-    ErrorParts error_parts(const Trace& predicted, const Trace* beside, const Trace& measured);
+    ErrorParts error_parts(const Trace& predicted, const Trace* calibrated, const Trace& measured);
 
 private:
     enum class Gap { Begin, HandOver, Dispatch };
@@ -279,8 +279,8 @@ std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes
     return parts;
 }
 
-ErrorParts Replay::error_parts(const Trace& predicted, const Trace* beside, const Trace& measured) {
-    const Trace& costs_of = beside == nullptr ? predicted : *beside;
+ErrorParts Replay::error_parts(const Trace& predicted, const Trace* calibrated, const Trace& measured) {
+    const Trace& costs_of = calibrated == nullptr ? predicted : *calibrated;
     ErrorParts parts;
     parts.predicted = metrics_of(predicted).step_time;
     parts.measured = metrics_of(measured).step_time;
@@ -289,7 +289,7 @@ ErrorParts Replay::error_parts(const Trace& predicted, const Trace* beside, cons
     const Ns with_means = step_time(means), with_costs = step_time(expected);
     parts.jitter = with_means - step_time(times_in_metrics(measured));
     parts.costs = with_costs - with_means;
-    if (beside != nullptr)
+    if (calibrated != nullptr)
         parts.drift = step_time(times_in_metrics(predicted)) - with_costs;
     parts.by_task = cost_parts(means, expected);
     return parts;
@@ -303,9 +303,9 @@ Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, con
 }
 
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* beside, const Trace& measured,
+                       const Trace& predicted, const Trace* calibrated, const Trace& measured,
                        const std::vector<MicroBatchLength>& lengths) {
-    return Replay(plan, std::move(proof), mode, measured, lengths).error_parts(predicted, beside, measured);
+    return Replay(plan, std::move(proof), mode, measured, lengths).error_parts(predicted, calibrated, measured);
 }
 
 }  // namespace pw

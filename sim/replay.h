@@ -59,7 +59,7 @@ Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, con
 // not come from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of unequal
 // micro-batches are of several kinds.
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* beside, const Trace& measured,
+                       const Trace& predicted, const Trace* calibrated, const Trace& measured,
                        const std::vector<MicroBatchLength>& lengths = {});
 
 }  // namespace pw

@@ -11,7 +11,7 @@ namespace pw {
 bool Training::sums_beside(int device) const {
     const Shape& shape = job.plan.shape;
     const std::vector<int> stages = shape.stages_of(device);
-    return job.config.sum_bucket > 0 && !stages.empty() && may_sum_beside(shape, stages.front());
+    return job.config.sum_bucket > 0 && !stages.empty() && may_overlap_sum(shape, stages.front());
 }
 
 // Buckets fill beside the last B or W of a mini-batch. Every I stands before its W: then all other gradients are final.
@@ -37,7 +37,7 @@ Extent TrainingDevice::bucket_of(int stage, int number) const {
 }
 
 // Kernels of one thread.
-void TrainingDevice::open_beside() const {
+void TrainingDevice::open_bucket_thread() const {
     Config config = run_.job.config;
     config.run.threads_per_device = 1;
     (void)open_kernels(config, device_, run_.job.plan.shape.devices);
@@ -53,10 +53,10 @@ void TrainingDevice::sum_in_buckets(int node) {
     };
     for (int number = 0; number < buckets; ++number) {
         const Extent bucket = bucket_of(stage, number);
-        beside_->wait_until_full(bucket.first);
+        bucket_thread_->wait_until_full(bucket.first);
         meet(run_.meets_across());
         if (number + 1 == buckets)
-            beside_->last_is_full();
+            bucket_thread_->last_is_full();
         list_share(stage, bucket);
         fetch_beside();
         add_up();
@@ -69,20 +69,20 @@ void TrainingDevice::sum_in_buckets(int node) {
 // All gradients of the stage are final: no S begins before the pass that made the last of them has ended.
 void TrainingDevice::has_run(int node) {
     if (sums_behind_.contains(node))
-        beside_->fill(0);
+        bucket_thread_->fill(0);
 }
 
 // A holder without a gradient of the mini-batch begins here, with full buckets.
 void TrainingDevice::wait_for_last_bucket(int node) {
     const WaitingAt waiting(run_.plan.watch.get(), device_, node);
-    beside_->begin(node);
-    beside_->fill(0);
-    beside_->wait_for_last();
+    bucket_thread_->begin(node);
+    bucket_thread_->fill(0);
+    bucket_thread_->wait_for_last();
 }
 
 void TrainingDevice::wait_for_buckets(int node) {
     const WaitingAt waiting(run_.plan.watch.get(), device_, node, true);
-    beside_->wait_until_done();
+    bucket_thread_->wait_until_done();
 }
 
 }  // namespace pw

@@ -57,7 +57,7 @@ void TrainingDevice::keep_state() {
 
 TrainingDevice::State TrainingDevice::kept_state() {
     State state = kept_ ? *std::exchange(kept_, std::nullopt) : [&] {
-        open_beside();
+        open_bucket_thread();
         return State{parameters_in(kept_blocks_), momenta_in(kept_blocks_)};
     }();
     has_kept_ = false;

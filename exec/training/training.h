@@ -160,7 +160,7 @@ private:
     // The following are in exec/training/buckets.cpp.
     void list_buckets(int stage);
     Extent bucket_of(int stage, int number) const;
-    void open_beside() const;
+    void open_bucket_thread() const;
     void sum_in_buckets(int node);
     void wait_for_last_bucket(int node);
     void wait_for_buckets(int node);
@@ -213,8 +213,8 @@ private:
     const std::byte* memory_ = nullptr;  // all that was reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
-    std::map<int, int> sums_behind_;        // the pass that makes the last gradients of a bucketed S -> S
-    std::unique_ptr<BucketThread> beside_;  // where S may be bucketed; uses all of the above
+    std::map<int, int> sums_behind_;               // the pass that makes the last gradients of a bucketed S -> S
+    std::unique_ptr<BucketThread> bucket_thread_;  // where S may be bucketed; uses all of the above
 };
 
 // Returns one tensor of each name. It throws Error (RunFailed) naming a parameter whose copies differ.

@@ -14,8 +14,8 @@ namespace pw {
 // A thread that is made here may run on every core of the process, one that a device's thread makes on that device's.
 TrainingDevice::TrainingDevice(Training& run, int device) : device_(device), run_(run) {
     if (run_.plan.is_here(device) && run_.sums_beside(device))
-        beside_ = std::make_unique<BucketThread>(
-            fmt::format("the sums of device {}", device), [this] { open_beside(); },
+        bucket_thread_ = std::make_unique<BucketThread>(
+            fmt::format("the sums of device {}", device), [this] { open_bucket_thread(); },
             [this](int node) { sum_in_buckets(node); });
 }
 
@@ -339,8 +339,8 @@ void TrainingDevice::compute(const Task& task, int node) {
     part.begun.weight = begun.weight || makes_weight_gradient(task.op);
     std::optional<Filling> filling;
     if (const auto sum = sums_behind_.find(node); sum != sums_behind_.end()) {
-        beside_->begin(sum->second);
-        filling.emplace(program_of(task), job.model->layers, *beside_);
+        bucket_thread_->begin(sum->second);
+        filling.emplace(program_of(task), job.model->layers, *bucket_thread_);
     }
     switch (task.op) {
         case Op::Forward:

@@ -263,7 +263,7 @@ std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
         if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
             if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
                 delays[number] = sum->alone - sum->last_bucket() -
-                                 sum->beside(duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch);
+                                 sum->overlapped(duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch);
     return delays;
 }
 
@@ -313,8 +313,8 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
-        const bool beside = costs.sum_bucket > 0 && may_sum_beside(shape, stage);
-        const int buckets = beside ? buckets_of(weights, costs.sum_bucket) : 1;
+        const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
+        const int buckets = overlaps ? buckets_of(weights, costs.sum_bucket) : 1;
         StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
         sum.buckets = buckets;
         Ns time = sum.alone;

@@ -46,7 +46,7 @@ bool is_tied(const Shape& shape, int stage) {
                        [&](const Edge& tie) { return tie.from == stage || tie.to == stage; });
 }
 
-bool may_sum_beside(const Shape& shape, int stage) {
+bool may_overlap_sum(const Shape& shape, int stage) {
     const std::vector<int> holders = shape.devices_of(stage);
     return holders.size() > 1 && !is_tied(shape, stage) &&
            std::ranges::all_of(holders, [&](int holder) { return shape.stages_of(holder).size() == 1; });

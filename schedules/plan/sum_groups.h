@@ -21,7 +21,7 @@ bool needs_sum(const Shape& shape, int stage);
 bool is_tied(const Shape& shape, int stage);
 // Returns whether the sum of a stage may go on in buckets beside the backward that fills them: not where the stage
 // shares parameters with another, nor where one of its holders has other stages.
-bool may_sum_beside(const Shape& shape, int stage);
+bool may_overlap_sum(const Shape& shape, int stage);
 
 // A meeting is tasks of several devices that none of them does before all are there: the S of a group, and with
 // Shape::global_norm every U, the update.

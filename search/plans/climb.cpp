@@ -46,7 +46,7 @@ Trial::Walk Trial::descend(Walk walk, ValueBelow value_below) const {
 }
 
 // Moves up to so many cuts at random.
-Trial::Cuts Trial::beside(Cuts cuts, int most) {
+Trial::Cuts Trial::perturbed(Cuts cuts, int most) {
     const auto pick = [this](int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); };
     for (int moves = 1 + pick(most); moves > 0; --moves) {
         const int which = 1 + pick(static_cast<int>(cuts.size()) - 2), steps = 1 + pick(2 * longest_move());
@@ -72,7 +72,7 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
         descend_from(cuts_, best_);
     const int inner = static_cast<int>(cuts_.size()) - 2;
     while (inner > 0 && !is_over()) {
-        const Cuts cuts = beside(cuts_, 3 + tries_in_vain_ / kTries % inner);
+        const Cuts cuts = perturbed(cuts_, 3 + tries_in_vain_ / kTries % inner);
         ++tries_in_vain_;
         if (cuts == cuts_)
             spent_ += tasks_of_plan_;  // else there might be no end
@@ -107,7 +107,7 @@ Trial::Cuts Trial::balanced_cuts(Deadline& deadline) {
         return {};
     best = descend(best, value_below);
     for (int round = 0; best.cuts.size() > 2 && round < kRounds; ++round) {
-        Cuts cuts = beside(best.cuts, 3);
+        Cuts cuts = perturbed(best.cuts, 3);
         if (const std::optional<Value> value = value_below(cuts, kWorst))
             best = std::min(best, descend({std::move(cuts), *value}, value_below),
                             [](const Walk& a, const Walk& b) { return a.value < b.value; });

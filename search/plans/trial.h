@@ -145,7 +145,7 @@ private:
     };
     template <class ValueBelow>
     Walk descend(Walk walk, ValueBelow value_below) const;
-    Cuts beside(Cuts cuts, int most);
+    Cuts perturbed(Cuts cuts, int most);
     bool is_too_slow(const Descent& descent, Ns bound) const;
     Level next_level(const Descent& descent, Ns so_far);
     bool shares_devices() const { return found_.choice.stages > std::ssize(found_.choice.devices); }

@@ -51,7 +51,7 @@ struct StageSum {
     // Returns when the first bucket is full, from the start of the pass that makes the gradients and takes so long.
     Ns first_full(Ns backward) const { return (backward + buckets - 1) / buckets; }
     // Returns how much of the sum goes on beside that pass, so that it takes as much less behind it.
-    Ns beside(Ns backward) const { return std::min(alone - last_bucket(), backward - first_full(backward)); }
+    Ns overlapped(Ns backward) const { return std::min(alone - last_bucket(), backward - first_full(backward)); }
 };
 
 inline constexpr int kMostBuckets = 4096;  // of a stage
