@@ -1,5 +1,5 @@
-// Arithmetic on times and sizes that stops at kBeyond where integers would overflow. What comes near it is refused
-// where its position in a file is known: schedules/memory/limits.h, check_layer_costs().
+// Arithmetic on times and sizes that stops at kBeyond where integers would overflow. Values near it are refused where
+// their position in a file is known: schedules/memory/limits.h, check_layer_costs().
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace pw {
 
 inline constexpr std::int64_t kBeyond = std::int64_t{1} << 62;
 
-// Returns the nearest integer of [0, kBeyond]; for what is no number, that is kBeyond.
+// Returns the nearest integer of [0, kBeyond]; for NaN, kBeyond.
 inline std::int64_t bounded(double value) {
     if (!(value < static_cast<double>(kBeyond)))
         return kBeyond;

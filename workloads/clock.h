@@ -1,4 +1,4 @@
-// The clock that everything measured is on.
+// The clock of all measurements.
 #pragma once
 
 #include "workloads/units.h"

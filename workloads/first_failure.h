@@ -41,7 +41,7 @@ private:
     std::exception_ptr first_;
 };
 
-// What a thread throws that another one's failure has stopped.
+// Thrown by a thread that another thread's failure has stopped.
 [[noreturn]] inline void fail_because_of_others() {
     fail_with(ExitCode::RunFailed, "stopped because another device failed");
 }

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Returns the value that `rank` others come before.
+// Returns the value at index `rank` of the sorted values.
 template <class Value>
 Value value_of_rank(std::vector<Value> values, std::size_t rank) {
     assert(rank < values.size());

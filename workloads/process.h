@@ -1,4 +1,4 @@
-// Processes by host and number, for files that say whose they are.
+// Processes by host and number, for files that name their process.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace pw {
 
 std::string host_name();
 
-// Returns whether the process was on this host and is no more. That of another host may be there still.
+// Returns whether the process was on this host and has ended. A process of another host may still run.
 bool is_gone(const std::string& host, int process);
 
 }  // namespace pw

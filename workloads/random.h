@@ -1,5 +1,5 @@
-// Random numbers that depend on what they are for and on nothing else: the same on every machine, in every
-// backend and layout, in whatever order they are drawn.
+// Random numbers that depend on their use and on nothing else: the same on every machine, in every backend and layout,
+// in whatever order they are drawn.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ constexpr std::uint64_t mixed(std::string_view text, std::uint64_t seed) {
     return seed;
 }
 
-// The key decides what dropout draws for the elements of one sample. The sample's number is a part of the key, so that
-// masks depend neither on the split nor on the size of the micro-batch. 32-bit steps: vectors of them are fast.
+// The key determines dropout's draws for the elements of one sample. It includes the sample's number, so that masks
+// depend neither on the split nor on the size of the micro-batch. Its 32-bit steps are fast in vectors.
 struct DropoutKey {
     std::uint32_t low, high;
 };

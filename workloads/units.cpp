@@ -57,7 +57,7 @@ constexpr std::array<Unit<double>, 6> kRates{
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// A decimal number without sign, split from the unit behind it.
+// A decimal number without sign, split from the unit after it.
 struct Quantity {
     std::string_view whole, fraction;
     int exponent = 0;
@@ -114,7 +114,7 @@ std::optional<Quantity> split_quantity(std::string_view text) {
     return quantity;
 }
 
-// mantissa x 10^exponent x factor, rounded half up; exact, hence no double. Digits behind the 25th that counts change
+// mantissa x 10^exponent x factor, rounded half up; exact, hence no double. Digits after the 25th that counts change
 // nothing that an integer could hold.
 std::optional<std::int64_t> exact_integer(const Quantity& quantity, std::int64_t factor) {
     constexpr Wide kRoom = ~Wide{0} / 10;
@@ -177,7 +177,7 @@ std::optional<double> parse_real(std::string_view text, std::initializer_list<st
     return std::nullopt;
 }
 
-// A unit without what people write differently: "gb/s" for GB/s, Gbit/s and Gbps alike.
+// A unit without the differences in spelling: "gb/s" for GB/s, Gbit/s and Gbps alike.
 std::string plain_unit(std::string_view unit) {
     constexpr std::pair<std::string_view, std::string_view> kSpellings[] = {
         {"seconds", "s"}, {"second", "s"}, {"sec", "s"},   {"bytes", "b"},        {"byte", "b"},
@@ -193,7 +193,7 @@ std::string plain_unit(std::string_view unit) {
     return plain;
 }
 
-// The units that the text's is with an `ending` that it lacks, else those that it is but for spelling.
+// The units that equal the text's unit with a missing `ending`, else those that differ only in spelling.
 template <class T>
 std::string meant(std::string_view text, std::initializer_list<std::span<const Unit<T>>> tables,
                   std::initializer_list<std::string_view> endings) {

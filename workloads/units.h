@@ -24,8 +24,8 @@ std::optional<double> parse_bandwidth(std::string_view text);
 // positive.
 std::optional<double> parse_flops(std::string_view text);
 
-// These return what a text that is none of these may have meant: "16 GB" for "16 gb"; "100 GB/s or 100 Gbit/s" for "100
-// Gb/s", where a letter's case is a factor of eight. They return an empty text when no unit is near.
+// These return what a malformed text may have meant: "16 GB" for "16 gb"; "100 GB/s or 100 Gbit/s" for "100 Gb/s",
+// where a letter's case is a factor of eight. They return an empty text if no unit is near.
 std::string meant_time(std::string_view text);
 std::string meant_bytes(std::string_view text);
 std::string meant_bandwidth(std::string_view text);

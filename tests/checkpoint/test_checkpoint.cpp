@@ -324,11 +324,11 @@ TEST_F(Headers, ThatLie) {
 
 TEST_F(Headers, ThatSayAKeyTwice) {
     const std::string tensor = R"("a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]})", two(8, 'x');
-    expect("{" + tensor + ", " + tensor + "}", two, "key \"a\" stands twice");
+    expect("{" + tensor + ", " + tensor + "}", two, "key \"a\" is listed twice");
     expect(R"({"a": {"dtype": "F32", "shape": [2], "shape": [2], "data_offsets": [0, 8]}})", two,
-           "key \"shape\" stands twice");
-    expect(R"({"__metadata__": {"step": "1", "step": "2"}})", "", "key \"step\" stands twice");
-    expect(R"({"__metadata__": {}, "__metadata__": {}})", "", "stands twice");
+           "key \"shape\" is listed twice");
+    expect(R"({"__metadata__": {"step": "1", "step": "2"}})", "", "key \"step\" is listed twice");
+    expect(R"({"__metadata__": {}, "__metadata__": {}})", "", "is listed twice");
 }
 
 TEST_F(Headers, ThatNestAreNoDeeperThanAnyJson) {

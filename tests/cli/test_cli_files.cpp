@@ -157,7 +157,7 @@ TEST_F(CliFiles, NestedAndHugeJsonIsRefused) {
     write("results/a.json", R"({"points": [{"step_time_error": 1e999, "peak_memory_error": 0}]})");
     EXPECT_TRUE(contains(error_of("validate results", 2), "number overflow"));
     write("results/a.json", R"({"points": [{"step_time_error": 0, "step_time_error": 1, "peak_memory_error": 0}]})");
-    EXPECT_TRUE(contains(error_of("validate results", 2), "stands twice"));
+    EXPECT_TRUE(contains(error_of("validate results", 2), "is listed twice"));
     write("results/a.json", R"({"points": 3})");
     EXPECT_TRUE(contains(error_of("validate results", 2), "'points' is no list"));
     write("deep.json",

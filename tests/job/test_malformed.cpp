@@ -42,7 +42,7 @@ TEST_P(MalformedConfig, IsRefusedWithPlaceAndWayOut) {
 INSTANTIATE_TEST_SUITE_P(
     Grid, MalformedConfig,
     testing::Values(
-        Malformed{"repeated key", "workload: {model: mlp}\nrun: {}\nrun: {}\n", ":3:1", "'run' stands twice",
+        Malformed{"repeated key", "workload: {model: mlp}\nrun: {}\nrun: {}\n", ":3:1", "'run' is listed twice",
                   "keep one"},
         Malformed{"unknown key", "workload: {model: mlp}\npipeline: {micro_batch: 4}\n", ":2:12",
                   "unknown key 'micro_batch'", "did you mean 'micro_batches'?"},

@@ -56,7 +56,7 @@ TEST(PlacementInstance, RefusesWhatItCannotMean) {
     expect_says(said_of(deep, ""), {"bad.json", "nest more than 64 deep"});
     expect_says(said_of(node("1", "[\"" + std::string(100'000, 'x') + "\"]"), ""), {"isBackwardNode", "got array"});
     expect_says(said_of(node("1e999"), ""), {"bad.json", "not JSON", "number overflow"});
-    expect_says(said_of(node("1") + R"(, {"id": 2, "id": 3})", ""), {"bad.json", "stands twice"});
+    expect_says(said_of(node("1") + R"(, {"id": 2, "id": 3})", ""), {"bad.json", "is listed twice"});
 }
 
 TEST(PiperInstance, IsReadAsWritten) {

@@ -268,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Malformed{"node1 -- x -- forward_compute_time=-1", ":1:36", "out of range"},
                     Malformed{"node1 -- x -- forward_compute_time=99999999999999", ":1:36", "out of range"},
                     Malformed{"node1 -- x -- forward_compute_time=1 backward", ":1:37", "backward_compute_time"},
-                    Malformed{NODE("1") NODE("2") NODE("1"), ":3:1", "node1 stands twice"},
+                    Malformed{NODE("1") NODE("2") NODE("1"), ":3:1", "node1 is listed twice"},
                     Malformed{NODE("1") "\tnode1 -- node7\n", ":2:2", "no node7"},
                     Malformed{NODE("1") "\tnode1 node7\n", ":2:7", "' -- ' is missing"},
                     Malformed{NODE("1") NODE("2") "\tnode1 -- node2\n\tnode1 -- node2\n", ":4:2", "twice"},

@@ -157,7 +157,7 @@ TEST_F(ProfileFile, RefusesConvolutionsThatAreNone) {
     expect_refused(with("multiprocessors: 132", "sms: 132"), {"sms", "multiprocessors"});
     Profile twice = sample();
     twice.convolutions.push_back(twice.convolutions[1]);
-    expect_refused(written(twice), {"stands twice in 'convolutions'", "keep one of them"});
+    expect_refused(written(twice), {"is listed twice in 'convolutions'", "keep one of them"});
 }
 
 TEST_F(ProfileFile, NeedsNoConvolutions) {
@@ -216,8 +216,8 @@ TEST_F(ProfileFile, RefusesBrokenValues) {
 }
 
 TEST_F(ProfileFile, RefusesRepetitions) {
-    expect_refused(with("- samples: 4\n", "- samples: 1\n"), {"1 samples stand twice"});
-    expect_refused(with("\"relu1\"", "\"fc1\""), {"layer 'fc1' stands twice"});
+    expect_refused(with("- samples: 4\n", "- samples: 1\n"), {"1 samples are listed twice"});
+    expect_refused(with("\"relu1\"", "\"fc1\""), {"layer 'fc1' is listed twice"});
 }
 
 TEST_F(ProfileFile, RefusesOtherShapes) {

@@ -231,8 +231,8 @@ std::string deep_aliases() {
 
 INSTANTIATE_TEST_SUITE_P(
     Grid, Refused,
-    testing::Values(Refusal{"a: 1\nb: 2\na: 3\n", "key 'a' stands twice (first on line 1)"},
-                    Refusal{"{a: {b: 1, b: 2}}", "key 'b' stands twice"},
+    testing::Values(Refusal{"a: 1\nb: 2\na: 3\n", "key 'a' is listed twice (first on line 1)"},
+                    Refusal{"{a: {b: 1, b: 2}}", "key 'b' is listed twice"},
                     Refusal{"a: 1\n---\nb: 2\n", "a second document"}, Refusal{"a: 1\n...\n---\n", "a second document"},
                     Refusal{"[1, 2] 3", "a second document"},
                     Refusal{"a: &x [1, *x]\n", "inside the value that it names"},

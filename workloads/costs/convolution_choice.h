@@ -1,5 +1,5 @@
-// How a library does the passes of convolutions, where that was found by timing. A profile holds it, so that a run does
-// as the prediction was measured.
+// How a library computes the passes of convolutions, if timing decided it. A profile stores the choices, so that a run
+// uses the kernels that the prediction was measured with.
 #pragma once
 
 #include "workloads/text/choice.h"
@@ -16,13 +16,13 @@ inline constexpr Choice<ConvolutionPass> kChoices<ConvolutionPass>[] = {
     {"backward_input", ConvolutionPass::BackwardInput},
     {"backward_weight", ConvolutionPass::BackwardWeight}};
 
-// These are what the multiplications may be done with: cuDNN's math types.
+// The types of arithmetic for the multiplications: cuDNN's math types.
 enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
 template <>
 inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {
     {"fma", ConvolutionMath::Fma}, {"default", ConvolutionMath::Default}, {"tensor_op", ConvolutionMath::TensorOp}};
 
-// A shape is a pass over a micro-batch on a device with so many multiprocessors.
+// A shape is a pass over a micro-batch on a device with `multiprocessors` multiprocessors.
 struct ConvolutionShape {
     ConvolutionPass pass = ConvolutionPass::Forward;
     int samples = 1;

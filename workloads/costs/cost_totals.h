@@ -1,4 +1,4 @@
-// These add up all parts of a cost, as doubles, which do not overflow: what limits are checked against.
+// Sums of all parts of a cost, as doubles, which do not overflow; limits are checked against them.
 #pragma once
 
 #include "workloads/costs/costs.h"

@@ -29,7 +29,7 @@ std::int64_t input_elements(const Layer& layer) {
     return elements;
 }
 
-// Adds up what layers have of something, and refuses so much of it that sums over stages could overflow.
+// Adds up one quantity of all layers, and refuses a total with which sums over stages could overflow.
 class LargestLayer {
 public:
     LargestLayer(const Profile& profile, const char* what, int samples)
@@ -143,7 +143,7 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     return *this;
 }
 
-// What is beyond the last digit of a double does not round a size up.
+// Digits beyond the last one of a double do not round a size up.
 Bytes scaled_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
 }
@@ -181,7 +181,7 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
 
     LayerTimes times;
     times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates);
-    if (!weighted || layer.flops_input > 0)  // nobody wants the gradient of the data
+    if (!weighted || layer.flops_input > 0)  // no layer needs the gradient of the data
         times.backward_input =
             longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates);
     if (weighted)

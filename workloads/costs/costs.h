@@ -17,7 +17,7 @@
 
 namespace pw {
 
-// These are medians of repeated measurements, with the spread (p90 - p10) beside them.
+// The median of repeated measurements and their spread (p90 - p10).
 struct Measured {
     Ns median = 0;
     Ns spread = 0;
@@ -27,7 +27,7 @@ struct Measured {
 struct LayerTimes {
     Measured forward, backward_input, backward_weight;
     Measured backward;    // B as one pass; not always I + W, for inputs and for weights
-    Measured accumulate;  // more, when weight gradients are added instead of written
+    Measured accumulate;  // additional time of weight gradients that are added instead of written
     Measured recompute;
     bool operator==(const LayerTimes&) const = default;
 };
@@ -35,14 +35,14 @@ struct LayerTimes {
 struct LayerProfile {
     std::string name;
     std::map<int, LayerTimes> times = {};  // by micro-batch size
-    std::map<int, LayerTimes> busy = {};   // with other devices computing; empty when they do not matter
+    std::map<int, LayerTimes> busy = {};   // while other devices compute; empty if that makes no difference
     std::map<int, LayerBytes> bytes = {};
     Measured update = {};  // optimizer, per step
     bool operator==(const LayerProfile&) const = default;
 };
 
-// Returns whether a layer's times at a size are as they were measured. Times of other sizes are interpolated linearly
-// between neighbours, and extrapolated from the nearest two; from a single size they are proportional.
+// Returns whether a layer's times at a size were measured. Times of other sizes are interpolated linearly between
+// neighbours, and extrapolated from the nearest two; from a single size they are proportional.
 bool knows_times(const LayerProfile& layer, int samples);
 
 // A profile is a versioned file.
@@ -52,23 +52,21 @@ struct Profile {
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
-    int neighbours = 0;  // devices that computed beside the busy times; 0: not known, all others of a plan's host
+    int neighbours = 0;  // devices that computed during the busy times; 0: not known, all others of a plan's host
     std::optional<Precision> precision;  // absent when not known
     double cpu_share = 1;  // share of its cores that the measurement had; less than 1 when other programs were running
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured
-        reference;  // work that is always the same (exec/measuring/yardstick.h), while this was measured; 0: not known
-    Measured dispatch;  // per task, whatever it does
-    Link link;          // between two devices, or, where that is another one, of a host
+    Measured reference;  // a fixed piece of work (exec/measuring/yardstick.h), during the measurement; 0: not known
+    Measured dispatch;   // per task, whatever it does
+    Link link;           // between two devices; of one host, if `between_hosts` is another link
     std::optional<Link> between_hosts;
-    Link sums;  // a ring over it takes as long as S, the sum of gradients, does: devices may sum otherwise than by
-                // messages
+    Link sums;  // a ring over it takes as long as S, the sum of gradients; devices may sum without messages
     bool sent_copies = false;                     // a transport that copies out of the sender
     std::vector<ConvolutionChoice> convolutions;  // choices of this precision; each shape once
-    std::vector<std::string> notes;               // for people; files do not keep them
-    bool any_size = false;  // a model's file has times of one micro-batch, whatever its size; profiles do not
+    std::vector<std::string> notes;               // for the user; files do not contain them
+    bool any_size = false;  // times are of one micro-batch, whatever its size; only model files have such times
     bool operator==(const Profile&) const = default;
 };
 
@@ -86,13 +84,14 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link);
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
-    Ns accumulate = 0;      // more for every B or W of a mini-batch but the stage's first
-    Ns gather_weights = 0;  // more for U, at no device's speed: its holders hand the parts round that they updated
+    Ns accumulate = 0;  // additional time of every B or W of a mini-batch except the stage's first
+    Ns gather_weights =
+        0;  // additional time of U, whatever the devices' speeds: holders distribute their updated parts
     StageCost& operator+=(const StageCost& other);
 };
 
-// How long a micro-batch is, as multiples of what the costs of a micro-batch say: sequences differ in tokens, and
-// attention grows faster with them than the rest.
+// How long a micro-batch is, as multiples of the costs of a micro-batch: sequences differ in tokens, and attention
+// grows faster with them than the rest.
 struct MicroBatchLength {
     double forward = 1;                              // times of F and R
     double backward_input = 1, backward_weight = 1;  // times of I and W; B takes both
@@ -103,8 +102,8 @@ struct MicroBatchLength {
 // Returns a size of a micro-batch that is this long.
 Bytes scaled_bytes(Bytes bytes, double length);
 
-// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
-// an end in it, in whatever direction, such as those on a bus.
+// A bandwidth that some messages share while they are under way: those that leave a group of devices, those that enter
+// it, or those with an end in it in either direction, as on a bus.
 struct Capacity {
     enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
     std::vector<int> devices;  // ascending
@@ -112,37 +111,33 @@ struct Capacity {
     bool operator==(const Capacity&) const = default;
 };
 
-// Costs stand beside a plan: they are the simulator's second argument.
+// Costs are separate from a plan: they are the simulator's second argument.
 struct Costs {
     std::vector<StageCost> stage;
-    std::vector<StageCost> busy;    // the same while `neighbours` compute, or more; empty when they are no slower
+    std::vector<StageCost> busy;    // the same while `neighbours` or more devices compute; empty if they are no slower
     std::vector<StageBytes> bytes;  // per stage
     std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
-    // These are costs of a mini-batch's last micro-batch when it is smaller; they are empty when it is not. Buffers are
-    // as large as the others'.
+    // Costs of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as the others'.
     std::vector<StageCost> last, busy_last;
     std::vector<EdgeBytes> last_edges;
-    // By micro-batch of a step, and so again in every step; when empty, all are as long as these costs say.
+    // By micro-batch of a step, the same in every step; if empty, all micro-batches have length 1.
     std::vector<MicroBatchLength> lengths;
     std::vector<double> speed;  // per device, relative; when empty, 1
     Link link;                  // between two devices
-    // Between devices of different hosts, where that is another link. The messages that leave a host share its
-    // bandwidth, and those that come in do.
+    // Between devices of different hosts, if that is another link. The messages that leave a host share its bandwidth,
+    // and so do those that enter it.
     std::optional<Link> between_hosts;
-    std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
-    std::vector<Capacity> shared;                   // beside what leads out of hosts and into them
+    std::map<std::pair<int, int>, Link> own_links;  // links of their own, from a device to another
+    std::vector<Capacity> shared;                   // in addition to the ways out of hosts and into them
     Link sums;                                      // the same as `link` for S
-    // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
+    // How S of each stage moves its bytes; if empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
-    Bytes sum_bucket =
-        0;  // at most so many gradients are summed at once, as soon as they are there; 0: all, at the end
-    // Of a device's multiprocessors: the share that a message under way takes at both of its ends, and a sum of
-    // gradients on each of its devices, since kernels move them, as NCCL's do. Tasks that compute meanwhile have the
-    // rest.
+    Bytes sum_bucket = 0;  // gradients that are summed at once, as soon as they are ready; 0: all, at the end
+    // The share of a device's multiprocessors that a message under way takes at both of its ends, and a sum of
+    // gradients on each of its devices, if kernels move them, as NCCL's do. Tasks that compute meanwhile have the rest.
     double mover_share = 0;
-    bool shard_optimizer =
-        false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
-    std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
+    bool shard_optimizer = false;         // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1)
+    std::vector<StageSum> stage_gathers;  // the end of U with sharded states; empty without, or if they share nothing
     std::vector<int> host;  // per device: devices of one host slow each other down (busy); when empty, all of them do
     int neighbours = 0;     // 0: all other devices of the host
     Ns dispatch = 0;        // per task
@@ -177,8 +172,8 @@ LayerBytes analytic_bytes(const Layer& layer, int samples);
 // Returns the times of passes, each max(FLOPs / rate, bytes touched / bandwidth).
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
 
-inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that nobody measured
-bool is_measured(const Profile& profile);             // not analytic, and not times that a model's file brings
+inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that were not measured
+bool is_measured(const Profile& profile);             // neither analytic nor times of a model's file
 
 // Makes a profile of `model` from analytic costs at one micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);

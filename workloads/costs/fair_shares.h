@@ -1,4 +1,4 @@
-// Max-min fairness over any number of capacities: none can have more without another that has no more having less
+// Max-min fairness over any number of capacities: no demand can get more unless another that has no more gets less
 // (Bertsekas, Gallager, "Data Networks", 1992, section 6.5.2: progressive filling).
 #pragma once
 
@@ -12,13 +12,13 @@ namespace pw {
 struct Demand {
     std::vector<int> takes;  // numbers of capacities, each once
     double most = 0;         // the rate that it has when it is alone
-    double rate = 0;         // what it gets
+    double rate = 0;         // the rate that it gets
 };
 
-// What is under way at a rate that changes.
+// Work under way at a rate that changes.
 struct Progressing {
-    double left = 0;   // nanoseconds at the rate 1
-    double since = 0;  // when that was so
+    double left = 0;   // remaining nanoseconds at the rate 1
+    double since = 0;  // the time of that remainder
     double rate = 0;   // 0 before it begins
 
     double time_left() const { return left / rate; }
@@ -39,8 +39,8 @@ public:
         takers_.assign(room_.size(), 0);
     }
 
-    // Gives every demand its rate, in the unit of the capacities. Returns their numbers in the order in which they were
-    // decided: what leaves least to each of its takers decides first.
+    // Gives every demand its rate, in the unit of the capacities. Returns the capacities' numbers in the order in which
+    // they were decided: first the one that leaves least to each of its takers.
     std::vector<std::size_t> share(const std::vector<Demand*>& demands);
 
 private:

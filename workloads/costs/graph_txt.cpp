@@ -1,4 +1,4 @@
-// PipeDream's graph.txt. Nodes, then edges behind a tab, in any order of nodes:
+// PipeDream's graph.txt. Nodes, then edges after a tab, in any order of nodes:
 //
 //     node1 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.5, activation_size=64.0, ...
 //     	node1 -- node2
@@ -55,7 +55,7 @@ public:
     std::string_view up_to(std::string_view text) {
         const std::size_t end = text_.find(text, at_);
         if (end == text_.npos)
-            complain(fmt::format("'{}' is missing behind this", text), kNodeForm);
+            complain(fmt::format("'{}' is missing after this", text), kNodeForm);
         if (!good_)
             return {};
         const std::string_view found = text_.substr(at_, end - at_);
@@ -131,7 +131,7 @@ Node read_node(Line& line, int number) {
     if (line.skip(" -- stage_id="))  // of another partitioner's answer
         line.amount(1e9);
     if (line.good() && !line.at_end())
-        line.complain("nothing is expected behind this", kNodeForm);
+        line.complain("nothing is expected after this", kNodeForm);
     if (node.data_source)
         node.times = {}, node.bytes = {};
     share_backward(node.times, node.bytes.weights);
@@ -149,7 +149,7 @@ TextEdge read_edge(Line& line, int number) {
     line.expect(kSeparator);
     edge.to = line.node_number();
     if (line.good() && !line.at_end())
-        line.complain("nothing is expected behind this", kNodeForm);
+        line.complain("nothing is expected after this", kNodeForm);
     return edge;
 }
 
@@ -166,7 +166,7 @@ public:
         for (std::size_t i = 1; i < nodes_.size(); ++i)
             if (nodes_[i].number == nodes_[i - 1].number)
                 source_.complain({std::max(nodes_[i].line, nodes_[i - 1].line), 1},
-                                 fmt::format("node{} stands twice", nodes_[i].number),
+                                 fmt::format("node{} is listed twice", nodes_[i].number),
                                  "give every node its own number");
         for (const TextEdge& edge : edges_)
             connect(edge);
@@ -229,8 +229,8 @@ private:
     std::vector<TextEdge> edges_;
 };
 
-// Indices of the nodes, each behind its inputs, the smallest first among those that are ready; shorter when a cycle
-// holds the rest back.
+// Indices of the nodes, each after its inputs, the smallest first among those that are ready; shorter if the rest
+// depends on a cycle.
 std::vector<int> forward_order(const std::vector<Node>& nodes) {
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
     std::vector<std::size_t> missing;
@@ -257,7 +257,7 @@ void refuse_cycle(Source& source, const std::vector<Node>& nodes, const std::vec
     for (const int node : order)
         placed[node] = true;
     const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
-    source.complain({nodes[stuck].line, 1}, fmt::format("node{} is in a cycle, or behind one", nodes[stuck].number),
+    source.complain({nodes[stuck].line, 1}, fmt::format("node{} is in a cycle, or after one", nodes[stuck].number),
                     "remove an edge: a layer cannot read what is computed from its own output");
     source.throw_if_mistaken();
 }

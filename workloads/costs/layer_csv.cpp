@@ -1,5 +1,5 @@
-// A chain of layers in CSV, a row for each. The first row names the columns, with the keys of a layer graph; a unit in
-// it is that of all numbers below:
+// A chain of layers in CSV, one per row. The first row names the columns, with the keys of a layer graph; a unit in it
+// holds for all numbers below:
 //
 //     name, forward (ms), backward (ms), output (MB), weights
 //     conv1, 3, 6, 12, 3 MB

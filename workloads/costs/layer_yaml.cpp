@@ -55,7 +55,7 @@ Times read_times(const Yaml& at, int samples) {
     return times;
 }
 
-// The passes that the layer gives, by samples; what it leaves out takes no time.
+// The passes in the layer's keys, by samples; passes that are left out take no time.
 class PassReader {
 public:
     PassReader(const Yaml& layer, int samples) : layer_(layer), samples_(samples) {}
@@ -130,7 +130,7 @@ public:
         result_.model.layers[static_cast<std::size_t>(number)].part = part;
     }
     ProfiledModel take() { return std::move(result_); }
-    // Whether some number is for a number of samples that the layer itself does not say.
+    // Whether some number is for a number of samples that is not in the layer itself.
     bool needs_samples() const { return needs_samples_; }
 
 private:
@@ -156,7 +156,7 @@ private:
             const auto found = numbers_.find(input.text());
             if (found == numbers_.end())
                 input.complain(fmt::format("no layer above this one is called '{}'", input.text()),
-                               "layers stand in forward order: name one above");
+                               "layers are in forward order: name one above");
             else if (std::find(result.begin(), result.end(), found->second) != result.end())
                 input.complain(fmt::format("'{}' is read twice", found->first), "name it once");
             else

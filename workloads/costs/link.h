@@ -1,4 +1,4 @@
-// A link between two devices, and what a message has of it.
+// A link between two devices, and the bandwidth of a message on it.
 #pragma once
 
 #include "workloads/units.h"
@@ -17,22 +17,22 @@ struct SizedBandwidth {
 // A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
 struct Link {
     Ns latency = 0;
-    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite for a pointer's hand-over
+    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite if pointers are passed
     // A message of s bytes has bandwidth * s / (s + half_size) of it: half at this size, which is Hockney's n-half
     // (R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
     Bytes half_size = 0;
     // Or this table, by ascending sizes; `bandwidth` is then the largest in it. Between two entries the time is that on
-    // the line through both, before the first and behind the last the bandwidth stays.
+    // the line through both, before the first and after the last the bandwidth stays.
     std::vector<SizedBandwidth> by_size = {};
     bool operator==(const Link&) const = default;
 };
 
 inline constexpr Bytes kLargestHalfSize = Bytes{1} << 40;
 
-// Returns the bandwidth that a message of so many bytes, more than 0, has of the link: at most `bandwidth`.
+// Returns the link's bandwidth for a message of `bytes`, more than 0: at most `bandwidth`.
 double bandwidth_for(double bytes, const Link& link);
 
-// Returns for how long a message occupies its link: bytes / bandwidth, where it has at most `most` bytes per second.
+// Returns the time for which a message occupies its link: bytes / bandwidth, with at most `most` bytes per second.
 Ns occupation_of(Bytes bytes, const Link& link, double most = std::numeric_limits<double>::infinity());
 
 }  // namespace pw

@@ -9,7 +9,7 @@
 namespace pw {
 
 // Reads how the bandwidth of a link grows with the size of a message, by a formula (`half_size`) or by a table
-// (`bandwidths`, which stands in for `bandwidth`). Mistakes are noted in the source.
+// (`bandwidths`, which replaces `bandwidth`). Mistakes are noted in the source.
 void read_sizes(const Yaml& at, Link& link);
 
 std::string print_link(const Link& link);  // "bandwidth: 10000000000 B/s, latency: 5000 ns"

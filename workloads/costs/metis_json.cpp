@@ -1,5 +1,5 @@
-// The profile of a chain of layers as Metis measures it: one file for each number of samples, which its name says
-// (`DeviceType.A100_tp1_bs4.json`). A layer has one time, of its forward and backward together.
+// Metis's profile of a chain of layers: one file for each number of samples, which is in the file's name
+// (`DeviceType.A100_tp1_bs4.json`). A layer has one time, for its forward and backward together.
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 

@@ -1,5 +1,5 @@
-// How many samples the micro-batches of a training have, and which. Mini-batches follow each other in the endless
-// sequence of samples without gaps; the last micro-batch of each may be smaller than the others.
+// The samples of the micro-batches of a training. Mini-batches follow each other in the endless sequence of samples
+// without gaps; the last micro-batch of each may be smaller than the others.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -11,7 +11,7 @@
 namespace pw {
 
 struct MicroBatchSizes {
-    int full = 1;                 // samples of a micro-batch, but perhaps the last of a mini-batch
+    int full = 1;                 // samples of a micro-batch, except perhaps the last of a mini-batch
     int per_mini_batch = 1;       // micro-batches
     std::int64_t mini_batch = 1;  // samples
 
@@ -30,8 +30,8 @@ struct MicroBatchSizes {
 
 std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the last of 1"
 
-// Adds what a mini-batch's last micro-batch costs when it is smaller; `last` are costs at its size. It lives in the
-// buffers of the others.
+// Adds the costs of a mini-batch's last micro-batch if it is smaller; `last` are costs at its size. Its buffers are as
+// large as the others'.
 void add_last(Costs& costs, const Costs& last);
 
 // Returns the costs of one split, with a smaller last micro-batch where there is one.

@@ -1,4 +1,4 @@
-// What a backend computes in.
+// The precision of a backend's arithmetic.
 #pragma once
 
 #include "workloads/text/choice.h"

@@ -1,4 +1,4 @@
-// The file of a profile: YAML, so that people can read, compare and edit what was measured.
+// The file of a profile: YAML, so that people can read, compare and edit the measurements.
 #include "workloads/costs/costs.h"
 #include "workloads/costs/link_yaml.h"
 #include "workloads/error.h"
@@ -88,7 +88,7 @@ Bytes read_data_bytes(const Yaml& map) {
     return read_size(required(map, "bytes"));
 }
 
-// Reads a list of maps, each with the key `samples`, of which every value stands once.
+// Reads a list of maps, each with the key `samples`, of which every value appears once.
 template <class Value>
 std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
     std::map<int, Value> values;
@@ -99,7 +99,7 @@ std::map<int, Value> by_size(const Yaml& list, Value (*read)(const Yaml&)) {
         const Yaml samples = required(item, "samples");
         const int size = read_count(samples, kMostMeasuredSamples);
         if (!values.emplace(size, read(item)).second)
-            samples.complain(fmt::format("{} samples stand twice in '{}'", size, list.path()), "keep one of them");
+            samples.complain(fmt::format("{} samples are listed twice in '{}'", size, list.path()), "keep one of them");
     }
     return values;
 }
@@ -119,7 +119,7 @@ std::vector<LayerProfile> read_layers(const Yaml& list) {
     for (const Yaml& item : list.items()) {
         layers.push_back(read_layer(item));
         if (!names.insert(layers.back().name).second)
-            item["name"].complain(fmt::format("layer '{}' stands twice", layers.back().name), "keep one of them");
+            item["name"].complain(fmt::format("layer '{}' is listed twice", layers.back().name), "keep one of them");
     }
     if (list.is_list() && layers.empty())
         list.complain("the profile has no layers", "measure it again");
@@ -141,7 +141,7 @@ Link read_measured_link(const Yaml& map) {
     return link;
 }
 
-// The layout of everything else depends on the version, so this mistake stands alone.
+// The layout of everything else depends on the version, so this mistake is reported alone.
 void check_version(const Yaml& file) {
     if (!file.is_map())
         file.complain("this is no profile", "write one with `pipewright profile`");
@@ -204,7 +204,7 @@ std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
     for (const Yaml& item : list.items()) {
         choices.push_back(read_convolution(item));
         if (!shapes.insert(choices.back().shape).second)
-            item["pass"].complain(fmt::format("this pass of this shape stands twice in '{}'", list.path()),
+            item["pass"].complain(fmt::format("this pass of this shape is listed twice in '{}'", list.path()),
                                   "keep one of them");
     }
     return choices;

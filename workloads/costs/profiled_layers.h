@@ -1,4 +1,4 @@
-// Between the readers of model files: what they all make of a layer.
+// The layers that all readers of model files make.
 #pragma once
 
 #include "workloads/costs/profiled_model.h"
@@ -17,7 +17,7 @@ struct PassTimes {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
 };
 
-// Finds I and W, backwards for inputs and for weights, from a B, backward, that is known as a whole.
+// Divides B, a whole backward, into I and W, backwards for inputs and for weights.
 void share_backward(PassTimes& times, Bytes weights);
 ProfiledModel empty_profiled_model(const std::string& path);
 // Adds a layer that reads layers `inputs`; sizes are for `samples`.

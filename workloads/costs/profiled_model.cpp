@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kHelp = "check the path; it starts at the config's folder";
 
-// A form of files with layers. Of several with one suffix the first one counts whose key the text has.
+// A format of files with layers. If several have one suffix, the first one whose key is in the text counts.
 struct ModelForm {
     ModelFile file;
     std::string_view suffixes;  // separated by blanks
@@ -31,7 +31,7 @@ constexpr ModelForm kForms[] = {
 
 constexpr std::string_view kInstanceKey = "\"nodes\"";
 
-// Returns null where a text has none of the forms of its suffix.
+// Returns null if a text has none of the formats of its suffix.
 const ModelForm* form_of(ModelFile file, std::string_view text) {
     const auto row = std::find_if(std::begin(kForms), std::end(kForms), [&](const ModelForm& form) {
         return form.file == file && text.find(form.key) != std::string_view::npos;
@@ -39,7 +39,7 @@ const ModelForm* form_of(ModelFile file, std::string_view text) {
     return row == std::end(kForms) ? nullptr : row;
 }
 
-// "folder/vgg16.graph.txt" is of the model vgg16.
+// "folder/vgg16.graph.txt" is a file of the model vgg16.
 std::string stem_of(const std::string& path) {
     const std::string name = std::filesystem::path(path).filename().string();
     return name.substr(0, name.find('.', 1));

@@ -1,5 +1,5 @@
-// Models from files that know layers by times and sizes only. Nothing can compute their layers; they are simulated,
-// searched and emulated.
+// Models from files, whose layers have only times and sizes. No backend can compute them; they are simulated, searched
+// and emulated.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -11,7 +11,7 @@ namespace pw {
 struct ProfiledModel {
     Model model;               // layers of kind Profiled
     Profile profile;           // sizes as the file has them, not aligned
-    bool says_samples = true;  // whether the file says how many samples its numbers are for
+    bool says_samples = true;  // whether the number of samples of its times and sizes is in the file
 };
 
 enum class ModelFile {
@@ -22,12 +22,12 @@ enum class ModelFile {
     Table,     // *.csv: layers, a row for each
 };
 ModelFile model_file(const std::string& model);
-// Returns whether a model's name is that of a JSON file that is no graph of layers with times of their passes, but an
-// instance of a partitioning problem. A file that cannot be read is none.
+// Returns whether a model's name is that of a JSON file with an instance of a partitioning problem instead of layers
+// with times of their passes. False for a file that cannot be read.
 bool is_instance(const std::string& model);
 
-// Reads a model's file. `samples` is what the numbers are for where the file does not say. Throws Error (BadInput) with
-// every mistake of the file and its line.
+// Reads a model's file. `samples` is the number of samples of its times and sizes if the file has none. Throws Error
+// (BadInput) with every mistake of the file and its line.
 //
 // PipeDream: times in ms and bytes of one mini-batch. Data sources (`Input...`) stay as layers of no cost, since their
 // time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in

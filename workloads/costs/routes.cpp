@@ -40,7 +40,7 @@ bool Routes::is_member(int device, int capacity) const {
 std::vector<int> Routes::takes(int from, int to) const {
     std::vector<int> takes;
     if (from < 0 || to < 0)
-        return takes;  // a SEND that nobody receives
+        return takes;  // a SEND without a receiver
     const auto add_of = [&](int device, int other, Capacity::Of of) {
         if (device < static_cast<int>(of_device_.size()))
             for (const Membership& one : of_device_[device])

@@ -1,4 +1,4 @@
-// What a message takes on its way from one device to another: capacities that it may have to share, and its link.
+// The route of a message from one device to another: capacities that it may have to share, and its link.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -7,15 +7,15 @@
 
 namespace pw {
 
-// The capacities are what leads out of every host and into it, where `between_hosts` says how much that is, and then
-// Costs::shared; those without bound are not among them.
+// The capacities are the ways out of every host and into it, if `between_hosts` gives them, followed by Costs::shared;
+// unbounded ones are left out.
 class Routes {
 public:
     explicit Routes(const Costs& costs);
 
     const std::vector<double>& capacities() const { return capacities_; }  // bytes per second
     std::vector<int> takes(int from, int to) const;                        // numbers of capacities, ascending
-    // Returns the most that a message can have of what it takes; infinite when it takes nothing.
+    // Returns the largest rate of a message over the capacities that it takes; infinite if it takes none.
     double most(int from, int to) const;
 
 private:

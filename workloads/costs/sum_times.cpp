@@ -75,8 +75,7 @@ std::vector<SumRound> two_level(const std::vector<Devices>& hosts, SumPart part)
     return rounds;
 }
 
-// Returns what each message gets on average until it has left, when the messages of a step share what they take with
-// each other only.
+// Returns the average rate of each message until it has left, if only the messages of its step share its route.
 std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Costs& costs, const Routes& routes) {
     std::vector<Demand> demands;
     for (const SumRound::Pair& pair : round.messages)

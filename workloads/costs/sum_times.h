@@ -1,4 +1,4 @@
-// What the messages of a sum take, and how long it is by itself.
+// The capacities that the messages of a sum take, and the time of the sum alone.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -11,10 +11,10 @@
 namespace pw {
 
 const Link& sum_link_of(const SumRound::Pair& pair, const Costs& costs);
-// Returns what a message of so many bytes takes, in bytes per second.
+// Returns the capacities that a message of `bytes` takes, in bytes per second.
 Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& costs, const Routes& routes);
 
-// Returns a sum with the time that it takes by itself: its messages may share what they take with each other.
+// Returns a sum with its time if nothing else is under way: its messages may share capacities with each other.
 StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm);
 // Returns the same of any rounds.
 StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs);

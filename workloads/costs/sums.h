@@ -1,5 +1,5 @@
-// How the holders of a stage sum their gradients: rounds of messages over the same links, hosts, switches and buses as
-// all others.
+// How the holders of a stage sum their gradients: in rounds of messages over the same links, hosts, switches and buses
+// as all other messages.
 #pragma once
 
 #include "workloads/text/choice.h"
@@ -12,22 +12,21 @@
 namespace pw {
 
 enum class SumAlgorithm : std::uint8_t {
-    // In 2 (r - 1) steps each of r devices hands 1/r of the bytes to the next one, first adding and then copying. No
-    // way of summing sends fewer bytes per device (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-    // clusters of workstations", 2009).
+    // In 2 (r - 1) steps each of r devices sends 1/r of the bytes to the next one, first adding and then copying. No
+    // algorithm sends fewer bytes per device (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+    // of workstations", 2009).
     Ring,
     // All bytes go up a binary tree, added at every device, and down again: fewer latencies, more bytes.
     Tree,
-    // Each host adds up a part on each of its devices, rings between the hosts do so for every part, and the devices of
-    // a host hand the parts round: fewer bytes between hosts. It takes hosts with equally many of the devices, else a
-    // ring.
+    // Each host adds up a part on each of its devices, rings between the hosts add up every part, and the devices of a
+    // host exchange the parts: fewer bytes between hosts. If the hosts do not have equally many of the devices, a ring.
     TwoLevel
 };
 template <>
 inline constexpr Choice<SumAlgorithm> kChoices<SumAlgorithm>[] = {
     {"ring", SumAlgorithm::Ring}, {"tree", SumAlgorithm::Tree}, {"two_level", SumAlgorithm::TwoLevel}};
 
-// Steps one after another, each of the same messages: they start together, and a step ends when all of them are there.
+// Steps one after another, each with the same messages: they start together, and a step ends when all have arrived.
 struct SumRound {
     struct Pair {
         int from, to;  // devices
@@ -39,33 +38,32 @@ struct SumRound {
     bool operator==(const SumRound&) const = default;
 };
 
-// S of one stage among its holders, those that a tie adds aside; or what ends U.
+// S of one stage among its holders, without those that a tie adds; or the end of U, which gathers weights.
 struct StageSum {
     Bytes bytes = 0;
     std::vector<SumRound> rounds;  // of all buckets
-    Ns alone = 0;                  // what it takes when nothing else is under way
+    Ns alone = 0;                  // its time if nothing else is under way
     int buckets = 1;               // equally large, one after the other
     bool operator==(const StageSum&) const = default;
 
     Ns last_bucket() const { return (alone + buckets - 1) / buckets; }
-    // Returns when the first bucket is full, from the start of the pass that makes the gradients and takes so long.
+    // Returns when the first bucket is full, from the start of the pass that makes the gradients.
     Ns first_full(Ns backward) const { return (backward + buckets - 1) / buckets; }
-    // Returns how much of the sum goes on beside that pass, so that it takes as much less behind it.
+    // Returns the time of the sum that overlaps that pass; after the pass it takes that much less.
     Ns overlapped(Ns backward) const { return std::min(alone - last_bucket(), backward - first_full(backward)); }
 };
 
 inline constexpr int kMostBuckets = 4096;  // of a stage
-// Returns how many a stage has, of at most `bucket` bytes each where these are not too many; 0: all at once.
+// Returns the number of buckets of a stage, of at most `bucket` bytes each unless these are too many; `bucket` 0: one.
 inline int buckets_of(Bytes weights, Bytes bucket) {
     return bucket == 0 ? 1 : static_cast<int>(std::clamp<Bytes>((weights + bucket - 1) / bucket, 1, kMostBuckets));
 }
-// Returns the rounds of so many equal buckets, one after the other.
+// Returns the rounds of `buckets` equal buckets, one after the other.
 std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets);
 
-// Returns the rounds in which so many devices sum; none for one device. `host`, by device, may be empty. Neighbours in
-// a ring are those of a host, in their order, before the ring leaves it. With Scatter they end when each device has the
-// sum of a part; what is left, to hand the parts round, is the same rounds from the last to the first. Tree has no
-// parts.
+// Returns the rounds in which `devices` devices sum; none for one device. `host`, by device, may be empty. A ring
+// visits all devices of a host, in their order, before it leaves the host. With Scatter the rounds end when each device
+// has the sum of a part; the same rounds from the last to the first then distribute the parts. Tree has no parts.
 enum class SumPart : std::uint8_t { All, Scatter };
 std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host,
                                 SumPart part = SumPart::All);

@@ -13,12 +13,12 @@ namespace pw {
 
 struct DataSource {
     std::string_view name;
-    std::optional<Labels> labels;  // absent when it is made up as the model wants it
+    std::optional<Labels> labels;  // absent for a set that is generated for the model
     Dims image;                    // as stored, for models that take images of any size; sequences have none
-    int classes;                   // classes that it tells apart, or tokens; 0: as many as the model has
+    int classes;                   // number of classes, or of tokens; 0: as many as the model has
     // Opens the data set from files; it is null when there are none. Throws Error (BadInput).
     Dataset (*open)(const std::string& path, const Model& model, std::int64_t seed);
-    std::string_view way_out;  // help for files that do not fit the model; empty when the error brings its own
+    std::string_view way_out;  // help for files that do not fit the model; empty if the error has its own
 };
 
 // Returns all rows, in the order in which they are listed; the first is the default.
@@ -26,7 +26,7 @@ std::span<const DataSource> data_sources();
 // Returns the row of a name. Throws Error (BadInput) where none has this name.
 const DataSource& data_source(std::string_view name);
 
-// Makes what stands in for any data set: samples that can be learned, with the model's input and classes.
+// Makes a substitute for any data set: samples that can be learned, with the model's input and classes.
 Dataset made_up(Labels labels, const Model& model, std::int64_t seed);
 
 int default_image_size(const BuiltInModel& model, const DataSource& source);

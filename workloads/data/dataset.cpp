@@ -75,7 +75,7 @@ std::vector<std::filesystem::path> cifar_files(const std::string& folder) {
     return files;
 }
 
-// A bilinear blow-up of a small random grid, in integers so that every machine makes the same.
+// A small random grid enlarged bilinearly, in integers so that every machine makes the same.
 // `at` in 1/16 of a cell.
 int pattern(std::uint64_t key, int channel, int row, int column, Dims dims) {
     const int y = row * kGrid * 16 / dims.height, x = column * kGrid * 16 / dims.width;
@@ -101,7 +101,7 @@ std::vector<std::uint8_t> patterns(Dims dims, int classes, std::uint64_t seed) {
     return pixels;
 }
 
-// A line of a plane as a crop shows it: outside the image are zeros.
+// A line of a plane in a crop: outside the image are zeros.
 template <class Pixel>
 struct CroppedLine {
     const Pixel* pixels;

@@ -13,8 +13,8 @@
 
 namespace pw {
 
-// The changes are done to an image between its file and the model. Random choices depend on the seed and the number of
-// the sample in the endless sequence alone, never on who reads it.
+// Changes of an image between its file and the model. Random choices depend only on the seed and the number of the
+// sample in the endless sequence, never on the reader.
 struct ImageChanges {
     int crop_padding = 0;                 // a random crop of the stored size out of the image with this border of zeros
     bool flip = false;                    // left to right, every other time
@@ -43,8 +43,8 @@ public:
     // Makes a data set from a stream of tokens cut into sequences of `length`, the label of each token being the next
     // one; `tokens` are below the vocabulary and at least one more than `length`.
     static Dataset sequences(std::vector<std::int32_t> tokens, int length, int vocabulary, std::int64_t seed);
-    // Makes a stream that can be learned: each token is followed by one of four others, by chances of 4, 2, 1 and 1 in
-    // 8.
+    // Makes a stream that can be learned: each token is followed by one of four others, with probabilities of 4, 2, 1
+    // and 1 in 8.
     static Dataset synthetic_text(int length, int vocabulary, std::int64_t seed);
     // Reads the bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
     static Dataset text(const std::string& file, int length, int vocabulary, std::int64_t seed);
@@ -61,8 +61,8 @@ public:
 
     // Returns where sample number `index` of the endless sequence of shuffled epochs is stored.
     int place(std::int64_t index) const;
-    // Returns a sample with the crop and the flip that its number draws: they are the same whoever asks, and others in
-    // every epoch.
+    // Returns a sample with the crop and the flip drawn from its number: the same for every caller, different in every
+    // epoch.
     Sample sample(std::int64_t index) const;
     // Reads the image of a sample as plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per
     // channel. Allocates nothing; any number of threads may call it.
@@ -73,7 +73,7 @@ public:
     void read(std::int64_t index, std::span<float> image) const { read_at(sample(index), image); }
     int label(std::int64_t index) const;  // label of a sample that has one
 
-    // What follows is what read_at computes, for devices that do it themselves: value = interpolated pixel * scale +
+    // The parts of read_at's computation, for devices that do it themselves: value = interpolated pixel * scale +
     // shift. A tap is the bilinear interpolation between two pixels of a row or column of the crop, which is as large
     // as stored().
     struct Tap {

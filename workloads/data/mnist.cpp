@@ -52,7 +52,7 @@ std::uint32_t next_word(IdxFile& file) {
     return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-// The header: bytes in so many dimensions, and their lengths.
+// Opens an array of bytes with this number of dimensions, and reads its header: their lengths.
 IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
     IdxFile file{path, std::ifstream(path, std::ios::binary), {}};
     if (!file.stream)
@@ -73,7 +73,7 @@ IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
     return file;
 }
 
-// What follows the header, once the file is as long as the header says.
+// The data after the header; the file is as long as the header says.
 std::vector<std::uint8_t> read_rest(IdxFile& file, std::uint64_t bytes_per_sample) {
     const std::uint64_t bytes = file.lengths[0] * bytes_per_sample, header = 4 + 4 * file.lengths.size();
     std::error_code error;

@@ -43,7 +43,7 @@ std::vector<Disc> draw_discs(std::uint64_t key, Dims dims, int classes) {
     return discs;
 }
 
-// The disc drawn last lies on top.
+// The disc drawn last is on top.
 int label_of(const std::vector<Disc>& discs, int row, int column) {
     const auto top = std::find_if(discs.rbegin(), discs.rend(), [&](const Disc& d) { return d.covers(row, column); });
     return top == discs.rend() ? 0 : top->label;

@@ -1,4 +1,4 @@
-// Sequences of tokens: a stream cut into windows, each of which knows the token behind every one of its own.
+// Sequences of tokens: a stream cut into windows; each also has the token that follows each of its own.
 #include "workloads/data/dataset.h"
 #include "workloads/error.h"
 #include "workloads/random.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kMostSequences = 2048, kFewestSequences = 64;
 constexpr std::int64_t kEnoughTokens = std::int64_t{1} << 22;  // of a synthetic stream, if it has enough sequences
 constexpr std::uint64_t kDraws = 8;
-constexpr std::uint64_t kSuccessors[kDraws] = {0, 0, 0, 0, 1, 1, 2, 3};  // of a token, by what is drawn
+constexpr std::uint64_t kSuccessors[kDraws] = {0, 0, 0, 0, 1, 1, 2, 3};  // of a token, by draw
 
 std::int64_t synthetic_sequences(int length) {
     return std::clamp(kEnoughTokens / length, kFewestSequences, kMostSequences);
@@ -61,12 +61,11 @@ Dataset Dataset::synthetic_text(int length, int vocabulary, std::int64_t seed) {
 Dataset Dataset::text(const std::string& file, int length, int vocabulary, std::int64_t seed) {
     std::vector<std::int32_t> tokens = bytes_of_file(file);
     if (std::ssize(tokens) <= length)
-        fail("the text '{}' has {} bytes; one sequence and the byte behind it take {}", file, tokens.size(),
-             length + 1);
+        fail("the text '{}' has {} bytes; one sequence and the next byte take {}", file, tokens.size(), length + 1);
     return sequences(std::move(tokens), length, vocabulary, seed);
 }
 
-// Sequence `place` starts where the one before ends, and its last token's label is the next one's first.
+// Sequence `place` starts at the end of the previous one; the label of its last token is the first token of the next.
 void Dataset::read_tokens(int place, std::span<float> out) const {
     const auto length = static_cast<std::ptrdiff_t>(out.size());
     std::copy_n(tokens_.begin() + place * length, length, out.begin());

@@ -22,7 +22,7 @@ public:
         return add(std::move(layer), {kData});
     }
 
-    // Adds a layer of a kind that leaves the width as it is.
+    // Adds a layer of a kind that keeps the width.
     int same(const std::string& name, LayerKind kind, int input) {
         const int width = made_by(input).width;
         return add(rows(name, kind, width, width), {input});
@@ -104,7 +104,7 @@ Model build_gpt(const GptShape& shape, LayerKind loss) {
 
 extern const BuiltInModel kGpt{.name = "gpt",
                                .keys = "sequence_length vocabulary embedding blocks heads dropout",
-                               .image_size = kUsualImageSize,  // said in its configs, read by nobody
+                               .image_size = kUsualImageSize,  // printed in its configs, never read
                                .labels = Labels::PerToken,
                                .build = [](const ModelOptions& options, int, LayerKind loss) {
                                    return build_gpt({options.sequence_length, options.vocabulary, options.embedding,

@@ -9,7 +9,7 @@ struct GptShape {
     int sequence_length = 64, vocabulary = 256;
     int width = 128;  // width of a token's vector
     int blocks = 4, heads = 4;
-    double dropout = 0;  // behind the embedding and before every residual sum; 0: no such layers
+    double dropout = 0;  // after the embedding and before every residual sum; 0: no such layers
 };
 
 // Builds a decoder with normalisation before attention and before the two linear layers of a block, as in GPT-2; the

@@ -1,4 +1,4 @@
-// What a layer's parameters start from, where that depends on the layers around it.
+// Initial values of a layer's parameters, which may depend on the layers around it.
 #pragma once
 
 #include "workloads/models/parameters.h"

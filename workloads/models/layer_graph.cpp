@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// Returns the bytes of the trained parameters; a shared table counts, as the layer has a copy.
+// Returns the bytes of the trained parameters; a shared table counts, because the layer has a copy.
 Bytes parameter_bytes_of(const Layer& layer) {
     Bytes bytes = 0;
     for (const ParameterShape& parameter : facts_of(layer.kind).parameters(layer))
@@ -35,7 +35,7 @@ void check_tie(const LayerGraph& graph, const Layer& layer) {
 
 void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector<int>& inputs) {
     if (find_layer(graph, layer.name) >= 0)
-        fail("layer '{}' stands twice; every layer needs a name of its own", layer.name);
+        fail("layer '{}' is listed twice; every layer needs a name of its own", layer.name);
     const auto takes = static_cast<std::size_t>(facts_of(layer.kind).inputs);
     if (takes > 0 && inputs.size() > takes)
         fail("layer '{}' reads {} tensors, more than its kind ({}) takes", layer.name, inputs.size(),

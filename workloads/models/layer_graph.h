@@ -19,7 +19,7 @@ namespace pw {
 
 inline constexpr Bytes kFloatBytes = 4;  // bytes of one element of a tensor
 
-// This is what batch norm and layer norm add to a variance before they take its root.
+// Batch norm and layer norm add this to a variance before they take its root.
 inline constexpr double kNormEpsilon = 1e-5;
 
 // Dims are the shape of a tensor per sample.
@@ -44,12 +44,12 @@ struct Layer {
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
-    // The rest is derived from the fields above by `finish_layer`: fp32, plain layout, and all but the parameters per
-    // sample. A backend's own sizes replace the bytes (LayerBytes).
+    // `finish_layer` derives the rest from the fields above: fp32, plain layout, per sample except for the parameters.
+    // A backend's own sizes replace the bytes (LayerBytes).
     Bytes parameter_bytes = 0;    // trainable
     Bytes saved_until_input = 0;  // read again by I, backward for inputs: inputs and masks
     Bytes kept_until_weight = 0;  // read again by W, backward for weights
-    // FLOPs are 2 per multiply-accumulate of convolutions and linear layers; the others are bound by memory.
+    // FLOPs are 2 per multiply-accumulate of convolutions and linear layers; other layers are bound by memory.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
     std::optional<LayerPart> part = {};  // as its file says
 };
@@ -60,8 +60,8 @@ struct LayerInput {
 
 using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput>;
 
-// The shape says what a loss tells apart: an image has its classes along the channels and a label per pixel, a sequence
-// (one channel) has them along its rows and a label per row. Distances are in elements of a plain sample.
+// The layout of a loss's classes: an image has them along the channels and a label per pixel, a sequence (one channel)
+// has them along its rows and a label per row. Distances are in elements of a plain sample.
 struct LossShape {
     std::int64_t classes, positions;
     std::int64_t class_stride, position_stride;

@@ -1,4 +1,4 @@
-// The kinds of layers, and a row of facts for each: all that is asked of a kind and is the same for every backend.
+// The kinds of layers, and a row of facts for each: every fact about a kind that is the same for all backends.
 #pragma once
 
 #include "workloads/units.h"
@@ -34,14 +34,14 @@ enum class LayerKind {
     Last = Profiled,   // the table of facts ends with it
 };
 
-// Module and Function say how PyTorch's models write such a layer; only modules have names there.
+// PyTorch's models write such a layer as a module or as a function; only modules have names there.
 enum class LayerRole { Module, Function, Loss };
 
-// This says which later pass reads a layer's input tensors again. A layer with a pass for weight gradients is one of
-// ByWeightGradient; other layers with parameters make their gradients along with those of their inputs.
+// The later pass that reads a layer's input tensors again. A layer with a pass for weight gradients has
+// ByWeightGradient; other layers with parameters compute their gradients together with those of their inputs.
 enum class Reread { Never, ByInputGradient, ByWeightGradient };
 
-// This says of which values F, forward, keeps mean and deviation for the backward pass.
+// The values of which F, forward, keeps mean and deviation for the backward pass.
 enum class Statistics { None, PerChannel, PerRow };
 
 struct LayerFacts {
@@ -51,12 +51,12 @@ struct LayerFacts {
     int inputs;  // tensors that it reads; 0: any number
     Reread reread;
     Statistics statistics;
-    // The parameters are as if it shared none of them (Layer::tied_to): a layer that does has those of its copy.
+    // The parameters include shared ones (Layer::tied_to): the layer has a copy of them.
     std::vector<ParameterShape> (*parameters)(const Layer& layer);
     double (*multiply_accumulates)(const Layer& layer);  // of the forward F, per sample
     int input_gradient_products;  // multiply-accumulates of I, backward for inputs, for each of F
-    // Returns what F writes for I beside tensors and statistics, in plain layout and per sample: masks and the
-    // positions of maxima (a byte per element), the probabilities of attention and of the loss.
+    // Returns the bytes that F writes for I in addition to tensors and statistics, in plain layout and per sample:
+    // masks and the positions of maxima (a byte per element), the probabilities of attention and of the loss.
     Bytes (*mask_bytes)(const Layer& layer);
 };
 

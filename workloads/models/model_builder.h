@@ -1,4 +1,4 @@
-// Layers are added one after the other: this is what the built-in models are written with.
+// A builder that adds layers one after the other; the built-in models use it.
 #pragma once
 
 #include "workloads/error.h"

@@ -13,7 +13,7 @@ extern const BuiltInModel kResNet50, kMlp, kUNet, kGpt;
 
 namespace {
 
-// The times of stages stand in the config itself.
+// The times of stages are in the config itself.
 constexpr BuiltInModel kUniform{
     .name = "uniform", .keys = "", .image_size = kUsualImageSize, .labels = Labels::PerImage, .build = nullptr};
 

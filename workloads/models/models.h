@@ -1,5 +1,5 @@
-// The built-in models: a row of facts for each, which the config's reader and printer, `list` and the choice of a data
-// set go by. Nothing else names a model. A model is one file, which defines its row, and its line in models.cpp.
+// The built-in models: a row of facts for each. The config's reader and printer, `list` and the choice of a data set
+// use the rows; no other code names a model. A model is one file, which defines its row, and its line in models.cpp.
 #pragma once
 
 #include "workloads/models/layer_graph.h"
@@ -11,10 +11,10 @@
 
 namespace pw {
 
-// Images have so many pixels per side where nothing else is said.
+// The default number of pixels per side of an image.
 inline constexpr int kUsualImageSize = 224;
 
-// The options are what the workload block of a config says of the shape of a model.
+// The keys of a config's workload block that give the shape of a model.
 struct ModelOptions {
     int image_size = kUsualImageSize;  // per side
     int classes = 10;
@@ -24,7 +24,7 @@ struct ModelOptions {
     double dropout = 0;  // share of the values that are dropped; 0: there are no such layers
 };
 
-// This is a key of the workload block that only some models take.
+// A key of the workload block that only some models take.
 struct ModelKey {
     std::string_view name;
     std::variant<int ModelOptions::*, double ModelOptions::*, std::vector<int> ModelOptions::*> value;
@@ -34,8 +34,8 @@ struct ModelKey {
 // Returns the keys in the order in which they are printed.
 std::span<const ModelKey> model_keys();
 
-// Labels are what a model learns to tell, and hence reads: images with one label each, images with a label per pixel,
-// or sequences of tokens, each labelled with the next one.
+// The labels that a model is trained on: images with one label each, images with a label per pixel, or sequences of
+// tokens, each labelled with the next one.
 enum class Labels { PerImage, PerPixel, PerToken };
 
 struct BuiltInModel {
@@ -43,8 +43,9 @@ struct BuiltInModel {
     std::string_view keys;  // names of model_keys(), separated by blanks
     int image_size;         // default; 0: that of the data set, whatever it is
     Labels labels;
-    // Builds the model; it is null when the model has times of stages and no layers. `channels` is that of the data
-    // set's images, for models that take any number. Throws Error (BadInput) for options that do not fit each other.
+    // Builds the model; null for a model with times of stages and no layers. `channels` is the number of channels of
+    // the data set's images, for models that take any number. Throws Error (BadInput) for options that do not fit
+    // together.
     Model (*build)(const ModelOptions& options, int channels, LayerKind loss);
 };
 

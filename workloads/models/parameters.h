@@ -1,4 +1,4 @@
-// Parameters by name, in PyTorch's names and layouts, whatever a backend does with them inside.
+// Parameters by name, in PyTorch's names and layouts, whatever a backend's own layout is.
 #pragma once
 
 #include "workloads/models/layer_graph.h"
@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// The start says what the values of a parameter are before the first update.
+// The values of a parameter before the first update.
 struct Start {
     enum class Spread { Constant, Normal, Uniform };
     Spread spread = Spread::Constant;
@@ -28,10 +28,10 @@ struct ParameterShape {
 // (LayerFacts::parameters); there are none for a layer that shares another's table.
 std::vector<ParameterShape> parameters_of(const Layer& layer);
 
-// Returns initial values by ParameterShape::start, random ones from the name and the seed alone.
+// Returns initial values by ParameterShape::start; random ones depend only on the name and the seed.
 std::vector<float> initial_values(const ParameterShape& parameter, std::int64_t seed);
 
-// These are tensors in plain layout, ordered by name: what the hash and the dumps are made of.
+// Tensors in plain layout, ordered by name; the hash and the dumps consist of them.
 struct NamedTensor {
     std::string name;
     std::vector<int> shape;

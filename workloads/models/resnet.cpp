@@ -11,7 +11,7 @@ namespace {
 constexpr int kLeastImage = 32;  // ResNet divides height and width by 32
 constexpr int kExpansion = 4;    // output channels of a bottleneck block per inner channel
 
-// 1x1, 3x3 (with the stride), 1x1, beside a shortcut that is projected where the shape changes.
+// 1x1, 3x3 (with the stride), 1x1, and a shortcut that is projected where the shape changes.
 int bottleneck(Builder& build, const std::string& name, int input, int channels, int stride, bool project) {
     int main = build.convolution(name + ".conv1", input, channels, 1, 1);
     main = build.batch_norm(name + ".bn1", main, true);

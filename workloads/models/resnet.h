@@ -8,11 +8,10 @@
 
 namespace pw {
 
-// Builds version 1.5: the stride sits in the 3x3 (torchvision). Throws Error (BadInput) for images below 32x32.
+// Builds version 1.5: the 3x3 convolution has the stride (torchvision). Throws Error (BadInput) for images below 32x32.
 Model build_resnet50(int image_size, int classes, LayerKind loss = LayerKind::CrossEntropy);
 
-// A family of such networks differs by these: bottleneck blocks per group, and channels of the first group's inner
-// convolutions.
+// The differences within the family: bottleneck blocks per group, and channels of the first group's inner convolutions.
 struct ResNetShape {
     std::array<int, 4> blocks = {3, 4, 6, 3};
     int width = 64;

@@ -18,7 +18,7 @@ int two_convolutions(Builder& build, const std::string& name, int input, int cha
     return last;
 }
 
-// Adds a level twice as high and wide, with half the channels, beside `skip`.
+// Adds a level twice as high and wide, with half the channels, joined with `skip`.
 int level_up(Builder& build, const std::string& name, int input, int skip) {
     const int channels = build.made_by(skip).channels;
     int last = build.upsample(name + ".upsample", input, 2);

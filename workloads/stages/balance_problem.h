@@ -26,7 +26,7 @@ struct BalanceProblem {
     }
     double work(int from, int to) const { return sums[to] - sums[from]; }
     double time_on(int device, double work) const { return work / holders.speed[device]; }
-    // Where a stage must end at the latest, so that no later one is empty.
+    // The last possible end of a stage, so that no later one is empty.
     int latest_end(int stage) const { return layers - (stages - 1 - stage); }
 
     const StageHolders& holders;

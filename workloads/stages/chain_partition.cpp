@@ -44,7 +44,7 @@ struct Problem {
             cost += (from > 0 ? cut[from] : 0) + (to < layers ? cut[to] : 0);
         return cost;
     }
-    // Where a part must end or begin at the latest and earliest, so that no other part is empty.
+    // The latest end and the earliest begin of a part, so that no other part is empty.
     int latest_end(int part) const { return layers - (parts - 1 - part); }
 
     int layers, parts;
@@ -54,7 +54,7 @@ struct Problem {
     std::vector<Bytes> byte_sums;
 };
 
-// The last of `step` = 1, 2, ..., most for which fits(step), which is true up to some step and false behind it.
+// The last of `step` = 1, 2, ..., most for which fits(step), which is true up to some step and false after it.
 // Doubles the reach from `guess`, then halves the range.
 template <class Fits>
 int last_that_fits(int most, int guess, Fits fits) {
@@ -121,7 +121,7 @@ Ns least_imaginable(const Problem& problem) {
 
 // Bisection that keeps `high` feasible and everything below `low` infeasible. A feasible limit lowers `high` to the
 // bottleneck that it led to, an infeasible one raises `low` to the smallest limit that changes anything: both are
-// realised sums, so few probes are needed. Nothing when a probe cannot tell.
+// realised sums, so few probes are needed. Returns nothing if a probe is inconclusive.
 std::optional<Ns> least_by_probing(const Problem& problem) {
     const Probe loosest = probe(problem, kNever - 1);
     if (!loosest.complete)
@@ -139,7 +139,7 @@ std::optional<Ns> least_by_probing(const Problem& problem) {
     return high;
 }
 
-// Filling parts from the last one makes every cut as early as it can be. Nothing when a part is stuck.
+// Fills parts from the last one, which makes every cut as early as possible. Returns nothing if a part is stuck.
 std::vector<int> earliest_starts(const Problem& problem, Ns limit) {
     std::vector<int> starts(static_cast<std::size_t>(problem.parts), 0);
     int to = problem.layers;

@@ -20,7 +20,7 @@ struct ChainDevice {
     Bytes memory = std::numeric_limits<Bytes>::max();
 };
 
-// The shortage is that of the first part that cannot hold what it must when the parts are filled in order.
+// The shortage is that of the first part that is too small when the parts are filled in order.
 struct ChainShortage {
     int part = 0;
     Bytes needs = 0, has = 0;

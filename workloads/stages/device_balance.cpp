@@ -19,8 +19,8 @@ constexpr int kMostOfEveryCut = 256;  // stages: more have too many ways anyway
 constexpr double kClose = 0.02;
 constexpr int kMostShifts = 10'000;  // chains of them, where rounded times would go round in a circle
 
-// Every stage takes the layers whose work is nearest to an equal part of what its device still lacks of its share; of
-// two that are as near, more.
+// Every stage takes the layers whose work is nearest to an equal part of the rest of its device's share; of two
+// candidates that are equally near, the one with more layers.
 std::vector<int> proportional_cuts(const BalanceProblem& problem) {
     const double speeds = std::accumulate(problem.holders.speed.begin(), problem.holders.speed.end(), 0.0);
     std::vector<double> lacks;
@@ -46,7 +46,7 @@ std::vector<int> proportional_cuts(const BalanceProblem& problem) {
 }
 
 // A chain of shifts moves layers from a stage over one of its cuts to its neighbour, from a stage of that device to the
-// next, and so on, until a device can keep what it gets. It uses a cut and a device once.
+// next, and so on, until a device can keep them. It uses a cut and a device once.
 class Shifts {
 public:
     Shifts(const BalanceProblem& problem, const std::vector<int>& cuts)
@@ -92,7 +92,7 @@ private:
                problem_.time_on(problem_.holders.device_of[stage], of_device) <= device_limit_;
     }
 
-    // Adds the shift of the fewest layers over a cut of `stage` that leaves its device with little enough.
+    // Adds the shift of the fewest layers over a cut of `stage` that brings its device below the limit.
     void try_shift(int stage, bool later, int before) {
         const int cut = later ? stage + 1 : stage;
         if (cut < 1 || cut >= problem_.stages || tried_[static_cast<std::size_t>(2 * cut + (later ? 1 : 0))])
@@ -114,7 +114,7 @@ private:
         }
     }
 
-    // Whether a chain that ends with `last` comes past the device or the cut.
+    // Whether a chain that ends with `last` contains the device or the cut.
     bool passes(int last, int device, int cut) const {
         for (int at = last; at >= 0; at = shifts_[static_cast<std::size_t>(at)].before) {
             const Shift& shift = shifts_[static_cast<std::size_t>(at)];
@@ -187,8 +187,8 @@ std::vector<int> shifted(const BalanceProblem& problem, std::vector<int> cuts) {
     return cuts;
 }
 
-// Tries all cuts, long early stages first, as far as they may be shorter than the best ones by more than kClose: less
-// is not worth a longer stage.
+// Tries all cuts, long early stages first, as far as they may be shorter than the best ones by more than kClose: a
+// smaller gain is not worth a longer stage.
 class EveryCut {
 public:
     EveryCut(const BalanceProblem& problem, std::vector<int> best)
@@ -205,7 +205,7 @@ public:
 private:
     void aim_below(double time) { limit_ = time * (1 - kClose); }
 
-    // What the devices that have stages to come may still take.
+    // The time that devices with further stages may still take.
     double room(int stage) const {
         double room = 0;
         for (std::size_t device = 0; device < device_.size(); ++device)

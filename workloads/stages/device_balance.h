@@ -14,16 +14,16 @@ struct StageHolders {
 
 // Returns the first layer of each stage; no stage is empty. `time` has a layer or more for every stage.
 //
-// The busiest device takes the least time that was found, then the longest stage. That is as hard as packing bins:
-// chains with few ways to cut them are searched through, within 2 % of the least; else layers are shifted along the
-// stages until no chain of shifts helps.
+// Minimises the time of the busiest device, then that of the longest stage. That is as hard as bin packing: chains with
+// few ways to cut them are searched through, within 2 % of the least; otherwise layers are shifted along the stages
+// until no chain of shifts helps.
 //
-// Looped stages (d, d + p, d + 2p, ... on device d) make rounds: devices work in one round at a time, at the pace of
-// its longest stage. They are also cut so that the sum of the squares of these longest stages is the least, whose sum
-// limits what a device takes, and layers are shifted from the busiest device as far as no round gets longer. Of both
-// ways the one is taken where the busiest device and the longest stages of all rounds take less together; of equals,
-// the second. Chains of more layers than kMostCandidates are cut into rounds at this many places, and near those that
-// are found.
+// Looped stages (d, d + p, d + 2p, ... on device d) form rounds: devices work in one round at a time, at the pace of
+// its longest stage. They are also cut in a second way, which minimises the sum of the squares of these longest stages;
+// their sum bounds the time of a device. Layers are then shifted from the busiest device as long as no round gets
+// longer. The result is the way for which the busiest device and the longest stages of all rounds together take less;
+// of equals, the second. Chains of more layers than kMostCandidates are cut into rounds at this many places, and near
+// those that are found.
 inline constexpr int kMostCandidates = 128;
 std::vector<int> balance_devices(const std::vector<Ns>& time, const StageHolders& holders);
 

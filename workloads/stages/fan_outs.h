@@ -1,4 +1,4 @@
-// How the gradients of a tensor that several layers read become one.
+// The sum of the gradients of a tensor that several layers read.
 #pragma once
 
 #include "workloads/stages/stage_layout.h"
@@ -19,14 +19,14 @@ struct Contribution {
 void sort_for_sum(std::vector<Contribution>& contributions);
 
 // One step of the sum: contribution `from` is added to contribution `to`, as soon as the backward of the layer `after`
-// is done. Where `from` comes from another stage, `after` means nothing.
+// is done. If `from` comes from another stage, `after` has no meaning.
 struct Addition {
     std::size_t from, to;
     int after;
 };
 
-// Returns the steps in which sorted contributions become one, the first: those of a group are added to the first of the
-// group, and then the group to the whole. Every contribution but the first is the `from` of one step.
+// Returns the steps that add sorted contributions to the first one: those of a group are added to the first of the
+// group, and then the group to the whole. Every contribution except the first is the `from` of one step.
 std::vector<Addition> additions_of(const std::vector<Contribution>& contributions);
 
 }  // namespace pw

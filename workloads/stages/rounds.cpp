@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostTries = 8;  // of where a round begins, where not every place is a candidate
+constexpr std::size_t kMostTries = 8;  // tried begins of a round, if not every place is a candidate
 
 // Cuts a chain into rounds, and every round into stages of which the longest is as short as can be.
 class Rounds {
@@ -27,7 +27,7 @@ public:
     }
 
     std::vector<int> cuts() {
-        constexpr int kPasses = 4;  // near the ends found so far, where not every place was a candidate
+        constexpr int kPasses = 4;  // passes near the ends found so far, if not every place was a candidate
         std::vector<int> ends = best_ends();
         for (int pass = 0; pass < kPasses && problem_.layers > kMostCandidates; ++pass) {
             take_candidates(places_near(ends));
@@ -86,7 +86,7 @@ private:
         return longest;
     }
 
-    // By bisection, up to a millionth; then what is left over counts no more.
+    // By bisection, to a millionth; a smaller rest does not count.
     std::vector<int> cuts_of(int round, int from, int to) const {
         constexpr double kEnough = 1e-6;
         double slowest = std::numeric_limits<double>::infinity();
@@ -127,13 +127,13 @@ private:
         return ends;
     }
 
-    // Of the longest stages of some first rounds, and where the last of these begins.
+    // The squares of the longest stages of the first rounds, and the begin of the last of these rounds.
     struct Sum {
         double squares = std::numeric_limits<double>::infinity();
         std::size_t begin = 0;
     };
 
-    // Tries where the round begins, those first that a round without remainders makes the best; of equals, the last.
+    // Tries begins of the round, first those that would be best for a round without remainders; of equals, the last.
     Sum least_sum(int round, const std::vector<Sum>& before, int end) const {
         double speeds = 0;
         for (int device = 0; device < first_stage(round + 1) - first_stage(round); ++device)

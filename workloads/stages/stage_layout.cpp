@@ -226,7 +226,7 @@ private:
             state.pass.input_gradient[layer].resize(inputs_of_layer(graph_, layer).size());
         state.pass.joined.assign(all, -1);
         share_homes(state);
-        // Slots are pointed at while they are packed, and sums copy them afterwards: two sweeps.
+        // Two sweeps, because packing keeps pointers to the slots, and sums copy them afterwards.
         for (int layer : layout_.layers)
             place_gradient(state, layer);
         for_each_sent([&](const Slot&, const std::vector<Contribution>& parts, int producer) {
@@ -244,7 +244,7 @@ private:
         return std::move(state.pass);
     }
 
-    // Returns the last layer that may change the gradient of `layer`'s tensor where `add` has made it first, or -1 for
+    // Returns the last layer that may change the gradient of `layer`'s tensor if `add` has made it first, or -1 for
     // none.
     int changed_by(int layer, int add) const {
         const std::vector<Contribution> parts = contributions_of(layer);
@@ -254,8 +254,8 @@ private:
         return last;
     }
 
-    // Tells, by input of an add that joins, whether its gradient has the home of the add's. Both have where none is
-    // changed before the other has been read.
+    // Returns, by input of an add that joins, whether its gradient has the home of the add's. Both have it if neither
+    // is changed before the other has been read.
     std::array<bool, 2> shared_homes(bool split, int add) const {
         const std::vector<int> inputs = inputs_of_layer(graph_, add);
         if (kind(add) != LayerKind::Add || !bytes_[add].joins || inputs[0] == inputs[1] ||
@@ -292,7 +292,7 @@ private:
         }
     }
 
-    // The gradient's home: where its first summand lands.
+    // The gradient's home: the slot of its first summand.
     void place_gradient(BackwardState& state, int layer) {
         const std::vector<Contribution> parts = contributions_of(layer);
         if (parts.empty())
@@ -329,8 +329,8 @@ private:
         }
     }
 
-    // What the layer above an add that is run with a norm gives to the add's gradient is added in their I, where it
-    // comes last.
+    // If an add runs together with a norm, their I adds the contribution of the layer above the add to its gradient,
+    // provided that it comes last.
     bool is_joined(const BackwardState& state, const std::vector<Contribution>& parts, const Addition& addition,
                    int producer) const {
         const auto from = parts.begin() + static_cast<std::ptrdiff_t>(addition.from);
@@ -360,8 +360,8 @@ private:
         }
     }
 
-    // Sums the gradient of the producer's tensor at its home. What came from other stages waits for the local summands
-    // after it in the order of the sum.
+    // Sums the gradient of the producer's tensor at its home. Contributions of other stages wait for the local summands
+    // that follow them in the order of the sum.
     void add_sums(BackwardState& state, const std::vector<Contribution>& parts, const Slot& home, int producer) {
         const auto slot_of = [&](std::size_t n) -> const Slot& {
             return parts[n].local ? state.pass.input_gradient[parts[n].reader][parts[n].position] : parts[n].inbox;

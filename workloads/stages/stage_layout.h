@@ -8,16 +8,15 @@
 
 namespace pw {
 
-// These are the sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple of 64,
-// so that offsets stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for
-// weights.
+// The sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple of 64, so that
+// offsets stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for weights.
 struct LayerBytes {
     Bytes weights = 0;                // trainable parameters
     Bytes statistics = 0;             // running averages: neither trained nor versioned
     Bytes output = 0;                 // the tensor it makes; its gradient has the same size
     Bytes saved_until_input = 0;      // own state written by F (and R), read by I: masks, statistics
     Bytes kept_until_weight = 0;      // own state written by F (and R), read by W
-    Bytes gradient_until_weight = 0;  // own state written by I, read by W, besides output gradients; B needs none
+    Bytes gradient_until_weight = 0;  // own state written by I, read by W, without output gradients; B needs none
     Bytes scratch = 0;                // largest need of any pass
     // For an add, its I changes its output gradient into that of its inputs in place. When a batch norm and the add
     // that alone reads it both join, they are run as one, see PassLayout::joined.
@@ -26,7 +25,7 @@ struct LayerBytes {
 };
 
 enum class Region {
-    None,          // does not exist: a gradient nobody wants, the output of the loss
+    None,          // does not exist: a gradient that no layer needs, the output of the loss
     Data,          // the data batch of the stage's data-reading layers: from F to W
     UntilInput,    // from F to I or B
     UntilWeight,   // from F to W or B
@@ -56,8 +55,8 @@ struct PassLayout {
     std::vector<Slot> output_gradient;              // gradient of the tensor that the layer made, summed
     std::vector<std::vector<Slot>> input_gradient;  // [layer][position]: where the layer writes
     std::vector<std::vector<Sum>> before, after;    // by layer: the sums of fan-outs
-    // joined[add] is the batch norm below it whose I does the add's too, with the last sum of the add's `before`, or -1
-    // where there is none.
+    // joined[add] is the batch norm below the add whose I includes the add's I and the last sum of the add's `before`;
+    // -1 if there is none.
     std::vector<int> joined;
     Bytes workspace = 0;  // bytes, scratch included
     Bytes scratch = 0;    // offset of the scratch in the workspace
@@ -85,7 +84,7 @@ struct StageLayout {
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
 };
 
-// These are the bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
+// The bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
 struct EdgeBytes {
     int from, to;
     Bytes forward = 0, backward = 0;
@@ -101,7 +100,7 @@ std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& spl
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes);
 
-// These are the sums of a stage's sizes as the plan's buffers need them.
+// The sums of a stage's sizes, as the plan's buffers need them.
 struct StageBytes {
     Bytes weights = 0;     // one version of the trainable parameters; gradients and momentum are as big
     Bytes statistics = 0;  // running averages

@@ -31,15 +31,15 @@ StageSplit split_even(const LayerGraph& graph, int stages);  // equal layer coun
 // Among optimal splits it is the one whose cuts come first.
 StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time);
 
-// Makes the split of stages of which a device holds several, by what devices take (balance_devices).
+// Makes the split for devices that hold several stages, balanced by device (balance_devices).
 StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders);
 
 // A tensor that crosses from one stage to another.
 struct BoundaryTensor {
     int layer;                 // the layer that makes it
     std::vector<int> readers;  // its readers in the receiving stage, ascending
-    // The readers' gradients travel as one sum when the readers are one group, or when their groups begin the sum; else
-    // one by one, and each reader is a group.
+    // The readers' gradients travel as one sum if the readers are one group, or if their groups begin the sum;
+    // otherwise one by one, and each reader is a group.
     bool gradients_summed;
 };
 

@@ -14,10 +14,10 @@ struct Tie {
 
 std::vector<Tie> ties_of(const LayerGraph& graph);  // ascending reader
 
-// A tie joins two stages that share parameters, which have so many plain bytes.
+// A tie joins two stages that share parameters.
 struct StageTie {
     int from, to;  // from < to
-    Bytes bytes;
+    Bytes bytes;   // of the shared parameters, in plain layout
     auto operator<=>(const StageTie&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// Closed choices: an enum, and one table of the names of its values. Who reads, prints or lists the values takes the
-// names from there; who decides compares values, never names.
+// Closed choices: an enum, and one table of the names of its values. Code that reads, prints or lists the values takes
+// the names from there; code that decides compares values, never names.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ struct Choice {
     E value;
 };
 
-// The table stands beside its enum:
+// The table follows its enum:
 //   template <>
 //   inline constexpr Choice<Precision> kChoices<Precision>[] = {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}};
-// A value without a row is one that nobody can ask for.
+// A value without a row cannot be chosen.
 template <class E>
 inline constexpr Choice<E> kChoices[1] = {{"", E{}}};
 
@@ -40,7 +40,7 @@ std::vector<std::string_view> names_of() {
     return names;
 }
 
-// Returns the value of that name, or nothing when none has it.
+// Returns the value of that name, or nothing if there is none.
 template <class E>
 constexpr std::optional<E> parse_choice(std::string_view name) {
     for (const Choice<E>& choice : kChoices<E>)

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDraft = ".pipewright-";
 
-// Takes "-NUMBER" off the end of a name.
+// Removes "-NUMBER" from the end of a name.
 std::optional<int> take_number(std::string_view& name) {
     const std::size_t dash = name.rfind('-');
     if (dash == std::string_view::npos)
@@ -44,7 +44,7 @@ bool is_dead_draft(std::string_view name) {
     return number && process && is_gone(std::string(name), *process);
 }
 
-// A process with the same name of a host may be elsewhere, in a container: then it holds its draft.
+// A process on a host of the same name may run in another container: then it has locked its draft.
 bool is_held(const std::string& path) {
     const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)

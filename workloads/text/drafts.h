@@ -1,5 +1,5 @@
-// Drafts: the names under which files and folders are written until they are whole. A process that is killed leaves its
-// drafts; the next one that writes into the same folder removes them.
+// Drafts: the names under which files and folders are written until they are complete. A process that is killed leaves
+// its drafts; the next one that writes into the same folder removes them.
 #pragma once
 
 #include <functional>
@@ -10,25 +10,25 @@ namespace pw {
 // Returns "FOLDER/.pipewright-HOST-PROCESS-NUMBER", of this process.
 std::string draft_name(const std::string& folder, int number);
 
-// Locks a draft that is open until it is closed, where the file system can do that: then it is not taken for one that
-// was left, not even where processes of one host have numbers of their own, as in containers.
+// Locks an open draft until it is closed, if the file system supports locks. Other processes then do not remove it, not
+// even if processes of one host have numbers of their own, as in containers.
 void hold_draft(int descriptor);
 
-// Removes the drafts in `folder` whose process was on this host and is gone. What is left of other processes stays, as
-// does a link or a pipe of such a name. What cannot be removed stays, too.
+// Removes the drafts in `folder` whose process was on this host and has ended. Drafts of other processes stay, and so
+// do links and pipes of such a name and drafts that cannot be removed.
 void remove_dead_drafts(const std::string& folder);
 
 // A new folder with the name of a draft in `home`.
 class DraftFolder {
 public:
-    // `becomes` is what messages call it. Throws Error (RunFailed) when it cannot be made.
+    // `becomes` is its name in messages. Throws Error (RunFailed) if it cannot be made.
     DraftFolder(const std::string& home, std::string becomes);
     ~DraftFolder();  // removes it, unless it was released
     DraftFolder(const DraftFolder&) = delete;
     DraftFolder& operator=(const DraftFolder&) = delete;
 
     const std::string& path() const { return path_; }
-    // Calls `write` with the path; its errors name what the draft becomes.
+    // Calls `write` with the path; errors name the file that the draft becomes.
     void fill(const std::function<void(const std::string& draft)>& write) const;
     void release();  // after it was renamed
 

@@ -38,7 +38,7 @@ private:
     int number_;
 };
 
-// Such a file was opened by whoever started the program: it may be a pipe, and no other file may take its place.
+// The program's parent has opened such a file: it may be a pipe, and no other file may replace it.
 bool is_open_already(const std::string& path) {
     for (const char* folder : {"/dev/std", "/dev/fd/", "/proc/self/fd/"})
         if (path.starts_with(folder))
@@ -77,7 +77,7 @@ int open_to_read(const std::string& path, std::string_view help, std::uintmax_t 
     return file;
 }
 
-// Where a name leads to: a file that is replaced stays behind the links that name it.
+// The target of a name: links to a file stay when the file is replaced.
 std::string behind_links(std::string path) {
     std::error_code error;
     for (int link = 0; link < 40 && !is_open_already(path) && fs::is_symlink(path, error); ++link)
@@ -104,7 +104,7 @@ void check_folder_is_writable(const std::string& path, const std::string& folder
         fail_with_reason(path, fmt::format("the folder '{}': {}", folder, std::strerror(errno)));
 }
 
-// What the file system does not offer is no failure.
+// An operation that the file system does not support is not a failure.
 bool reached_the_disk(int file) { return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS; }
 
 }  // namespace
@@ -230,7 +230,7 @@ void NewFile::write_plain(std::string_view bytes) {
     }
 }
 
-// Past the cache go whole blocks only; a rest, after a write that was cut short too, goes through it.
+// Only whole blocks bypass the cache; a rest, also after a short write, goes through it.
 void NewFile::flush() {
     for (std::size_t done = 0; done < buffered_;) {
         const std::size_t left = buffered_ - done;

@@ -1,5 +1,5 @@
-// Files, read with bounds and written whole or not at all: no reader hangs on a pipe or takes a file for a small one,
-// and a full disk never leaves half a file under its name.
+// Files, read with bounds and written completely or not at all: no reader hangs on a pipe or exceeds its bound, and a
+// full disk never leaves half a file under its name.
 #pragma once
 
 #include "workloads/text/drafts.h"
@@ -23,27 +23,26 @@ inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;   // bytes
 inline constexpr std::uintmax_t kMostTrace = std::uintmax_t{4} << 30;   // bytes of a trace: some eight million tasks
 inline constexpr std::uintmax_t kMostTokens = std::uintmax_t{1} << 30;  // bytes of a data set of text
 
-// Returns the text of a regular file, or of what is already open: /dev/stdin and /dev/fd/N may be pipes. What gzip has
-// compressed is decompressed. Throws Error (BadInput) with the path, what it is instead or why it cannot be read, and
-// `help`.
+// Returns the text of a regular file, or of an open one: /dev/stdin and /dev/fd/N may be pipes. Files compressed with
+// gzip are decompressed. Throws Error (BadInput) with the path, its type or why it cannot be read, and `help`.
 std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most = kMostText);
 
-// Opens a regular file of at most so many bytes, to be read piece by piece. Throws as read_text does.
+// Opens a regular file of at most `most` bytes, to be read piece by piece. Throws as read_text does.
 std::ifstream open_file(const std::string& path, std::string_view help,
                         std::uintmax_t most = std::numeric_limits<std::uintmax_t>::max());
 
-// A new file is written beside its name and takes it at the end, on the disk. What is no regular file (/dev/null, a
-// pipe) is written as it is. A file whose name ends in ".gz" is compressed. Everything throws Error (RunFailed) naming
-// the path.
+// A new file is written as a draft in the same folder and renamed when it is on the disk. A path that is not a regular
+// file (/dev/null, a pipe) is written directly. A file whose name ends in ".gz" is compressed. All functions throw
+// Error (RunFailed) naming the path.
 class NewFile {
 public:
     explicit NewFile(std::string path);
-    ~NewFile();  // takes what is not finished away
+    ~NewFile();  // removes an unfinished draft
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
-    // What is written from here on goes past the system's cache of files, where the file system can do that: for much
-    // that nobody reads soon, whose copy there costs more time than the rest.
+    // From here on writes bypass the system's page cache, if the file system supports that: for large files that are
+    // not read soon, whose copy in the cache would cost most of the time.
     void bypass_cache();
     void write(std::string_view bytes);
     void finish();
@@ -54,7 +53,7 @@ private:
     bool set_direct(bool direct);
     [[noreturn]] void fail_to_write() const;
 
-    std::string path_, target_;  // as given, and behind its links
+    std::string path_, target_;  // the path as given, and with its links followed
     std::string draft_;          // empty when it is the target itself
     struct Free {
         void operator()(char* memory) const { std::free(memory); }
@@ -70,8 +69,8 @@ void write_file(const std::string& path, std::string_view text);
 
 void sync_folder(const std::string& folder);  // the names in it reach the disk
 
-// A new folder's files appear all together: a new folder is written beside its name and takes it at the end; into one
-// that is there they are moved once all are written. Its other files stay.
+// A new folder's files appear all together: the folder is written as a draft and renamed at the end. Into an existing
+// folder the files are moved once all are written; its other files stay.
 class NewFolder {
 public:
     explicit NewFolder(std::string path);
@@ -83,15 +82,15 @@ public:
 
 private:
     std::string path_;
-    std::optional<DraftFolder> draft_;  // takes what is not finished away
+    std::optional<DraftFolder> draft_;  // removes itself if it is not finished
     bool fresh_;
 };
 
-// Returns whether the last change of a folder was cut off while its files were moved: they may be of two runs.
+// Returns whether the last change of a folder was interrupted while its files were moved: they may be of two runs.
 bool is_half_moved(const std::string& folder);
 
-// These check, before long work, that a file or a folder of that name can be written. Throws Error (RunFailed) that
-// says why not. An empty path is none and fine.
+// These check, before long work, that a file or a folder of that name can be written, and throw Error (RunFailed) with
+// the reason if not. An empty path means no file.
 void check_target_file(const std::string& path);
 void check_target_folder(const std::string& path);
 

@@ -19,7 +19,8 @@ namespace pw {
 namespace {
 
 constexpr int kWindow = 15 + 16;  // of the largest size, with gzip's header
-// Traces shrink to a thirtieth. A file that holds more than this, and many times its size, is made to fill memory.
+// Traces shrink to a thirtieth. A file that expands to more than this, and to many times its size, is an attack on
+// memory.
 constexpr std::uintmax_t kFreeSize = std::uintmax_t{64} << 20, kMostTimes = 200;
 
 class Inflater {

@@ -16,16 +16,15 @@ namespace pw {
 bool is_gzip(std::string_view text);  // its first bytes are those of gzip
 inline bool is_gzip_name(std::string_view path) { return path.ends_with(".gz"); }
 
-// Returns what the compressed text of a file holds. Throws Error (BadInput) with the file, the byte and `help` where it
-// is no whole and sound gzip, where it holds more than `most` bytes, and where a small file expands as no text of
-// ours does.
+// Returns the decompressed text of a file. Throws Error (BadInput) with the file, the byte and `help` if it is not
+// complete and valid gzip, if it has more than `most` bytes, or if a small file expands more than any text of ours.
 std::string gunzip(std::string_view compressed, const std::string& path, std::string_view help, std::uintmax_t most);
 
 // Opens a regular file, compressed or not, whose text is read piece by piece and has at most `most` bytes. Throws as
-// read_text does, and for what is compressed as gunzip does, also while it is read from its buffer.
+// read_text does, and for compressed files as gunzip does, also while it is read from its buffer.
 std::unique_ptr<std::istream> open_text(const std::string& path, std::string_view help, std::uintmax_t most);
 
-// Compresses what is written; the same text gives the same bytes.
+// Compresses the text that is written; the same text gives the same bytes.
 class GzipWriter {
 public:
     explicit GzipWriter(std::function<void(std::string_view)> write);

@@ -1,6 +1,6 @@
-// JSON files, read as strictly as YAML: values nest so deep and no deeper, an object has a key once, and messages show
-// no whole values. Every JSON text is parsed here (tests/house looks), so that no reader can do without the limits.
-// Header only, for those that link the library.
+// JSON files, read as strictly as YAML: nesting is limited, an object has a key once, and messages show no whole
+// values. Every JSON text is parsed here (tests/house checks that), so that no reader can omit the limits. Header only,
+// for programs that link the library.
 #pragma once
 
 #include "workloads/error.h"
@@ -21,14 +21,14 @@ namespace pw {
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr std::size_t kMostOrderedKeys = 1000;  // of an object that keeps their order, and looks each up in turn
 
-// Returns what messages show of a value: a number or a text as it is, of all else the type.
+// Returns the text that messages show for a value: a number or a text as it is, otherwise the type.
 template <class Json>
 std::string shown(const Json& value) {
     return value.is_structured() ? std::string(value.type_name()) : shortened(value.dump(), 80);
 }
 
-// Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: what it does not keep takes no
-// memory. Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` where there is one.
+// Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: values that it does not keep take no
+// memory. Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` if there is one.
 template <class Json = nlohmann::json, class Input, class Keep>
 Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_view help = {}) {
     try {
@@ -58,7 +58,7 @@ public:
         else if (event == Event::object_end)
             open_.pop_back();
         else if (event == Event::key && !open_.back().insert(value.template get<std::string>()).second)
-            fail("{}: key {} stands twice in an object\n  help: keep one of the two", what_, shown(value));
+            fail("{}: key {} is listed twice in an object\n  help: keep one of the two", what_, shown(value));
         else if (event == Event::key && open_.back().size() > most_)
             fail("{}: an object has more than {} keys\n  help: name a file of the kind that is read here", what_,
                  most_);

@@ -56,7 +56,7 @@ private:
     std::vector<Mistake> mistakes_;
 };
 
-// A node is one value of a document, with aliases expanded. Scalars are text: what they mean, the reader says.
+// A node is one value of a document, with aliases expanded. Scalars are text; their meaning is up to the reader.
 struct YamlNode {
     enum class Kind { Null, Text, List, Map } kind = Kind::Null;
     struct Key {
@@ -69,7 +69,7 @@ struct YamlNode {
     std::vector<YamlNode> items;  // items of a list, or the values of a map, one per key
 };
 
-// What some call a key, and where it is: "pipeline.micro_batches".
+// The name of a key elsewhere, and the key here: "pipeline.micro_batches".
 struct OtherName {
     std::string_view name, key;
 };
@@ -92,7 +92,7 @@ public:
     Yaml operator[](std::string_view key) const;
     std::vector<Yaml> items() const;                            // items of a list; a mistake otherwise
     std::vector<std::pair<std::string, Yaml>> entries() const;  // keys and values of a map
-    // Notes a mistake for every key that is not allowed, naming what it is called here, or the nearest allowed one.
+    // Notes a mistake for every key that is not allowed, with its name here or the nearest allowed key.
     void allow(const std::vector<std::string_view>& known, std::span<const OtherName> others = {}) const;
 
     std::string text(std::string_view fallback = "") const;
@@ -141,8 +141,8 @@ inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of t
 // Reads a time of at least `least` and at most kLongestTime; a mistake otherwise.
 Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
 
-// Returns the candidate with the smallest edit distance (two letters in each other's place are one edit), when it is
-// close enough to be a typing mistake.
+// Returns the candidate with the smallest edit distance (two swapped letters are one edit), if it is close enough to be
+// a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace pw

@@ -25,7 +25,7 @@ struct Unreadable {
     std::string fact, help;
 };
 
-// Where the text of a parser stands: in the file, or in the n-th override behind its key.
+// The origin of a parser's text: the file, or the value of the n-th override.
 struct Origin {
     int set = 0;
     int column = 0;
@@ -67,7 +67,7 @@ public:
     void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
         const auto found = anchors_.find(anchor);
         if (found == anchors_.end())
-            throw Unreadable{origin_.place(mark), "this alias stands inside the value that it names",
+            throw Unreadable{origin_.place(mark), "this alias is inside the value that it names",
                              "a value cannot contain itself; write the inner one out"};
         const std::size_t size = found->second.size;
         aliased_ += size;
@@ -179,7 +179,8 @@ private:
         }
         if (const auto [first, fresh] = map.known.try_emplace(key.text, key.place.line); !fresh) {
             const std::string where = first->second > 0 ? fmt::format(" (first on line {})", first->second) : "";
-            source_.complain(key.place, fmt::format("key '{}' stands twice{}", key.text, where), "keep one of the two");
+            source_.complain(key.place, fmt::format("key '{}' is listed twice{}", key.text, where),
+                             "keep one of the two");
             map.dropped = true;
             return;
         }
@@ -202,7 +203,7 @@ private:
     std::size_t aliased_ = 0;
 };
 
-// What stands behind the end of the one document.
+// Text after the end of the one document.
 class NothingMore final : public YAML::EventHandler {
 public:
     explicit NothingMore(Origin origin) : origin_(origin) {}

@@ -1,4 +1,4 @@
-// From text to a tree: the part of the strict reader that knows yaml-cpp.
+// From text to a tree: the part of the strict reader that uses yaml-cpp.
 #pragma once
 
 #include "workloads/text/yaml.h"
@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// Returns the document in the source's text. It notes repeated keys and the like in `source`, and throws all mistakes
-// at once when the text is no YAML at all.
+// Returns the document in the source's text. It notes mistakes such as repeated keys in `source`, and throws all of
+// them at once if the text is not YAML.
 YamlNode parse_tree(Source& source);
 
 // Applies "key.path=value" to the tree, in order; later ones win.
