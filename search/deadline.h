@@ -13,12 +13,12 @@ struct SearchLimits {
     std::size_t downsets = 1'000'000;  // the most of an exact search; beyond them only one order of the graph is tried
 };
 
-// This is thrown where the time is up in the middle of something that is of no use by half.
+// Thrown if the time is up in the middle of work that is useless unless complete.
 struct TimeIsUp {};
 
 class Deadline {
 public:
-    // The deadline looks at the clock at every `rarely`-th question.
+    // The deadline reads the clock at every `rarely`-th call.
     explicit Deadline(double seconds, std::size_t rarely = 4096)
         : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                       std::min(std::chrono::duration<double>(seconds), kUnlimited))),
@@ -34,7 +34,7 @@ public:
         const std::chrono::duration<double> left = end_ - std::chrono::steady_clock::now();
         return left < kUnlimited / 2 ? left : std::chrono::duration<double>(std::numeric_limits<double>::infinity());
     }
-    // From now on it passes so much earlier: what comes next takes as long and is not interrupted.
+    // Moves the deadline this much earlier, for later work that takes this time and is not interrupted.
     void leave(std::chrono::steady_clock::duration room) { room_ = room; }
     void check() {
         if (passed())

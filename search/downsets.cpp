@@ -24,7 +24,7 @@ std::vector<int> in_degrees(const Successors& graph) {
 class Numbers {
 public:
     explicit Numbers(const Downsets& sets) : known_(64, Hash{sets}, Equal{sets}) {}
-    // The number of a set with the bits of `candidate`, which becomes known when there is none yet.
+    // The number of the set with the bits of `candidate`, which is added if it is new.
     std::int32_t of(std::int32_t candidate) { return *known_.insert(candidate).first; }
     void forget() { known_.clear(); }
 

@@ -1,5 +1,5 @@
-// The downsets of an acyclic graph: the sets that hold every predecessor of their members. A pipeline's first stages
-// are one, and a stage is what lies between two of them. Together they form a lattice, here one step per added vertex.
+// The downsets of an acyclic graph: the sets that contain every predecessor of their members. A pipeline's first stages
+// form one, and a stage is the difference of two. Together they form a lattice, here with one step per added vertex.
 #pragma once
 
 #include <boost/dynamic_bitset.hpp>
@@ -46,22 +46,21 @@ Downsets prefixes_of(const std::vector<int>& order);
 Successors reversed(const Successors& graph);
 
 enum class Ready { SmallestFirst, LargestFirst, LatestFirst };  // which of the ready vertices comes next
-// Returns a topological order. It is shorter than the graph where that has a cycle.
+// Returns a topological order. It is shorter than the graph if that has a cycle.
 std::vector<int> topological_order(const Successors& graph, Ready tie);
 
-// What follows has downsets as sets of their own, where a search adds layers to one that are not next in the lattice.
+// Below, downsets are sets of their own, for searches that add layers which are not next in the lattice.
 
-// Vertices are layers in forward order; an edge runs to a later layer that reads what the other makes.
+// Vertices are layers in forward order; an edge runs to a later layer that reads the output of the other.
 using Digraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
 
 using Downset = boost::dynamic_bitset<std::uint64_t>;
 
-// Returns by [layer] the layer itself and all that it is computed from.
+// Returns by [layer] the layer itself and all layers that it depends on.
 std::vector<Downset> ancestors_of(const Digraph& graph);
 
-// Returns the downsets that grow from layer `source` by one reader at a time of a layer that is in already, each
-// together with its ancestors: all of them where `source` is the only layer without inputs. It returns nothing when
-// there are more than `most`.
+// Returns the downsets that grow from layer `source`, one reader of a member at a time, each together with its
+// ancestors: all downsets if `source` is the only layer without inputs. Returns nothing if there are more than `most`.
 std::vector<Downset> downsets_from(const Digraph& graph, int source, std::size_t most);
 // Returns the sets of the first layer, the first two, and so on.
 std::vector<Downset> prefix_sets_of(const Digraph& graph);

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Parses a JSON object and refuses what is none. `name`, the file's, stands in messages.
+// Parses a JSON object and refuses other values. `name`, the file's, appears in messages.
 nlohmann::json parse_instance(const std::string& text, const std::string& name);
 std::string contents_of_instance(const std::string& path);
 
@@ -41,6 +41,6 @@ private:
     std::map<int, int> numbers_;
 };
 
-std::string name_of_node(const InstanceObject& node);  // "node 7" where it has none
+std::string name_of_node(const InstanceObject& node);  // "node 7" without a name of its own
 
 }  // namespace pw

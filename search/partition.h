@@ -1,4 +1,4 @@
-// What every partitioner answers: the layers of each stage, and how good that is.
+// The answer of every partitioner: the layers of each stage, and the value of the partition.
 #pragma once
 
 #include "workloads/units.h"
@@ -10,10 +10,10 @@
 
 namespace pw {
 
-// This stands for a time, load or objective that nothing reaches.
+// A time, load or objective that no partition reaches.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Sums of the same numbers in different orders may lie so far apart, relative to their size.
+// The relative difference that sums of the same numbers in different orders may have.
 inline constexpr double kRounding = 1e-12;
 
 struct PlannedStage {
@@ -22,11 +22,11 @@ struct PlannedStage {
     int tensor_degree = 1;             // devices that share each of its layers
     std::vector<int> recomputed = {};  // those of its layers, ascending
     bool on_cpu = false;
-    double time = 0;  // what the objective takes the maximum of, in the instance's unit
+    double time = 0;  // the objective is the maximum of these, in the instance's unit
     Bytes memory = 0;
 };
 
-// A shortage says why no partition exists: it is the stage that needs more than there is in the best try.
+// Why no partition exists: the stage of the best try that needs more memory than there is.
 struct Shortage {
     int stage = 0;
     Bytes needs = 0, has = 0;

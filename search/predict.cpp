@@ -14,7 +14,7 @@ TransferMode simulated_mode(const Job& job) {
 
 Simulator simulator_of(const Job& job) {
     const TransferMode mode = simulated_mode(job);
-    if (!job.proof || !job.proof->graph.is_of(job.plan))  // somebody has changed the plan
+    if (!job.proof || !job.proof->graph.is_of(job.plan))  // the plan was changed after it was proven
         return Simulator(job.plan, mode);
     const std::shared_ptr<const VersionTable> versions(std::shared_ptr<const void>(), &job.versions);
     return Simulator(job.plan, job.proof, versions, mode);

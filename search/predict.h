@@ -7,15 +7,15 @@
 
 namespace pw {
 
-// Returns the predicted trace of the job's plan under its costs, with what it says of the config. Throws Error:
-// BadInput where the costs are not of run.precision or go beyond what is counted, at their keys; Infeasible where the
+// Returns the predicted trace of the job's plan under its costs, with the trace's facts from the config. Throws Error:
+// BadInput if the costs are not of run.precision or exceed the limits of integers, at their keys; Infeasible if the
 // plan deadlocks.
 Trace predict(const Job& job);
 
 // Returns the mode of the job's plan under its costs.
 TransferMode simulated_mode(const Job& job);
 
-// Returns what predicts the job's plan, under its costs or others. It keeps a reference to the job.
+// Returns the simulator of the job's plan, under its costs or others. It keeps a reference to the job.
 Simulator simulator_of(const Job& job);
 
 // The numbers of that trace, and the trace without its events and memory: a plan may have too many tasks to keep them.

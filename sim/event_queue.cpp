@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-constexpr double kLeastLeft = 0.1;  // of a device, for what computes, however many messages are under way
+constexpr double kLeastLeft = 0.1;  // share of a device for tasks that compute, however many messages are under way
 
 }  // namespace
 
@@ -137,8 +137,8 @@ void EventQueue::handle(const Event& event) {
     }
 }
 
-// Goes on at one moment until nothing moves: starts what the lanes let go, hands on what has come in, and lets the
-// devices go on that may. A loop: any number of tasks may follow from each other.
+// Works at one moment until nothing moves: starts the sends that the lanes release, delivers what has arrived, and
+// advances the devices that are ready. A loop, because any number of tasks may follow from each other.
 void EventQueue::settle(Ns now) {
     for (;;) {
         for (const int send : std::exchange(lanes_.starting, {}))
@@ -204,7 +204,7 @@ void EventQueue::share_links(Ns now) {
         set_rate(flows_[number], flows_[number].demand.rate / flows_[number].demand.most, now);
 }
 
-// Flows of a sum come and go together: once for all of a moment is enough.
+// Flows of a sum begin and end together: new rates once per moment are enough.
 void EventQueue::share_when_due(Ns now) {
     if (share_is_due_ && (queue_.empty() || queue_.top().time > now))
         share_links(now);
@@ -298,7 +298,7 @@ void EventQueue::issue_calls(Ns now) {
     }
 }
 
-// After a task has begun or ended on a device: all others of its host go on at another rate.
+// Changes the rates of all other devices of a host after a task has begun or ended on one of them.
 void EventQueue::change_rates(int changed, Ns now) {
     const std::vector<int>& devices = devices_on_[host_of_[changed]];
     if (busy_->empty() || devices.size() < 2) {
@@ -306,13 +306,14 @@ void EventQueue::change_rates(int changed, Ns now) {
             set_pace(changed, 0, now);
         return;
     }
-    const double crowd = crowd_beside(changed);
+    const double crowd = crowd_around(changed);
     for (const int device : devices)
         set_pace(device, crowd, now);
 }
 
-// The other devices of its host that compute, where the device does, over those that did when `busy` was measured.
-double EventQueue::crowd_beside(int device) const {
+// For a computing device: the number of other computing devices of its host, divided by the number at which `busy` was
+// measured.
+double EventQueue::crowd_around(int device) const {
     const std::vector<int>& devices = devices_on_[host_of_[device]];
     if (busy_->empty() || devices.size() < 2)
         return 0;
@@ -343,7 +344,7 @@ void EventQueue::count_movers(int device, int change, Ns now) {
     if (costs_->mover_share == 0)
         return;
     movers_[device] += change;
-    set_pace(device, crowd_beside(device), now);
+    set_pace(device, crowd_around(device), now);
 }
 
 void EventQueue::count_movers_of(int send, int change, Ns now) {

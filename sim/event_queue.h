@@ -1,5 +1,5 @@
-// The times of a plan from a queue of events: where devices of a host slow each other down or messages share what they
-// take on their way, nothing else tells them.
+// The times of a plan from a queue of events. It is needed if devices of a host slow each other down, or if messages
+// share capacities on their way.
 #pragma once
 
 #include "schedules/plan/durations.h"
@@ -24,8 +24,8 @@ class EventQueue {
 public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
-    // Durations are by kind, of a SEND the time for which it occupies its link; `busy` may be empty. Throws Error
-    // (Infeasible) when the plan deadlocks, naming what every device waits for. `asks` is asking_sends().
+    // Durations are by kind; that of a SEND is the time for which it occupies its link. `busy` may be empty. `asks` is
+    // asking_sends(). Throws Error (Infeasible) if the plan deadlocks, naming what every device waits for.
     void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
              const std::vector<char>& asks = {});
 
@@ -44,10 +44,10 @@ private:
         auto operator<=>(const Event&) const = default;
     };
 
-    // Devices of a host that compute beside each other share something, memory bandwidth above all. A task that takes
-    // `alone` by itself and `busy` beside n computing devices (Costs::neighbours) would take alone + (busy - alone)
-    // k / n beside k of them: a line between the two that were measured; beside more than n, `busy`. What moves
-    // messages takes a part of the device, too.
+    // Devices of a host that compute at the same time share resources, memory bandwidth above all. A task takes `alone`
+    // by itself and `busy` while n others compute (Costs::neighbours). While k others compute it takes alone + (busy -
+    // alone) k / n, a line between the two measured times; with more than n, `busy`. Kernels that move messages take a
+    // part of the device, too.
     struct Progress {
         int node = -1;      // -1 when the device does not compute
         double left = 1;    // of the task
@@ -58,14 +58,14 @@ private:
     };
 
     // A host that issues the calls of all its devices, one at a time: a task starts with its call, which takes the
-    // first Costs::dispatch of it. A device asks for a call once it has reached the task and the inputs are there. The
-    // host takes the earliest request first, of several at one moment the device with the smallest number.
+    // first Costs::dispatch of it. A device requests a call when it has reached the task and the inputs are ready. The
+    // host takes the earliest request first; of several at one moment, that of the device with the smallest number.
     struct Dispatcher {
         Ns free = 0;                                 // when the last call has been issued
         std::set<std::pair<Ns, int>> requests = {};  // time, device
     };
 
-    // A message that takes capacities others may take too, and so goes at a rate of its own at every moment.
+    // A message that shares capacities with others, so that its rate changes with them.
     struct Flow {
         Demand demand;          // in parts of `unit_`
         int send = -1;          // node, or
@@ -75,15 +75,15 @@ private:
         std::int64_t end = -1;  // seq of the event that ends it, unless the rate changes before
     };
 
-    // A sum of gradients whose messages may share what they take: S of a stage and mini-batch on all holders, or what
-    // ends their U.
+    // A sum of gradients whose messages may share capacities: S of a stage and mini-batch on all holders, or the gather
+    // at the end of their U.
     struct Sum {
         int work = 0;  // a stage, for U the number of stages later
         std::vector<int> nodes = {};
         std::size_t round = 0;
         int step = 0;               // of the round
         int under_way = 0;          // flows of the step
-        double reached = 0;         // when the last message of the step is there, of those known
+        double reached = 0;         // when the last message of the step arrives, of those that have left
         Ns begun = -1, ended = -1;  // -1: not yet
         int to_fill = 0;            // holders whose first bucket is not full yet, where there are several buckets
     };
@@ -112,7 +112,7 @@ private:
     void ask_for_call(int device, Ns now);
     void issue_calls(Ns now);
     void change_rates(int changed, Ns now);
-    double crowd_beside(int device) const;
+    double crowd_around(int device) const;
     void set_pace(int device, double crowd, Ns now);
     void count_movers(int device, int change, Ns now);
     void count_movers_of(int send, int change, Ns now);
@@ -138,7 +138,7 @@ private:
     const Plan& plan_;
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
-    const bool blocks_;  // exchanges do
+    const bool blocks_;  // whether exchanges block
     Lanes lanes_;
     const Rows readers_;
     const Costs* costs_ = nullptr;
@@ -148,15 +148,15 @@ private:
     std::vector<std::vector<int>> devices_on_;  // by host
     std::vector<Dispatcher> dispatchers_;       // by host; empty where every device issues its own calls
     std::vector<char> asks_for_call_;           // by device
-    std::vector<int> hosts_to_call_;            // those with a request, or free, since calls were issued last
-    double unit_ = 1;              // bytes per second that count as 1: the messages that have so much alone have 1
+    std::vector<int> hosts_to_call_;            // hosts that got a request, or became free, since the last calls
+    double unit_ = 1;              // bytes per second that count as 1: the rate of the fastest message alone
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;
     std::vector<Flow> flows_;
     std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes its time alone
     std::vector<Sum> sums_;
-    std::vector<int> sum_of_;      // by node, -1 of what belongs to none
-    std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty where none is in buckets
+    std::vector<int> sum_of_;      // by node; -1: it belongs to no sum
+    std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty without buckets
     bool share_is_due_ = false;    // flows of sums have come or gone at this moment
     std::vector<int> movers_;      // by device: messages and sums under way that take a part of it
     std::vector<int> ready_;       // devices that may go on at this moment

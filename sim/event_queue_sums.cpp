@@ -1,5 +1,4 @@
-// Sums of gradients in the queue of events: their steps are flows that share what they take with messages and other
-// sums.
+// Sums of gradients in the queue of events: their steps are flows that share capacities with messages and other sums.
 #include "sim/event_queue.h"
 #include "workloads/costs/sum_times.h"
 
@@ -27,8 +26,8 @@ std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const
     return takes || costs_->mover_share > 0 ? rounds : std::vector<Round>{};
 }
 
-// Sums that take nothing others could take stay tasks of a known length; in buckets, they end a known time after their
-// first bucket is full.
+// Sums that share no capacity stay tasks of a known length; in buckets, they end a known time after their first bucket
+// is full.
 void EventQueue::lay_sums(const Routes& routes) {
     sums_.clear();
     sum_of_.assign(static_cast<std::size_t>(graph_.size()), -1);
@@ -57,7 +56,7 @@ void EventQueue::lay_sums(const Routes& routes) {
     fill_buckets();
 }
 
-// A sum in buckets goes on from when the first one is full on all of its holders.
+// A sum in buckets starts when the first bucket is full on all of its holders.
 void EventQueue::fill_buckets() {
     fills_.clear();
     if (costs_->sum_bucket == 0)
@@ -79,14 +78,15 @@ const StageSum& EventQueue::sum_of_work(int work) const {
     return work < stages ? costs_->stage_sums[work] : costs_->stage_gathers[work - stages];
 }
 
-// Returns how much of a task that ends with messages is these, when nothing else is under way.
+// Returns the time of the messages at the end of a task, if nothing else is under way.
 Ns EventQueue::after_own(int node) const {
     return sum_of_[node] >= 0 && graph_.task(node).op == Op::Update ? sum_of_work(sums_[sum_of_[node]].work).alone : 0;
 }
 
-// All gradients are there when the first device comes to its S: then the messages begin, and after U, which all begin
-// together, with the first that has its part. A device that comes to it later, for its list had to wait for a send or
-// it is slower, is as much later through. Buckets begin before that, and the last one is only then full.
+// All gradients are ready when the first device comes to its S: then the messages begin. After U, which all devices
+// begin together, they begin with the first device that has its part. A device that comes later, because it is slower
+// or its list had to wait for a send, ends later by the same time. Buckets begin earlier, and the last one is full only
+// then.
 void EventQueue::join_sum(int node, Ns now) {
     const int number = sum_of_[node];
     Sum& sum = sums_[number];
@@ -109,7 +109,7 @@ void EventQueue::begin_sum(int number, Ns now) {
     begin_step(number, static_cast<double>(now), now);
 }
 
-// `at` is when the step begins to the fraction of a nanosecond, so that a sum of many steps takes as long as it says.
+// `at` is the begin of the step to the fraction of a nanosecond, so that roundings of many steps do not add up.
 void EventQueue::begin_step(int number, double at, Ns now) {
     Sum& sum = sums_[number];
     const Round& round = rounds_[sum.work][sum.round];
@@ -159,7 +159,7 @@ void EventQueue::end_step(int number, Ns now) {
             end_share_of_sum(node);
 }
 
-// What S takes beside its messages: the sums of ties, and the dispatch.
+// The time of S without its messages: the sums of ties, and the dispatch.
 void EventQueue::end_share_of_sum(int node) {
     const Sum& sum = sums_[sum_of_[node]];
     const StageSum& work = sum_of_work(sum.work);

@@ -12,8 +12,8 @@
 
 namespace pw {
 
-// A plan and what its tasks take: `times` are by `timed_kinds`, those of the recurrence, and `kinds` are the plan's
-// own. They are the same unless the times are known task by task.
+// A plan and its times: `times` are by `timed_kinds`, those of the recurrence, and `kinds` are the plan's own. Both are
+// the same unless every task has a time of its own.
 struct TimedPlan {
     const Plan& plan;
     const PlanGraph& graph;
@@ -25,8 +25,8 @@ struct TimedPlan {
     std::vector<int> lengths = {};  // classes_of() the lengths of micro-batches: each is levelled for itself
 };
 
-// Evaluates the recurrence with the times, and before that with those of equal stages: then every stage takes, on each
-// of its devices, the mean time that stages take for their part of the micro-batches, F B I W each for itself; R,
+// Evaluates the recurrence with times of equal stages, and then with the given ones. Equal stages take, on each of
+// their devices, the mean time of all stages for their part of the micro-batches, separately for F B I W; R,
 // recomputation, counts as part of the backward that follows it. Transfers, sums and updates keep their times.
 Explanation explain(const TimedPlan& timed);
 

@@ -36,8 +36,8 @@ int last_input(const PlanGraph& graph, const Recurrence& times, int node) {
     return last;
 }
 
-// Cuts the gap before a node, all but the wait for what other devices compute, which it returns. `exchange` is the
-// transfers since the task before the node.
+// Cuts the gap before a node, except the wait for other devices' compute, which it returns. `exchange` is the transfers
+// since the task before the node.
 Ns add_gap(const TimedPlan& timed, int node, std::span<const int> exchange, Gap gap, IdleCauses& idle) {
     const PlanGraph& graph = timed.graph;
     const Recurrence& times = timed.recurrence;
@@ -60,7 +60,7 @@ Ns add_gap(const TimedPlan& timed, int node, std::span<const int> exchange, Gap 
     return waited;
 }
 
-// Returns by device the causes of idle time. All waiting for what other devices compute counts as dependency.
+// Returns the causes of idle time by device. All waiting for other devices' compute counts as dependency.
 std::vector<IdleCauses> idle_causes(const TimedPlan& timed, Ns makespan) {
     const Recurrence& times = timed.recurrence;
     std::vector<IdleCauses> all;
@@ -148,7 +148,7 @@ std::vector<Ns> slack_of(const PlanGraph& graph, const Recurrence& times, Ns mak
 
 namespace {
 
-// Returns by kind what its nodes take in the mean.
+// Returns by kind the mean time of its nodes.
 std::vector<double> mean_times(const TimedPlan& timed) {
     std::vector<double> means(timed.kinds.all().size(), 0);
     for (int node = 0; node < timed.graph.size(); ++node)
@@ -159,7 +159,7 @@ std::vector<double> mean_times(const TimedPlan& timed) {
     return means;
 }
 
-// Returns by kind what the R takes in the mean that comes before each pass of the kind on its stage and device.
+// Returns by kind the mean time of the R before each pass of the kind on its stage and device.
 std::vector<double> recompute_times(const TaskKinds& kinds, const std::vector<double>& means) {
     using Place = std::tuple<int, int, bool>;  // device, stage, of the last micro-batch
     const auto place_of = [](const TaskKinds::Kind& kind) {
@@ -220,7 +220,7 @@ Recurrence::Times with_equal_stages(const TimedPlan& timed) {
 
 Explanation explain(const TimedPlan& timed) {
     timed.recurrence.evaluate(with_equal_stages(timed));
-    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the makespan changes nothing of what is read
+    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the causes that are read ignore the makespan
     timed.recurrence.evaluate(timed.times);
     int last = -1;
     for (int node = 0; node < timed.graph.size(); ++node)

@@ -1,4 +1,4 @@
-// Why a step takes as long as it does: what decides its end, and what devices wait for.
+// Why a step takes its time: the critical path, and what devices wait for.
 #pragma once
 
 #include "workloads/units.h"
@@ -12,10 +12,10 @@ struct IdleCauses {
     Ns warm_up = 0;      // before its first task
     Ns cool_down = 0;    // after its last
     Ns updates = 0;      // in S and U: sums of gradients and updates
-    Ns dependency = 0;   // until another device has computed what the next task reads, as long as with equal stages
-    Ns imbalance = 0;    // what that takes longer than with equal stages
-    Ns lane = 0;         // while that is ready to be sent or taken in, and a lane, or the receiver, is not free
-    Ns data = 0;         // while it is on its way
+    Ns dependency = 0;   // until another device has computed an input, as long as with equal stages
+    Ns imbalance = 0;    // the rest of that wait
+    Ns lane = 0;         // while an input could be sent or taken in, but a lane or the receiver is not free
+    Ns data = 0;         // while an input is under way
     Ns exchange = 0;     // for the rest of an exchange that blocks
     Ns dispatcher = 0;   // while their host's dispatcher issues calls of others
     Ns send_memory = 0;  // until the copy of an earlier tensor has left
@@ -25,8 +25,8 @@ struct IdleCauses {
     }
 };
 
-// A critical path goes from the last end back to the first start, from each task to one that it waited for: who
-// shortens no task on it shortens nothing. Where several are equally long, it is one of them.
+// A critical path goes from the last end back to the first start, from each task to one that it waited for. A step gets
+// shorter only if a task on the path does. If several paths are equally long, it is one of them.
 struct Explanation {
     struct LinkShare {
         int from, to;  // devices
@@ -35,7 +35,7 @@ struct Explanation {
     std::vector<IdleCauses> idle;  // by device
     std::vector<Ns> critical;      // by device: the time of its tasks on the critical path
     std::vector<LinkShare> links;  // on that path, the largest first; all together are the makespan
-    std::vector<Ns> slack;         // by node: by how much it could end later without a later end of the last task
+    std::vector<Ns> slack;         // by node: how much later it could end without a later end of the last task
 };
 
 }  // namespace pw

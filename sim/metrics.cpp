@@ -15,7 +15,7 @@ namespace {
 using Events = std::span<const TraceEvent>;  // of one device, in list order
 using Pointers = std::vector<const TraceEvent*>;
 
-// From the first start to the last end; of nothing, from the first moment to the first.
+// From the first start to the last end; without events, an empty interval.
 struct Extent {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
     void add(const TraceEvent& event) {
@@ -64,13 +64,13 @@ std::vector<Ns> distances_of(std::vector<Ns> updates) {
 
 using Pair = std::pair<int, int>;  // stage, micro-batch
 
-// Finds one after the other in a sorted list: mostly the next one is asked for.
+// Finds items in a sorted list; mostly the next one is wanted.
 template <class Item, class Key>
 class Finder {
 public:
     Finder(const std::vector<Item>& sorted, Key key) : sorted_(sorted), key_(key) {}
 
-    // Returns where the items begin that have the wanted key, or the end.
+    // Returns the begin of the items with the wanted key, or the end.
     template <class Wanted>
     auto operator()(const Wanted& wanted) {
         const auto begin = sorted_.begin() + next_;
@@ -91,7 +91,7 @@ private:
 };
 
 // Returns the most (stage, micro-batch) pairs between the start of F and the end of the task that frees them. A pair
-// that nothing frees (no backward pass) ends with its F.
+// without such a task (no backward pass) ends with its F.
 template <class Frees>
 int peak_of_pairs(Events events, Frees frees) {
     std::vector<Pair> freed;
@@ -137,7 +137,7 @@ Ns covered(const std::vector<Interval>& intervals, Ns from, Ns to) {
     return sum;
 }
 
-// Returns the idle time right before F, B and I while a tensor of that very task is on its way.
+// Returns the idle time right before F, B and I while a tensor of that very task is under way.
 Ns exposed_communication(Events events, Ns start_of_step) {
     using Tensor = std::tuple<int, int, int>;  // stage, micro-batch, slice
     using Arrival = std::pair<Tensor, Interval>;
@@ -176,7 +176,7 @@ Ns exposed_communication(Events events, Ns start_of_step) {
 class VersionsAlive {
 public:
     void add(const TraceEvent& event) {
-        // Until the update that replaces it; that update overwrites what nobody needs any more.
+        // Until the update that replaces it; that update overwrites a version that no task needs any more.
         if (newest_ >= 0 && position_ > 0)
             lives_at(newest_, position_ - 1);
         lives_at(event.version, position_);

@@ -16,7 +16,7 @@ struct DeviceMetrics {
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;
-    std::optional<Bytes> reserved_memory;  // before the first step; nothing where the trace does not say
+    std::optional<Bytes> reserved_memory;  // before the first step; absent if the trace has none
     int peak_in_flight = 0;                // (micro-batch, stage) pairs, freed at I or B
     int peak_in_flight_until_weight = 0;   // freed at W or B
     int weight_versions = 1;
@@ -43,21 +43,21 @@ struct Metrics {
 // the first and last `stages`.
 Metrics metrics_of(const Trace& trace);
 
-// Returns the step time in there, of a trace of one step or of an asynchronous plan.
+// Returns only the step time, for a trace of one step or of an asynchronous plan.
 Ns step_time_of(const Trace& trace);
 
 // Returns the step time of an asynchronous plan: it is the median distance of `updates` (ends, of the last stage)
 // without the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
 
-// Takes the metrics of a step device by device, so that nobody has to hold all its events.
+// Computes the metrics of a step device by device, so that not all its events are needed at once.
 class StepMetrics {
 public:
     // `head` is a trace that may lack its events, and must outlive this. From `first` to `last` the devices computed.
     StepMetrics(const Trace& head, Ns first, Ns last);
 
     void add(std::span<const TraceEvent> own);  // of the next device, in list order
-    // Returns the metrics of all devices added; memory is not among them.
+    // Returns the metrics of all devices added, without memory.
     Metrics of_step(Ns step_time);
 
 private:
@@ -70,7 +70,7 @@ private:
     std::vector<int> microbatches_, updates_;  // of the last stage
 };
 
-// Notes what a device holds at some moment: its peak is the first of the largest.
+// Records a device's memory at some moment: its peak is the first of the largest.
 void note_memory(DeviceMetrics& device, const MemoryUse& use);
 
 MicroBatchSizes sizes_of(const Trace& trace);

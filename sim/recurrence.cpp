@@ -54,7 +54,7 @@ namespace {
 
 using Draws = Recurrence::Draws;
 
-// What a pass reads, and a node's row of the draws it fills in.
+// The inputs of a pass, and the row of a node that it fills in.
 struct Pass {
     const PlanGraph& graph;
     const TaskKinds& kinds;

@@ -1,5 +1,4 @@
-// The times of a plan in one pass, where devices share nothing: then they follow from an order that the costs do not
-// change.
+// The times of a plan whose devices share nothing, in one pass: they follow from an order that the costs do not change.
 #pragma once
 
 #include "schedules/plan/durations.h"
@@ -24,20 +23,20 @@ public:
     // Returns false for a plan that deadlocks in the mode: it has no times.
     bool runs_through() const { return std::ssize(order_) == graph_.size(); }
 
-    // What a pass needs, by kind: what a task takes, for a SEND the time for which it occupies its link, how much later
-    // its message is there, and TaskKinds::bucket_delays().
+    // The inputs of a pass, by kind: the time of a task, for a SEND the time for which it occupies its link, the
+    // latency until its message arrives, and TaskKinds::bucket_delays().
     struct Times {
         std::vector<Ns> durations, latencies, bucket_delays = {};
     };
     void evaluate(Times times);
 
-    // Eight draws in one pass, which the seed alone decides.
+    // Eight draws in one pass; they depend on the seed alone.
     struct Draws {
         static constexpr std::size_t kCount = 8;
         std::vector<double> end;   // [node][draw], nanoseconds
         std::vector<double> busy;  // [device][draw]: time of tasks F B I W R
     };
-    // Tasks that compute take as long as `jitter` makes them, transfers as long as by `times`.
+    // Tasks that compute take times drawn from `jitter`, transfers those in `times`.
     void draw(const Times& times, const Jitter& jitter, std::uint64_t seed, Draws& draws) const;
 
     // These are of the times evaluated last.

@@ -23,7 +23,8 @@ namespace {
 
 using Intervals = std::vector<std::pair<Ns, Ns>>;  // by node: start and end
 
-// By node. Of a SEND: for how long it occupies its link, and how much later its message is there; a RECV has none.
+// By node. For a SEND: the time for which it occupies its link, and the latency until its message arrives; none for a
+// RECV.
 struct TaskTimes {
     std::vector<Ns> durations, latencies;
 };
@@ -34,7 +35,7 @@ Ns mean_of(const std::vector<Ns>& times) {
     return std::llround(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()));
 }
 
-// What its transfers moved, by node; a trace of another plan is refused where its times are read.
+// The bytes that its transfers moved, by node; a trace of another plan is refused where its times are read.
 std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
     std::vector<Bytes> moved(static_cast<std::size_t>(graph.size()), 0);
     for (const TraceEvent& event : trace.events)
@@ -120,7 +121,7 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
             continue;
         int& node = reached[event.device];
         if (node == ends[event.device] || graph_.task(node) != event.task)
-            fail("step {} of device {} is not the list of the plan: {} stands where it has {}", step, event.device,
+            fail("step {} of device {} is not the list of the plan: it has {} instead of {}", step, event.device,
                  print(event.task), node == ends[event.device] ? "no more tasks" : print(graph_.task(node)));
         intervals[node++] = {event.start, event.end};
     }
@@ -165,7 +166,7 @@ TaskTimes Replay::times_of(const Intervals& intervals) const {
     return times;
 }
 
-// Means: tasks vary to one side, upwards, and the sum of their medians is less than what a step of them takes.
+// Means, because tasks vary to one side, upwards, so that the sum of their medians is less than their step.
 TaskTimes Replay::mean_times(const Trace& trace) const {
     std::set<int> steps;
     for (const TraceEvent& event : trace.events)
@@ -196,7 +197,7 @@ TaskTimes Replay::mean_times(const Trace& trace) const {
     return means;
 }
 
-// Adds to every task the time that passed before it for nothing that the plan knows.
+// Adds to every task the time before it that the plan does not explain.
 void Replay::add_gaps(const Intervals& intervals, Gap cause, TaskTimes& times) const {
     Ns begin = std::numeric_limits<Ns>::max();
     for (int node = 0; node < size(); ++node)
@@ -237,8 +238,8 @@ Mechanics Replay::mechanics(const Trace& trace) {
     return mechanics;
 }
 
-// Puts the times of one side for those of the other, the tasks of one operation and stage after those of another, once
-// from the front and once from the back: the mean of what each changes does not depend on which comes first.
+// Replaces the times of one side by those of the other, the tasks of one operation and stage after those of another,
+// once from the front and once from the back: the mean of both effects does not depend on their order.
 std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes& predicted) {
     std::map<std::pair<int, Op>, std::vector<int>> nodes_of;
     for (int node = 0; node < size(); ++node)

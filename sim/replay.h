@@ -15,13 +15,13 @@ namespace pw {
 
 struct Proof;  // schedules/passes/passes.h
 
-// By what a replay of a measured step differs from it. They are signed as errors are, replayed less measured: time that
-// passed between tasks is missing in a replay.
+// The parts by which a replay differs from the measured step. They are signed like errors, replayed less measured: time
+// that passed between tasks is missing in a replay.
 struct Mechanics {
     Ns begin = 0;      // tasks that wait for nothing began after the first of the step
     Ns hand_over = 0;  // from the last arrival, or end on another device, that a task waits for to its start
     Ns dispatch = 0;   // from the end of the device's task before it to its start
-    Ns rules = 0;      // the rest: tasks began before the simulator would let them
+    Ns rules = 0;      // the rest: tasks began earlier than the simulator's rules allow
     Ns total() const { return begin + hand_over + dispatch + rules; }
     Mechanics operator-(const Mechanics& other) const {
         return {begin - other.begin, hand_over - other.hand_over, dispatch - other.dispatch, rules - other.rules};
@@ -29,12 +29,12 @@ struct Mechanics {
     bool operator==(const Mechanics&) const = default;
 };
 
-// What the costs of an operation on a stage add to the step time, beside those of a run.
+// The part of a step time's error that comes from the costs of an operation on a stage.
 struct CostPart {
     Op op;
     int stage;                       // of a SEND, the one that sends
     Ns time = 0;                     // of the step: part of ErrorParts::costs
-    Ns predicted = 0, measured = 0;  // what such a task takes in the mean
+    Ns predicted = 0, measured = 0;  // mean times of such a task
     bool operator==(const CostPart&) const = default;
 };
 
@@ -44,7 +44,7 @@ struct ErrorParts {
     Mechanics mechanics;             // the plan replayed with each task's own time, less the measured step
     Ns jitter = 0;                   // with the means of tasks of one kind (schedules/plan/durations.h), less that
     Ns costs = 0;                    // with the predicted times, less that
-    std::optional<Ns> drift;         // between a profile and costs measured beside the run; else it is part of costs
+    std::optional<Ns> drift;         // between a profile and costs calibrated during the run; else it is part of costs
     std::vector<CostPart> by_task;   // parts of `costs`, the largest first
     bool operator==(const ErrorParts&) const = default;
 };
@@ -55,9 +55,9 @@ struct ErrorParts {
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& trace);
 
-// `beside` is the plan simulated with costs that were measured beside the run, where there are such. `predicted` need
-// not come from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of unequal
-// micro-batches are of several kinds.
+// `calibrated` is the plan simulated with costs that were measured during the run, or null. `predicted` need not come
+// from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of micro-batches of
+// unequal length are of several kinds.
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& predicted, const Trace* calibrated, const Trace& measured,
                        const std::vector<MicroBatchLength>& lengths = {});

@@ -14,13 +14,12 @@
 
 namespace pw {
 
-// By how much the time of a task that computes differs from that of the costs, as a part of it: each of these is as
-// likely as the others. A table of so many quantiles is what fits the nearest cache; beyond 3.7 standard deviations it
-// knows nothing.
+// The relative deviations of the time of a task that computes from its cost; all are equally likely. A table of this
+// many quantiles fits the nearest cache; it ends at 3.7 standard deviations.
 struct Jitter {
     static constexpr std::size_t kQuantiles = 4096;
     std::array<float, kQuantiles> deviations{};
-    std::vector<StageSpread> spreads = {};  // by stage: what deviations are multiplied by; 1 when it is empty
+    std::vector<StageSpread> spreads = {};  // by stage: factors of the deviations; 1 if empty
 
     double scale(Op op, int stage) const;
 };
@@ -29,7 +28,7 @@ struct Jitter {
 Jitter lognormal_jitter(double sigma);
 // Returns normal deviations with the spreads of every stage; no time becomes negative.
 Jitter normal_jitter(std::vector<StageSpread> spreads);
-// Reads "lognormal:0.05". Throws Error (BadInput) with what may be written.
+// Reads "lognormal:0.05". Throws Error (BadInput) with the accepted forms.
 Jitter read_jitter(std::string_view text);
 
 struct Samples {

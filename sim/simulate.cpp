@@ -67,7 +67,8 @@ public:
     Ns step_time() const;
 
 private:
-    // The nodes of a device from `begin` to `end`, and among them the first and last that is no transfer, -1 for none.
+    // The nodes of a device from `begin` to `end`, and among them the first and last that are not transfers; -1 for
+    // none.
     struct Own {
         int begin, end;
         int first = -1, last = -1;
@@ -84,7 +85,7 @@ private:
 
     Ns start_of(int node) const { return by_events_ ? events_->start(node) : recurrence_->start(node); }
     Ns end_of(int node) const { return by_events_ ? events_->end(node) : recurrence_->end(node); }
-    // By what each task takes, in the order that the costs do not change.
+    // By the time of each task, in the order that the costs do not change.
     struct OnePass {
         Recurrence* recurrence;
         const Recurrence::Times* times;
@@ -127,15 +128,15 @@ private:
     std::vector<Own> own_;                  // by device
     std::optional<Recurrence> recurrence_;  // each is made for the costs that need it
     std::optional<EventQueue> events_;      // the same
-    // What tasks took beside each other, where the times are from events: by node.
+    // The times that tasks took while they slowed each other down, if the times are from events: by node.
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     Recurrence::Times node_times_;
-    std::vector<Ns> called_late_;               // how much of its duration a task waited for its host's dispatcher
+    std::vector<Ns> called_late_;               // the part of its duration that a task waited for its host's dispatcher
     Recurrence::Times times_;                   // by kind
     std::vector<Ns> busy_duration_;             // by kind
     std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
-    bool by_events_ = false;                    // where the times are that were computed last
+    bool by_events_ = false;                    // whether the last times are those of events_
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
@@ -200,7 +201,7 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
-// Returns by node how long the device of a task was ready for it and its host issued the calls of others.
+// Returns by node the time for which the device of a task was ready and its host issued the calls of others.
 std::vector<Ns> Simulation::waits_for_calls() const {
     std::vector<Ns> waits(static_cast<std::size_t>(graph_.size()), 0);
     if (!may_wait_for_calls(plan_.shape, *costs_))
@@ -217,8 +218,8 @@ std::vector<Ns> Simulation::waits_for_calls() const {
     return waits;
 }
 
-// Devices and messages that share something change each other's rates, and no pass knows that. But each task takes what
-// it took beside the others of this step: with these times one pass gives the same step.
+// Devices and messages that share something change each other's rates, which one pass cannot compute. But with the
+// times that tasks took in this step, slowed down by each other, one pass gives the same step.
 Simulation::OnePass Simulation::one_pass(const char* what) {
     if (!by_events_)
         return {&*recurrence_, &times_};

@@ -23,29 +23,28 @@ inline constexpr const char* kPredicted = "predicted";  // the label of a simula
 // every device waits for.
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode = {});
 
-// Simulates one plan under the costs of many splits: what the plan alone decides is made once. It keeps a reference to
-// the plan; `mode.sent_copies` is keeps_copies() of the costs that will come.
+// Simulates one plan under the costs of many splits: everything that depends on the plan alone is made once. It keeps a
+// reference to the plan; `mode.sent_copies` is keeps_copies() of the costs that follow.
 class Simulator {
 public:
     Simulator(const Plan& plan, TransferMode mode);
-    // Takes what is known of that very plan already.
+    // Takes the existing proof of that very plan.
     Simulator(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
               TransferMode mode);
     ~Simulator();
     Simulator(Simulator&&) noexcept;
 
     Trace trace(const Costs& costs);
-    // The same as metrics_of(trace(costs)), in far less memory. `head` is a trace of the plan without events, which
-    // tells the sizes of micro-batches.
+    // The same as metrics_of(trace(costs)), in far less memory. `head` is a trace of the plan without events, with the
+    // sizes of micro-batches.
     Metrics metrics(const Costs& costs, const Trace& head);
-    Ns step_time(const Costs& costs);  // the one in there
+    Ns step_time(const Costs& costs);  // that of metrics()
     // Explains the step time. Throws Error (BadInput) where devices slow each other down, as sample() does.
     Explanation explain(const Costs& costs);
-    // Draws so many step times, on so many threads: their number changes nothing. Throws Error (BadInput) where devices
-    // slow each other down: there no order of their tasks is the same in all draws.
+    // Draws `draws` step times on `threads` threads, whose number does not change them. Throws Error (BadInput) if
+    // devices slow each other down: the order of their tasks then changes from draw to draw.
     Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads);
-    // The same as trace(), from a queue of events, which devices that share something need. It is a witness for the
-    // others.
+    // The same as trace(), from the queue of events, which devices that share something need. Tests compare both.
     Trace trace_by_events(const Costs& costs);
 
 private:

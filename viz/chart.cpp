@@ -75,7 +75,7 @@ Unit unit_for(Quantity quantity, double most) {
     return {"", 1};
 }
 
-// Room on both sides; with `zero` from there where that costs less than half of the field.
+// Leaves room on both sides; with `zero` starts there if that costs less than half of the field.
 void widen(Scale& scale, double room, bool zero) {
     if (scale.logarithmic) {
         const double factor = scale.high > scale.low ? std::pow(scale.high / scale.low, room) : 2;
@@ -89,7 +89,7 @@ void widen(Scale& scale, double room, bool zero) {
     scale.high += more;
 }
 
-// 1, 2 or 5 times a power of ten, so that about `count` of them make the range.
+// 1, 2 or 5 times a power of ten, so that about `count` of them fill the range.
 double round_step(double range, int count) {
     const double rough = range / count, power = std::pow(10, std::floor(std::log10(rough)));
     for (const double factor : {1.0, 2.0, 5.0})
@@ -115,7 +115,7 @@ std::vector<double> round_numbers(const Scale& scale, int count) {
     return numbers;
 }
 
-// Quarters of the range; of steps whole ones.
+// Quarters of the range; whole numbers for steps.
 std::vector<double> quarters(const Scale& scale, bool whole) {
     std::vector<double> numbers;
     for (int i = 0; i <= 4; ++i) {
@@ -125,7 +125,7 @@ std::vector<double> quarters(const Scale& scale, bool whole) {
     return numbers;
 }
 
-// `apart` leaves out those whose texts would touch along x.
+// `apart` omits marks whose texts would touch along x.
 void add_ticks(Scale& scale, const std::vector<double>& numbers, int digits, bool apart = false) {
     double free_from = -INFINITY;
     for (const double number : numbers) {

@@ -1,4 +1,4 @@
-// The layout of a chart of curves: where everything stands, in pixels, the same for every kind of picture.
+// The layout of a chart of curves: all positions in pixels, the same for every kind of picture.
 #pragma once
 
 #include "viz/picture.h"
@@ -27,7 +27,7 @@ struct Scale {
     double pixel(double number) const;
 };
 
-// A label is the name of a point. One that stands apart has a line to its point.
+// A label is the name of a point. A label at a distance has a line to its point.
 struct Label {
     double x, y;  // the end of its baseline that is nearer to the point
     bool leftward;
@@ -53,7 +53,7 @@ struct ChartLayout {
 // Bars are this wide, in numbers of x; a bar is centred on its number.
 inline constexpr double kBarWidth = 0.7;
 
-// Tells whether the chart is over steps, with one line for each curve: no curve says where its values stand.
+// Returns whether the chart is over steps, with one line for each curve: no curve gives the x of its values.
 bool is_over_steps(const Chart& chart);
 ChartLayout layout_of(const Chart& chart);
 
@@ -65,7 +65,7 @@ std::optional<Point> point_of(const ChartLayout& layout, const Curve& curve, std
 
 // Returns about the width of a text in the font of labels.
 double width_of(const std::string& text);
-// Returns the names of points where they hide neither points nor lines nor each other, and few dots.
+// Returns the names of points at positions where they hide neither points nor lines nor each other, and few dots.
 std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout);
 
 // Returns the colour of a curve: dots are grey, crosses red, the others differ.

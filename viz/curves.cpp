@@ -77,8 +77,7 @@ std::string table_over_numbers(const Chart& chart, const ChartLayout& layout) {
     return text;
 }
 
-// Later lines are dashed, so that equal ones are seen one on the other.
-// `size` is that of points.
+// Later lines are dashed, so that equal lines remain visible. `size` is that of points.
 std::string gnuplot_style(const Curve& curve, std::size_t i, double size) {
     constexpr int kShapes[] = {7, 5, 9, 13, 11, 15};  // filled: circle, square, triangle, diamond, ...
     const int shape = kShapes[(i + i / std::size(kShapes)) % std::size(kShapes)];
@@ -115,7 +114,7 @@ std::string gnuplot_axis(char name, const Scale& scale) {
     return scale.logarithmic ? fmt::format("set logscale {}\n", name) + text : text;
 }
 
-// Everything stands where the layout says, in parts of the page from its lower left corner.
+// All positions are those of the layout, as fractions of the page from its lower left corner.
 std::string gnuplot_layout(const Chart& chart, const ChartLayout& layout, const std::string& file) {
     const auto across = [&](double x) { return x / layout.width; };
     const auto up = [&](double y) { return 1 - y / layout.height; };

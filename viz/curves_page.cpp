@@ -65,7 +65,7 @@ private:
                            dashed ? " stroke-dasharray=\"6 4\"" : "");
     }
 
-    // A mark with what it stands for, shown by the pointer.
+    // A mark with its meaning, shown under the pointer.
     std::string mark(std::size_t i, double x, double y, const std::string& tip) const {
         const std::string colour = hex(colour_of_curve(chart_, i));
         const Style style = chart_.curves[i].style;

@@ -10,7 +10,7 @@
 
 namespace pw {
 
-// A writer throws Error: BadInput for what its kind of file cannot show, RunFailed where the file cannot be written.
+// A writer throws Error: BadInput for data that its format cannot show, RunFailed if the file cannot be written.
 using TimelineWriter = void(const std::vector<Panel>& panels, const std::string& file);
 using ChartWriter = void(const Chart& chart, const std::string& file);
 
@@ -24,7 +24,7 @@ struct Format {
     bool has_rows = true;      // a timeline has a row for each device, and so a limit on devices
 };
 
-// The formats stand in the order in which help texts and messages list them.
+// The formats are in the order in which help texts and messages list them.
 inline constexpr Format kFormats[] = {
     {".svg", timeline_by_gnuplot, chart_by_gnuplot},
     {".png", timeline_by_gnuplot, chart_by_gnuplot},
@@ -35,8 +35,8 @@ inline constexpr Format kFormats[] = {
     {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script
 };
 
-// Returns the format by the suffix of the file's name. It throws Error (BadInput) listing the suffixes where it is none
-// of them.
+// Returns the format of the suffix of the file's name. Throws Error (BadInput) listing the suffixes if it has none of
+// them.
 const Format& format_of(const std::string& file);
 
 }  // namespace pw

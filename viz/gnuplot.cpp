@@ -47,7 +47,7 @@ std::string svg_terminal(int width, int height) {
     return fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", kFont, width, height);
 }
 
-// What scripts say differently, and how their pictures end.
+// The differences between scripts by format, and the ends of their pictures.
 struct Terminal {
     std::string_view suffix;  // of the picture
     std::string (*chosen_by)(int width, int height);
@@ -75,7 +75,7 @@ std::string picture_of_script(const std::string& file) {
     return fs::path(file).filename().replace_extension(terminal_of(file).suffix).string();
 }
 
-// A file in memory, without a name: it goes with the last process that has it open.
+// A file in memory, without a name: it disappears with the last process that has it open.
 class MemoryFile {
 public:
     MemoryFile() : number_(memfd_create("pipewright-plot", MFD_CLOEXEC)) {
@@ -109,7 +109,7 @@ private:
     int number_;
 };
 
-// What gnuplot wrote to its error stream, and its exit status.
+// gnuplot's error stream and exit status.
 struct Outcome {
     int status = 0;
     std::string errors;
@@ -127,8 +127,8 @@ std::string read_all(int descriptor) {
     }
 }
 
-// Starts gnuplot, which ends with this process whatever ends that, SIGKILL too. Returns 0, or the error. Between vfork
-// and exec only calls of the system are made.
+// Starts gnuplot, which ends with this process, even after SIGKILL. Returns 0, or the error. Between vfork and exec
+// only system calls are made.
 int start_gnuplot(int script, int picture, int errors, pid_t& child) {
     const char* arguments[] = {"gnuplot", "-d", "/dev/stdin", nullptr};
     const pid_t parent = getpid();
@@ -173,7 +173,7 @@ Outcome run_script(const MemoryFile& script, const MemoryFile& picture) {
     return outcome;
 }
 
-// gnuplot exits with 0 where it could not write everything, too.
+// gnuplot also exits with 0 if it could not write everything.
 bool is_whole(std::string_view picture, std::string_view end) {
     constexpr std::size_t kTail = 64;
     return picture.substr(picture.size() - std::min(picture.size(), kTail)).find(end) != std::string_view::npos;
@@ -186,7 +186,7 @@ std::string xml_text(std::string_view text) {
     return escaped;
 }
 
-// Gives the picture and its parts names for people: browsers show them under the mouse, screen readers read them out.
+// Gives the picture and its parts readable names: browsers show them under the mouse, screen readers read them out.
 // gnuplot writes its own name, and a part's expressions or number.
 std::string with_names(std::string_view svg, const PictureNames& names) {
     constexpr std::string_view kBegin = "<title>", kEnd = "</title>", kPart = "<g id=\"gnuplot_plot_";

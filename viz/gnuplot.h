@@ -1,5 +1,5 @@
-// gnuplot as a process, and what its scripts share. FILE is the picture, whose suffix chooses among the terminals of
-// gnuplot.cpp, or FILE.gp, the script that draws FILE.svg.
+// gnuplot as a process, and the common parts of its scripts. FILE is the picture, whose suffix chooses among the
+// terminals of gnuplot.cpp, or FILE.gp, the script that draws FILE.svg.
 #pragma once
 
 #include <string>
@@ -10,24 +10,24 @@ namespace pw {
 
 // Returns a text in single quotes, as gnuplot reads it. Line breaks become spaces.
 std::string gnuplot_quoted(std::string_view text);
-// Returns the lines of a script that choose the terminal, for a picture of so many pixels, and, for FILE.gp, the
+// Returns the lines of a script that choose the terminal for a picture of this size in pixels and, for FILE.gp, the
 // output, in the folder in which it is drawn.
 std::string gnuplot_output(const std::string& file, int width, int height);
-// Returns the name of the bold font, which terminals spell differently.
+// Returns the name of the bold font, which depends on the terminal.
 std::string_view gnuplot_bold(const std::string& file);
-// Returns by how much points are drawn larger, on pages that are.
+// Returns the factor by which points are drawn larger on larger pages.
 double gnuplot_point_size(const std::string& file);
-// The name of the data of a script, which the script brings along.
+// The name of the data block in a script.
 inline constexpr std::string_view kGnuplotData = "$data";
-// What the picture and each element of the script's plot commands, in their order, are called for people: SVG has them
-// as titles. An empty name is left out.
+// Readable names of the picture and of each element of the script's plot commands, in their order: titles in SVG. An
+// empty name is left out.
 struct PictureNames {
     std::string picture;
     std::vector<std::string> parts;
 };
-// Lets gnuplot make FILE, with script and picture in memory: no file but FILE is written, and gnuplot ends with this
-// process. For FILE.gp it writes the script. It throws Error (RunFailed) with what gnuplot says, or where gnuplot left
-// only a part of a picture.
+// Lets gnuplot make FILE, with script and picture in memory: only FILE is written, and gnuplot ends with this process.
+// For FILE.gp it writes the script. Throws Error (RunFailed) with gnuplot's message, or if gnuplot left only a part of
+// a picture.
 void draw_by_gnuplot(const std::string& file, std::string_view script, std::string_view data,
                      const PictureNames& names);
 

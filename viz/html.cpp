@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What the page is told of a box: a list of these instead of an object, since a page holds many boxes.
+// The page's data of a box: a list of these instead of an object, since a page holds many boxes.
 struct Field {
     std::string_view name;
     std::int64_t (*of)(const Box& box);
@@ -55,7 +55,7 @@ ordered_json field_names() {
     return names;
 }
 
-// By the number of the operation: the page knows no operation but by what stands here.
+// By the number of the operation: the page has no other table of operations.
 ordered_json json_of_ops(int chunks) {
     ordered_json ops = ordered_json::array();
     for (int number = 0; number <= static_cast<int>(Op::RecvBackward); ++number) {

@@ -31,7 +31,7 @@ inline constexpr std::string_view kPageBody = R"html(<header id="legend"></heade
 )html";
 
 inline constexpr std::string_view kPageScript = R"js("use strict";
-// Where each fact stands in the list that a box is.
+// The index of each fact in the list that a box is.
 const {op: OP, start: START, end: END, stage: STAGE, microbatch: MICROBATCH, slice: SLICE, bytes: BYTES,
        version: VERSION, peer: PEER, chunk: CHUNK, lane: LANE, step: STEP, ahead: AHEAD} =
     Object.fromEntries(picture.fields.map((name, position) => [name, position]));

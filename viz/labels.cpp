@@ -1,4 +1,4 @@
-// Decides where the names of points stand.
+// Decides the positions of the names of points.
 #include "viz/chart.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Rectangle bar_at(const ChartLayout& layout, const Point& point) {
 
 struct Place {
     Rectangle box;
-    double away;  // from the point; 0: beside it
+    double away;  // from the point; 0: next to it
 };
 
 // Right and left of the point, above and below, near and further away.
@@ -48,7 +48,7 @@ bool is_inside(const ChartLayout& layout, const Rectangle& place) {
            place.bottom < layout.bottom - 2;
 }
 
-// What a label must not hide, points, bars, levels and the lines of steps, and what it should not, dots.
+// A label must not hide points, bars, levels and the lines of steps, and should not hide dots.
 struct Ink {
     std::vector<Rectangle> marks, dots;
 };
@@ -106,12 +106,12 @@ bool line_meets_any(const std::vector<Rectangle>& taken, const Label& label) {
     return false;
 }
 
-// What earlier labels take.
+// The space of earlier labels.
 struct Taken {
     std::vector<Rectangle> names, lines;
 };
 
-// Beside the point where that hides few dots; none where no place is free.
+// Next to the point if that hides few dots; none if no place is free.
 std::optional<Place> best_place(double x, double y, const std::string& text, const ChartLayout& layout, const Ink& ink,
                                 const Taken& taken) {
     std::optional<Place> best;

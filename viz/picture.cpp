@@ -15,7 +15,7 @@ namespace pw {
 namespace {
 
 constexpr int kMaxDevices = 256;
-constexpr int kMaxLanes = 6;  // what overlaps more is drawn one on the other
+constexpr int kMaxLanes = 6;  // further overlapping tasks are drawn on top of each other
 
 int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
 
@@ -87,7 +87,7 @@ Timeline timeline_of(const Panel& panel) {
     return timeline;
 }
 
-// Predicted curves are dashed beside measured ones; of two alike the later ones are.
+// Predicted curves are dashed if there are measured ones; of two of one kind the later ones are.
 void choose_dashes(std::vector<Timeline>& timelines) {
     const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };
     const bool alike = std::all_of(timelines.begin(), timelines.end(), same);

@@ -1,5 +1,5 @@
-// What every kind of picture of traces draws: boxes in rows on one time axis, colours, curves. All times count from the
-// start of their own trace.
+// The content of every kind of picture of traces: boxes in rows on one time axis, colours, curves. All times count from
+// the start of their own trace.
 #pragma once
 
 #include "viz/plot.h"
@@ -16,7 +16,7 @@ struct Box {
     const TraceEvent* event;
     Ns start, end;
     int chunk;  // which of its device's stages, from 0
-    int lane;   // tasks that overlap others of their device stand in further lanes
+    int lane;   // tasks that overlap others of their device are in further lanes
 };
 
 struct Row {
@@ -68,7 +68,7 @@ Colour curve_colour(int device, int devices);
 std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
 // "forward", "backward (weights)", ..
 std::string_view words_of(Op op);
-// Returns the same, but for transfers what they carry: "activations".
+// Returns the same, but for transfers their content: "activations".
 std::string_view words_in_legend(Op op);
 // Returns the operations that occur, in the order of a legend; transfers appear as SendForward and SendBackward.
 std::vector<Op> legend_of(const Picture& picture);

@@ -12,7 +12,7 @@ namespace pw {
 struct Panel {
     const Trace* trace;
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
-    // A table for what can show one, a page: rows of cells below the panels, the first one its head.
+    // A table for formats that can show one (pages): rows of cells below the panels, the first one its head.
     std::vector<std::vector<std::string>> table = {};
 };
 
@@ -24,13 +24,12 @@ void plot(const std::vector<Panel>& panels, const std::string& file);
 // Returns the suffixes without their dots, for help texts: "svg, png, ...".
 std::string plot_formats();
 
-// Both are called before long work for a picture. They throw Error where the suffix is none of these or a timeline
-// would have more devices than it shows (BadInput), or the file cannot be written (RunFailed). An empty name means no
-// picture and is fine.
+// Both are called before long work for a picture. They throw Error if the suffix is unknown, if a timeline would have
+// more devices than it shows (BadInput), or if the file cannot be written (RunFailed). An empty name means no picture.
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 
-// Tells whether gnuplot is there: svg, png and pdf need it.
+// Returns whether gnuplot is installed: svg, png and pdf need it.
 bool has_gnuplot();
 
 // Returns what plot() writes to a .txt file: a grid for the terminal.
@@ -49,13 +48,12 @@ struct Curve {
     };
     std::string title;
     std::vector<double> values;
-    std::vector<double> x = {};  // where the values stand; empty for 0, 1, 2, ...
+    std::vector<double> x = {};  // of the values; empty for 0, 1, 2, ...
     Style style = Style::Line;
     std::vector<std::string> labels = {};  // names of the points, or empty; one that would hide others is left out
 };
 
-// The quantity says what the numbers of an axis mean: they are given in ns, bytes, bytes/s, FLOP/s and shown in a unit
-// that suits them.
+// The quantity of an axis: its numbers are in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them.
 enum class Quantity { Number, Time, Size, Bandwidth, ComputeRate };
 
 struct Axis {

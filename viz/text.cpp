@@ -28,7 +28,7 @@ int columns_for(const Picture& picture) {
     return std::clamp(static_cast<int>(std::lround(4 * boxes)), 60, 160);
 }
 
-// As much of the task's name as there is room for, then the line that shows its length.
+// As much of the task's name as fits, then the line that shows its length.
 std::string cell_of(const Box& box, bool several_stages, int width) {
     const Task& task = box.event->task;
     const std::string letters{letters_of(task.op)};

@@ -31,7 +31,7 @@ public:
         covered_ += part;
         has_thin_ = has_thin_ || is_thin;
     }
-    // Nothing where no thin box is. Even the shortest box is visible.
+    // Nothing without a thin box. Even the shortest box is visible.
     std::optional<Colour> mean(Colour background) const {
         if (!has_thin_ || covered_ <= 0)
             return {};
@@ -52,7 +52,7 @@ private:
     bool has_thin_ = false;
 };
 
-// Builds script and data side by side: what one plots, the other holds in a named block.
+// Builds script and data together: the script plots the named blocks of the data.
 class TimelineScript {
 public:
     TimelineScript(const Picture& picture, const std::string& file)
@@ -148,7 +148,7 @@ private:
                 picture_.time.name);
     }
 
-    // Faint beds of the transfers, as long as the trace.
+    // Faint backgrounds of the transfers, as long as the trace.
     void add_lanes(const Timeline& timeline, double top) {
         if (!timeline.has_transfers)
             return;
@@ -200,8 +200,8 @@ private:
             }
         }
         if (!thin_.empty()) {
-            put("# thin: boxes below {} pixels wide: each column of pixels has the mean colour of what is in "
-                "it\n{}\n\n",
+            put("# thin: boxes below {} pixels wide: each column of pixels has the mean colour of its "
+                "boxes\n{}\n\n",
                 kThin, thin_);
             lines += fmt::format(
                 "{} index 'thin' using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror lc rgb variable fs solid 1 "
@@ -229,7 +229,7 @@ private:
         return text_width(number, font) + 2 <= layout_.pixels(picture_, box.end - box.start);
     }
 
-    // The operations that are numbered: those whose numbers mostly fit. A few numbers would be noise.
+    // The numbered operations: those whose numbers mostly fit. A few numbers would be noise.
     std::set<Op> numbered_in(const Row& row) const {
         std::map<Op, std::pair<int, int>> fitting;  // of all
         for (const Box& box : row.tasks)

@@ -1,4 +1,4 @@
-// The layout of a picture of timelines: where its parts stand, in pixels; y runs down from the top.
+// The layout of a picture of timelines: positions in pixels; y runs down from the top.
 #pragma once
 
 #include "viz/picture.h"

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMostStates = 60'000;
 constexpr std::size_t kMostStatesOfLevels = 4'000;  // their tables are quadratic
 
-// A way to cut: what lies before it.
+// A way to cut: the layers before it.
 struct State {
     Downset layers;
     double seconds = 0;
@@ -31,7 +31,7 @@ struct Stage {
     int from = 0, to = 0, devices = 0;
 };
 
-// Best partitions of what lies between one state and each later one, on each number of devices.
+// Best partitions of the layers between one state and each later one, on each number of devices.
 struct Row {
     std::vector<std::vector<double>> best;  // [state][devices]
     std::vector<std::vector<Stage>> last;   // the stage that ends there
@@ -104,8 +104,8 @@ private:
         return 2 * bytes / (options_.levels[level].bandwidth * stage.devices);
     }
 
-    // `first` tells the first stage of the range that is partitioned, whose transfers count with the next stage. `used`
-    // is the devices of this stage and all before it.
+    // `first` marks the first stage of the range that is partitioned, whose transfers count with the next stage. `used`
+    // is the number of devices of this stage and all before it.
     double cost(int level, const Stage& stage, bool first, int used) const {
         if (aim_ == Aim::Memory)
             return std::max(need(level, stage, used), alone(level, stage.from, stage.to));
@@ -135,7 +135,7 @@ private:
     std::int64_t candidates_ = 0;
 };
 
-// The graph without data sources, and where its layers stand in the whole one.
+// The graph without data sources, and the numbers of its layers in the whole one.
 struct Core {
     Digraph graph;
     std::vector<int> layer;
@@ -164,10 +164,10 @@ int first_source(const Digraph& graph) {
     fail("the model has no layers to place");
 }
 
-// What a cut behind `layers` sends, as PipeDream counts it: the last layers, those that no other one of `layers` reads
-// from; and each layer before one of these with a reader that is not before the same one, even if it is no longer
-// read behind the cut. That is more than what has to be sent only where branches run side by side.
-Downset sent_behind(const Digraph& graph, const std::vector<Downset>& ancestors, const Downset& layers) {
+// The layers whose outputs a cut after `layers` sends, as PipeDream counts them: the last layers, which no other one of
+// `layers` reads; and each ancestor of one of these with a reader that is not, even if no layer after the cut reads it.
+// That is more than necessary only if branches run in parallel.
+Downset sent_after(const Digraph& graph, const std::vector<Downset>& ancestors, const Downset& layers) {
     Downset inner(layers.size());
     for (auto layer = layers.find_first(); layer != Downset::npos; layer = layers.find_next(layer))
         if (!inner.test(layer)) {
@@ -200,7 +200,7 @@ void Planner::list_states(std::size_t most) {
     if (!complete_)
         sets = prefix_sets_of(core.graph);
     for (const Downset& set : sets)
-        states_.push_back(state_of(in_whole(set), in_whole(sent_behind(core.graph, ancestors, set))));
+        states_.push_back(state_of(in_whole(set), in_whole(sent_after(core.graph, ancestors, set))));
     std::sort(states_.begin() + 1, states_.end(), [](const State& a, const State& b) {
         const auto key = [](const State& state) { return std::pair(state.seconds, state.layers.count()); };
         return key(a) != key(b) ? key(a) < key(b) : a.layers < b.layers;

@@ -3,7 +3,7 @@
 //
 //   a stage of layers with time T and weights W on m devices, links of bandwidth B
 //       (T + 4 (m - 1) W / (m B)) / m
-//   a cut that a bytes cross, before or behind a stage on m devices (the first stage's end counts with the second)
+//   a cut that a bytes cross, before or after a stage on m devices (the first stage's end counts with the second)
 //       2 a / (B m)
 //
 // The objective is the maximum of all of these. With several levels, groups of devices of one level are the devices
@@ -22,7 +22,7 @@ namespace pw {
 struct PipedreamLayer {
     double seconds = 0;  // forward and backward
     Bytes output = 0, weights = 0;
-    bool data_source = false;  // it costs nothing and crosses no cut: it goes with its first reader
+    bool data_source = false;  // it costs nothing and crosses no cut: it is in the stage of its first reader
 };
 
 struct PipedreamGraph {
@@ -30,7 +30,7 @@ struct PipedreamGraph {
     std::vector<PipedreamLayer> layers;
 };
 
-// Makes the graph with times and bytes for `samples`, scaled where the profile was measured at another size.
+// Makes the graph with times and bytes for `samples`, scaled if the profile was measured at another size.
 PipedreamGraph pipedream_graph(const Model& model, const Profile& profile, int samples);
 
 struct PipedreamOptions {
@@ -41,9 +41,9 @@ struct PipedreamOptions {
     std::vector<Level> levels;     // innermost first
     bool charge_transfers = true;  // else only computation and sums of gradients count
     bool straight = false;         // one device per stage
-    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream counts those of the
-    // devices of the level behind the stage, divided by the stage's own and rounded up; its program lets the last
-    // stage hold none, here it is at least one. `count_own` adds the mini-batch that the stage itself works on.
+    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream's number of these is that
+    // of the level's devices in later stages, divided by the stage's own and rounded up. In its program the last stage
+    // holds none, here at least one. `count_own` adds the mini-batch that the stage itself works on.
     std::optional<Bytes> memory = {};
     bool count_own = false;
 };

@@ -155,7 +155,7 @@ Partition piper_partition(const PiperInstance& instance, const PiperChoices& cho
         partition.stages.clear();
     for (const PlannedStage& stage : partition.stages)
         partition.objective = std::max(partition.objective, stage.time);
-    // The search adds in another order: a complete one proves what the stages say, to the last digit.
+    // The search adds in another order: after a complete one the value of the stages is proven to the last digit.
     const bool complete = found.lower_bound >= found.most;
     partition.lower_bound = complete ? partition.objective : std::min(found.lower_bound, partition.objective);
     return partition;

@@ -127,7 +127,7 @@ void PiperSearch::collect(int set) {
 }
 
 // Visits every set above `first` whose difference to it may still be a stage, depth first. It does so without
-// recursion: the way is as long as a stage has layers.
+// recursion, since the path is as long as a stage has layers.
 void PiperSearch::extend(int first) {
     way_.assign(1, {first, {}});
     while (!way_.empty()) {
@@ -227,8 +227,8 @@ void PiperSearch::reach(int next, const Reached& from, int replicas, double cost
         std::max(from.most, cost), first_, degrees_[degree_], replicas};
 }
 
-// What a stage costs grows with the micro-batches in flight, and is looked at closely only where a lower bound of it
-// would improve a state.
+// The cost of a stage grows with the micro-batches in flight. It is evaluated only if its lower bound would improve a
+// state.
 void PiperSearch::offer(int next, const Load& load, int replicas) {
     const double fastest = goal_ == PiperGoal::Memory ? 0 : time_of(load, load.border, replicas);
     std::optional<PiperStage> members;

@@ -27,17 +27,17 @@ public:
     // Returns the split that makes its worst stage least among those with all stages below `bound`. It returns nothing
     // when there is none, or the deadline passed.
     std::optional<PiperSplit> below(double bound, PiperGoal goal);
-    // Returns what the worst stage of the last split takes.
+    // Returns the time of the worst stage of the last split.
     double most() const { return worst_; }
     std::int64_t stages_seen() const { return stages_seen_; }
-    // Returns whether the table of states is of a size that one can wait for.
+    // Returns whether the table of states is small enough to be filled in acceptable time.
     bool is_feasible_size() const;
 
     // No split is faster than this.
     double work_bound() const { return work_.back() / instance_.devices; }
 
 private:
-    struct Load {  // what a stage takes in one tensor degree, in the fastest way of each layer
+    struct Load {  // the load of a stage in one tensor degree, with the fastest way of each layer
         double time = 0, parameters = 0;
         double border = 0;                               // bytes over the border
         double later = 0;                                // those of them that go to later stages
@@ -93,11 +93,11 @@ private:
     std::vector<double> work_;                // device time that each set needs at least
     std::vector<State> states_;
     std::vector<Reached> reached_;  // states of first_, ascending in replicas: no other state is as good in all
-    std::vector<double> best_;      // for collect: the best with so many devices
+    std::vector<double> best_;      // for collect: the best by number of devices
     std::vector<std::int32_t> seen_;
     std::vector<Visit> way_;
     std::int32_t stamp_ = 0;
-    int first_ = 0;  // the set of layers that the stages looked at come before
+    int first_ = 0;  // the set of layers after the current stages
     std::size_t degree_ = 0;
     PiperGoal goal_ = PiperGoal::Least;
     double bound_ = 0, worst_ = 0;

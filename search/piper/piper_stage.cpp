@@ -66,7 +66,7 @@ double PiperStage::memory_of_smallest(int in_flight) const {
     return memory;
 }
 
-// What each layer would save, and cost, if it ran its smaller way instead of its faster one.
+// The bytes that each layer would save, and the cost, with its smaller way instead of its faster one.
 RecomputeChoice PiperStage::savings(int in_flight) const {
     std::vector<Saving> savings;
     savings.reserve(members_.size());

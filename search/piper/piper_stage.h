@@ -19,11 +19,11 @@ enum class PiperGoal {
 // The layers of a stage with the ways to run them for one tensor degree and one number of replicas.
 class PiperStage {
 public:
-    // `own[layer]` tells the stage's layers from others. Each has options for that degree.
+    // `own[layer]` marks the stage's layers. Each has options for that degree.
     PiperStage(const PiperInstance& instance, const std::vector<int>& layers, const std::vector<bool>& own, int degree,
                int replicas);
 
-    // Returns what the goal makes least, with so many micro-batches in flight; it is infinite when the stage does not
+    // Returns the value that the goal minimises, with this many micro-batches in flight; infinite if the stage does not
     // fit in the memory.
     double least(PiperGoal goal, int in_flight, double memory) const;
 

@@ -51,8 +51,8 @@ std::vector<int> RecomputeChoice::greedy(double bytes) const {
     return layers;
 }
 
-// Extends sets by one layer after the other. Of two sets, one that costs no less and frees no more is dropped, and so
-// is what cannot become cheaper than the best so far even in part. Sets are ascending in cost and in bytes.
+// Extends sets by one layer after the other. A set that costs no less than another and frees no more is dropped, and so
+// is one that cannot become cheaper than the best so far, not even in part. Sets are ascending in cost and in bytes.
 std::vector<int> RecomputeChoice::cheapest(double bytes) const {
     std::vector<int> best = greedy(bytes);
     double least = costs_[best.size()];

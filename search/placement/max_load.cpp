@@ -53,7 +53,7 @@ double greatest_load(const PlacementGroups& graph) {
     return load;
 }
 
-// A bound costs the more to refute the greater it is: try small ones first, so that a limit leaves a lower bound.
+// A greater bound costs more to refute: try small ones first, so that a limit leaves a lower bound.
 void search_all(const PlacementGroups& graph, const Devices& devices, const Downsets& sets, Deadline& deadline,
                 FoundPlacement& found) {
     MaxLoadSearch search(graph, devices, sets, deadline);
@@ -101,7 +101,7 @@ PlannedStage planned(const PlacementGroups& graph, const PlacedGroups& stage) {
     return made;
 }
 
-// The placement whose fullest accelerator needs the least memory, when there is no CPU to help.
+// The placement whose fullest accelerator needs the least memory, if there is no CPU to help.
 FoundPlacement least_memory(const PlacementGroups& graph, const Devices& devices, const SearchLimits& limits) {
     PlacementGroups sizes = graph;
     sizes.nets.clear();

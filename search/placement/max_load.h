@@ -10,8 +10,8 @@
 namespace pw {
 
 // Finds the best placement. It is exact unless a limit stops it; then the lower bound says how far the answer may be
-// from the best. Devices that hold nothing are left out. When nothing fits, the result has no stages, and the shortage
-// of the placement that needs the least memory.
+// from the best. Empty devices are left out. If nothing fits, the result has no stages, and the shortage of the
+// placement that needs the least memory.
 Partition max_load_partition(const PlacementInstance& instance, const SearchLimits& limits = {});
 
 }  // namespace pw

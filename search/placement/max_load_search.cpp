@@ -10,12 +10,12 @@ namespace pw {
 
 namespace {
 
-// Work for accelerators; what only a CPU can run is none.
+// Work for accelerators; groups that only a CPU can run have none.
 double work_of(const PlacementGroup& group) { return group.on_accelerator ? group.accelerator_time : 0; }
 
 // The most work that CPUs can take away in `time`, if groups could be cut.
 double relief(const PlacementGroups& graph, double time) {
-    std::vector<std::pair<double, const PlacementGroup*>> order;  // what a group costs the CPU per work
+    std::vector<std::pair<double, const PlacementGroup*>> order;  // by a group's CPU time per work
     for (const PlacementGroup& group : graph.groups)
         if (work_of(group) > 0)
             order.emplace_back(group.cpu_time / work_of(group), &group);
@@ -148,7 +148,7 @@ void MaxLoadSearch::look_behind(int set) {
                 ++before_[net];
 }
 
-// One device is left: it takes all that remains.
+// One device is left: it takes the rest.
 void MaxLoadSearch::finish(int set) {
     Load load;
     for (int group = 0; group < sets_.vertices; ++group)
@@ -167,7 +167,7 @@ void MaxLoadSearch::finish(int set) {
 bool MaxLoadSearch::fits(const Load& load) const { return load.cpu_only == 0 && load.size <= devices_.memory; }
 
 // Visits every downset above `first` whose difference to it may still be a stage, depth first. It does so without
-// recursion: the way is as long as a stage has groups.
+// recursion, since the path is as long as a stage has groups.
 void MaxLoadSearch::extend(int first) {
     way_.assign(1, {first, {}, -1});
     while (!way_.empty()) {
@@ -184,7 +184,7 @@ void MaxLoadSearch::extend(int first) {
         seen_[next] = first_;
         Load bigger = way_.back().load;
         add(group, bigger);
-        const bool accelerator = fits(bigger) && bigger.accelerator + bigger.behind < bound_;
+        const bool accelerator = fits(bigger) && bigger.accelerator + bigger.earlier < bound_;
         const bool cpu = devices_.cpus > 0 && bigger.cpu < bound_;
         if ((accelerator || cpu) && work_[next] >= least_work_)
             offer(next, bigger, accelerator, cpu);
@@ -207,7 +207,7 @@ void MaxLoadSearch::add(int group, Load& load) {
         if (inside == 1) {
             load.cut += net.cost;
             if (before_[at] > 0)
-                load.behind += net.cost;
+                load.earlier += net.cost;
         }
         if (inside == static_cast<int>(net.groups.size()))
             load.cut -= net.cost;

@@ -38,11 +38,11 @@ public:
     std::int64_t stages_seen() const { return stages_seen_; }
 
 private:
-    struct Load {  // what a stage takes and can no longer get rid of
+    struct Load {  // the part of a stage's load that stays however the stage grows
         double accelerator = 0, cpu = 0, size = 0;
-        double cut = 0;     // cost of nets that cross the border
-        double behind = 0;  // cost of those that join the stage to earlier ones
-        int cpu_only = 0;   // groups
+        double cut = 0;      // cost of nets that cross the border
+        double earlier = 0;  // cost of nets that join the stage to earlier ones
+        int cpu_only = 0;    // groups
     };
     struct Visit {  // a downset on the way from the first one
         int set;
@@ -84,7 +84,7 @@ private:
     double least_work_ = 0;             // least work in a downset that is worth reaching
     std::vector<int> before_, inside_;  // groups of each net before the stage and in it
     std::vector<Visit> way_;
-    std::int32_t first_ = 0;          // the downset whose stages are looked at
+    std::int32_t first_ = 0;          // the downset before the current stages
     std::vector<std::int32_t> seen_;  // the last first_ from which a downset was met
     std::int64_t stages_seen_ = 0;
 };

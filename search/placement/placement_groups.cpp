@@ -36,8 +36,8 @@ Members by_colour(const PlacementInstance& instance) {
 
 int count_of(const Members& members) { return 1 + *std::max_element(members.begin(), members.end()); }
 
-// Which node must not come after which: the edges into forward nodes, and those between backward nodes turned around
-// where one of them has no forward node of its colour to follow.
+// The order of nodes: the edges into forward nodes, and the reversed edges between backward nodes if one of them has no
+// forward node of its colour to follow.
 std::vector<PlacementEdge> order_of(const PlacementInstance& instance) {
     const Members colours = by_colour(instance);
     std::vector<bool> has_forward(count_of(colours));
@@ -138,8 +138,9 @@ Talk talk_of(const PlacementInstance& instance, const Members& members) {
     return talk;
 }
 
-// A group that talks to one other and adds less time and memory there than its own tensors cost to receive is never
-// worse beside it: of any placement, moving it there keeps the devices contiguous and raises no load.
+// A group that is connected to one other group, and adds less time and memory there than its own tensors cost to
+// receive, is never worse on the same device: in any placement, moving it there keeps the devices contiguous and raises
+// no load.
 Members without_trivial(const PlacementInstance& instance, const Members& members) {
     const PlacementGroups made = assemble(instance, members);
     const Talk talk = talk_of(instance, members);

@@ -1,4 +1,4 @@
-// What a contiguous placement can cut: nodes that must share a device become one group, and the groups form an acyclic
+// The units of a contiguous placement: nodes that must share a device become one group, and the groups form an acyclic
 // graph of forward dependencies. Tensors that may cross devices become nets over groups.
 #pragma once
 
@@ -29,9 +29,9 @@ struct PlacementGroups {
     Successors successors;  // forward dependencies, acyclic
 };
 
-// The nodes of a group share one device: groups join a colour's nodes; the cycles that this makes, with backward nodes
-// that have no forward mate mirrored into the forward graph; and groups that cost nothing by themselves with the only
-// group they talk to.
+// The nodes of a group share one device. Three kinds of nodes are joined: those of a colour; those of a cycle that this
+// makes, with backward nodes without a forward mate mirrored into the forward graph; and groups that cost nothing with
+// the only group that they are connected to.
 PlacementGroups group(const PlacementInstance& instance);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Sharing out devices among stages, where trying every way would take too long.
+// Sharing out devices among stages, if trying every way would take too long.
 #pragma once
 
 #include "search/deadline.h"
@@ -10,14 +10,14 @@
 
 namespace pw {
 
-// Returns a step time that no plan undercuts in which some stage is this piece and lives on so many devices; it is
-// never more on more devices. It is the largest Ns when the piece does not fit.
+// Returns a lower bound on the step time of plans in which some stage is this piece and has this many devices; it does
+// not grow with the devices. It is the largest Ns if the piece does not fit.
 using TimeOn = std::function<Ns(int replicas, const Piece& piece)>;
 
-// Returns a step time that no split and no sharing out of the devices among the stages undercuts. The fewest devices
-// that keep every stage within a time follow by dynamic programming over the cuts; the time by bisection between two:
-// `below`, which no sharing undercuts, and `above`, where a search for one begins. It is kNeverShared when no sharing
-// holds every stage. Throws TimeIsUp.
+// Returns a lower bound on the step time over all splits and all ways to share out the devices among the stages.
+// Dynamic programming over the cuts finds the fewest devices that keep every stage within a time; bisection finds the
+// time, between `below`, a lower bound, and `above`, where the search begins. Returns kNeverShared if no sharing holds
+// every stage. Throws TimeIsUp.
 inline constexpr Ns kNeverShared = std::numeric_limits<Ns>::max() / 4;
 Ns bound_of_sharing(const Pieces& pieces, int stages, int devices, const TimeOn& time_on, Ns below, Ns above,
                     Deadline& deadline);

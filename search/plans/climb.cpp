@@ -1,4 +1,4 @@
-// How a trial moves the cuts of a split: by what the simulator says, or until the devices have even work.
+// How a trial moves the cuts of a split: by simulated step times, or until the devices have even work.
 #include "search/plans/trial.h"
 #include "workloads/bounded.h"
 
@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Moves a cut by so many layers, forwards or backwards. Returns false where other cuts are in the way.
+// Moves a cut by `steps` layers, forwards or backwards. Returns false if other cuts are in the way.
 bool Trial::move_cut(Cuts& cuts, std::size_t which, int steps) const {
     int cut = cuts[which];
     for (int step = 0; step < std::abs(steps); ++step) {
@@ -45,7 +45,7 @@ Trial::Walk Trial::descend(Walk walk, ValueBelow value_below) const {
     return walk;
 }
 
-// Moves up to so many cuts at random.
+// Moves up to `most` cuts at random.
 Trial::Cuts Trial::perturbed(Cuts cuts, int most) {
     const auto pick = [this](int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); };
     for (int moves = 1 + pick(most); moves > 0; --moves) {
@@ -55,8 +55,7 @@ Trial::Cuts Trial::perturbed(Cuts cuts, int most) {
     return cuts;
 }
 
-// Climbs from the best cuts, and then from cuts beside them, however bad these are: the longer in vain, the further
-// off.
+// Climbs from the best cuts, and then from cuts near them, however bad these are: further away after more failures.
 void Trial::climb(std::int64_t tasks, Deadline& deadline) {
     constexpr int kTries = 50;  // at one distance
     const std::int64_t end = spent_ + tasks;
@@ -83,8 +82,8 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
 
 int Trial::longest_move() const { return std::max(1, space_.layers() / (4 * found_.choice.stages)); }
 
-// Returns cuts between stages such that the work of the devices is as even as can be: its squares add up to about the
-// least. Where devices have several stages, the slowest stage says little about the slowest device.
+// Returns cuts with the work of the devices as even as possible: the sum of its squares is about the least. If devices
+// have several stages, the slowest stage says little about the slowest device.
 Trial::Cuts Trial::balanced_cuts(Deadline& deadline) {
     constexpr int kRounds = 30;
     std::vector<double> loads;

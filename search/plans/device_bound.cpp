@@ -52,8 +52,8 @@ std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
     return windows;
 }
 
-// All splits at once: by stage and cut, the pieces that the stage may be, and what each adds to the times of its device
-// and to that of the stage.
+// All splits at once: by stage and cut, the pieces that the stage may be, and the time that each adds to its device and
+// to the stage.
 class Splits {
 public:
     Splits(const Plan& plan, const PlanBound& bound, const Pieces& pieces, const StageSpace& space,
@@ -95,9 +95,9 @@ public:
 
     // Returns the least weighed sum of the times of a split; `times` becomes those of this split.
     double least(const std::vector<double>& weights, std::vector<double>& times) const {
-        std::vector<double> least(cuts_, kInfinite), behind(cuts_, kInfinite), own;
+        std::vector<double> least(cuts_, kInfinite), rest(cuts_, kInfinite), own;
         std::vector<std::size_t> chosen(static_cast<std::size_t>(stages_) * cuts_, 0);
-        behind.back() = 0;
+        rest.back() = 0;
         for (int stage = stages_ - 1; stage >= 0; --stage) {
             own.clear();
             for (const std::size_t window : own_windows_[stage])
@@ -108,7 +108,7 @@ public:
                 const std::size_t row = static_cast<std::size_t>(stage) * cuts_ + cut;
                 const float* time = times_.data() + times_at(row);
                 for (std::size_t at = first_[row]; at < first_[row + 1]; ++at, time += own.size()) {
-                    double all = behind[static_cast<std::size_t>(to_[at])];
+                    double all = rest[static_cast<std::size_t>(to_[at])];
                     for (std::size_t k = 0; k < own.size(); ++k)
                         all += own[k] * time[k];
                     if (all < best) {
@@ -118,11 +118,11 @@ public:
                 }
                 least[cut] = best;
             }
-            least.swap(behind);
+            least.swap(rest);
         }
-        if (behind.front() < kInfinite)
+        if (rest.front() < kInfinite)
             read(chosen, times);
-        return behind.front();
+        return rest.front();
     }
 
 private:
@@ -142,7 +142,7 @@ private:
         times_.push_back(static_cast<float>(time_of_stage));
     }
 
-    // Where the times of the first piece of a row lie: stages have as many times each as their devices have windows.
+    // The index of the times of a row's first piece: a stage has as many times per piece as its device has windows.
     std::size_t times_at(std::size_t row) const {
         std::size_t at = 0;
         for (int stage = 0; stage < stages_; ++stage) {
@@ -205,7 +205,7 @@ Ns bound_of_devices(const Plan& plan, const PlanBound& bound, const Pieces& piec
         for (std::size_t time = 0; time < weights.size(); ++time)
             weights[time] *= std::exp(rate * (times[time] / std::max(1.0, least) - 1));
     }
-    // Its parts are rounded; splits with a piece that was left out take `limit`, and may take no more.
+    // Its parts are rounded; splits with a piece that was left out take at least `limit`.
     return std::clamp<Ns>(static_cast<Ns>(best * (1 - 1e-6)), 0, limit);
 }
 

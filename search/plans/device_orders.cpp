@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostUnequal = 4096;  // devices of which orders are tried at all
 
-// Returns what a swap puts in the place of each member.
+// Returns the members after a swap.
 std::vector<int> swapped(const std::vector<int>& members, const std::vector<std::pair<int, int>>& swaps) {
     std::vector<int> others = members;
     for (int& member : others)

@@ -1,4 +1,4 @@
-// The orders in which devices of a cluster can take the stages of a plan, but for those that come to the same.
+// The orders in which devices of a cluster can take the stages of a plan, one of each set of equivalent ones.
 #pragma once
 
 #include "job/config.h"
@@ -20,11 +20,11 @@ public:
     int hosts() const { return static_cast<int>(devices_on_.size()); }
     int host_of(int device) const { return host_of_[device]; }
     bool all_alike() const { return all_alike_; }
-    // Returns whether all have the same speed and memory, so that only the network tells them apart.
+    // Returns whether all have the same speed and memory, so that only the network distinguishes them.
     bool all_equal() const { return all_equal_; }
     bool alike(int a, int b) const { return class_of_[a] == class_of_[b]; }
-    // Returns whether exchanging the devices of two hosts, and then perhaps two devices, changes nothing but that one
-    // of these takes the place of the other.
+    // Returns whether exchanging the devices of two hosts, and then perhaps two devices, only makes one of these
+    // replace the other.
     bool alike_by_hosts(int a, int b) const;
 
 private:
@@ -54,8 +54,8 @@ struct DeviceOrders {
     bool complete = true;
 };
 
-// Returns every choice of `count` devices in every order, alike ones taken as the config lists them. Where there are
-// more than `most`: if the network alone tells devices apart, the order of the config and the order by hosts, else the
+// Returns every choice of `count` devices in every order, with alike devices in the order of the config. If there are
+// more than `most`: the order of the config and the order by hosts if only the network distinguishes devices, else the
 // first ones.
 DeviceOrders orders_of(const AlikeDevices& devices, int count, std::size_t most);
 

@@ -62,7 +62,7 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       config_(config_of(problem.config, choice)),
       mode_(problem.mode),
       chain_(make_plan(config_, {chain_of(choice.stages), {}}, config_.training.steps)) {
-    Costs any;  // what the plan's costs will say about copies
+    Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
     add_cluster(any, config_, profile);
     mode_.sent_copies = keeps_copies(any, mode_.early_receive());

@@ -1,4 +1,4 @@
-// What splits of a model are worth under one plan choice: the simulator decides, and nothing else.
+// The value of splits of a model under one plan choice: the simulated step.
 #pragma once
 
 #include "job/plan.h"
@@ -23,28 +23,28 @@ struct SearchProblem {
     TransferMode mode;                               // as the plans will be executed
 };
 
-// Makes the problem that `config` poses for its model: it has profiles as the config names them, and transfers as the
-// config runs them. It keeps references to both.
+// Makes the search problem of `config` for its model, with the profiles and the transfer mode of the config. It keeps
+// references to both.
 SearchProblem problem_of(const Config& config, const Model& model);
 
 class Judge {
 public:
-    // The judge keeps references to all arguments. Throws Error where the schedule is not defined for the choice.
+    // The judge keeps references to all arguments. Throws Error if the schedule is not defined for the choice.
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
     const Config& config() const { return config_; }
     const Plan& plan() const { return chain_; }  // the plan for stages that feed only the next one
 
-    // These are of the simulated plan, as `simulate` reports it; they are nothing when the schedule refuses the edges
-    // of the split.
+    // Numbers of the simulated plan, as `simulate` reports them; nothing if the schedule refuses the edges of the
+    // split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
-    // These are the bytes that a run reserves on every device.
+    // The bytes that a run reserves on every device.
     std::vector<Bytes> reserved(const StageSplit& split);
-    // Returns what the device lacks that lacks most: nothing when the plan fits. This alone decides whether a plan that
-    // was simulated fits.
+    // Returns the shortage of the device that lacks most, or nothing if the plan fits. This alone decides whether a
+    // simulated plan fits.
     std::optional<Shortage> shortage(const std::vector<Bytes>& reserved) const;
-    // Returns the same without working out what is reserved on devices that have enough.
+    // Returns the same without computing the reserved memory of devices that have enough.
     std::optional<Shortage> shortage(const StageSplit& split);
 
 private:

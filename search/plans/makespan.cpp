@@ -45,7 +45,7 @@ public:
             list();
             propose();
             improve();
-        } catch (const std::bad_alloc&) {  // what was found stays
+        } catch (const std::bad_alloc&) {  // the plans found so far stay
             out_of_memory_ = true;
         }
         settle();
@@ -55,12 +55,12 @@ public:
     }
 
 private:
-    // The size of a batch is fixed, so that what a batch knows of the others does not depend on the number of threads.
+    // The size of a batch is fixed, so that the results that a batch uses do not depend on the number of threads.
     static constexpr std::size_t kBatch = 8;
     static constexpr std::int64_t kFirstRound = 2'000'000;  // tasks
     static constexpr std::size_t kClimbers = 24, kLeastClimbers = 4;
 
-    // A family is of a schedule, sizes and stages with which not every way to run is listed.
+    // A family is the choices of a schedule, sizes and stages of which not all are listed.
     struct Family {
         Choices::Partial partial;
         Ns bound = 0;  // of every way
@@ -110,7 +110,7 @@ private:
         progress_(fmt::format("{} {}/{}: {}, {} plans simulated", doing, done, all, found, candidates));
     }
 
-    // Returns false when there was not enough memory, or time for the choice's plan. What was found stays.
+    // Returns false if there was not enough memory, or time for the choice's plan. The plans found so far stay.
     template <class Work>
     bool attempt(std::size_t index, Ns limit, Work work) {
         Trial& trial = *trials_[index];
@@ -132,7 +132,7 @@ private:
         return enough;
     }
 
-    // A choice that found no memory beside others is tried again by itself.
+    // A choice that ran out of memory in parallel with others is tried again alone.
     template <class Work>
     void in_batches(const std::string& doing, const std::vector<std::size_t>& order, Work work) {
         for (std::size_t begin = 0; begin < order.size() && !deadline_.passed(); begin += kBatch) {
@@ -163,7 +163,7 @@ private:
         return order;
     }
 
-    // When the clock decides, what cannot be the best is left out.
+    // With a time limit, choices that cannot be the best are left out.
     void propose() {
         const auto propose_one = [this](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
             const auto is_hopeless = [&] { return hurried_ && limit < Trial::kNever && trial.bound() >= limit; };
@@ -194,8 +194,8 @@ private:
         return member;
     }
 
-    // Bounds the families of which some member is open, and adds to those that share out devices a choice that shares
-    // them by work.
+    // Bounds the families with open members, and adds to those that share out devices a choice that shares them by
+    // work.
     std::vector<std::size_t> balanced() {
         double speeds = 0;
         for (const DeviceConfig& device : problem_.config.cluster.devices)
@@ -225,7 +225,7 @@ private:
         return added;
     }
 
-    // Returns false when the choice is there already.
+    // Returns false if the choice exists already.
     bool add_shared(PlanChoice choice, const std::vector<int>& replicas) {
         choice.replicas = replicas;
         choice.devices.resize(static_cast<std::size_t>(std::accumulate(replicas.begin(), replicas.end(), 0)));
@@ -236,8 +236,8 @@ private:
         return is_new;
     }
 
-    // Climbs and proves in turn, each with half of a round, until nothing is open or what may be simulated is spent.
-    // Every round is twice as long as the one before, for half as many choices to climb: the most promising ones.
+    // Climbs and proves in turn, each for half of a round, until nothing is open or the effort is spent. Every round is
+    // twice as long as the previous one, with half as many climbing choices: the most promising ones.
     void improve() {
         proven_.assign(trials_.size(), false);
         std::int64_t left = limits_.tasks;
@@ -248,7 +248,7 @@ private:
             climb(tasks / 2, climbers);
             prove(tasks / 2);
             if (spent() == before)
-                break;  // memory is short for all that is open
+                break;  // there is no memory for any open choice
             left -= std::max(tasks, spent() - before);
             climbers = std::max(kLeastClimbers, climbers / 2);
         }
@@ -271,7 +271,7 @@ private:
         });
     }
 
-    // Raises the least bounds, as long as that raises the least of all.
+    // Raises the least bounds, as long as that raises the overall bound.
     void sharpen() {
         while (!deadline_.passed() && !time_is_up_) {
             Ns least = best();
@@ -294,7 +294,7 @@ private:
         }
     }
 
-    // Proves in order of the bounds: what remains open with the least bound limits the gap.
+    // Proves in order of the bounds: the open choice with the least bound limits the gap.
     void prove(std::int64_t tasks) {
         sharpen();
         const std::size_t open = prune();
@@ -328,7 +328,7 @@ private:
         return spent;
     }
 
-    // A plan whose memory cannot be worked out, for lack of memory, is left out.
+    // A plan is left out if there is no memory to compute its own.
     void settle() {
         for_each_index(trials_.size(), limits_.threads, [&](std::size_t index) {
             try {
@@ -362,7 +362,7 @@ private:
             assert(!plan.fits || plan.lower_bound <= plan.step_time);
             if (is_closed(index) && best() < Trial::kNever)
                 plan.lower_bound = std::max(plan.lower_bound, best());
-            plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // what does not fit may be faster
+            plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // a plan that does not fit may be faster
         }
         if (time_is_up_ || deadline_.passed() || too_long > 0)
             result.stop = SearchStop::Time;
@@ -382,7 +382,7 @@ private:
     // Returns whether no split of the choice is faster than the best plan.
     bool is_closed(std::size_t index) const { return index < proven_.size() && proven_[index] && space_.complete(); }
 
-    // Choices are left out where some split could be beyond what is counted, although others may be faster plans.
+    // Choices are left out if some split could exceed the limits of integers, although others may be faster plans.
     void note_beyond_limit(std::vector<std::string>& notes) const {
         const auto is_beyond = [best = best()](const auto& trial) { return trial->beyond() && trial->bound() < best; };
         if (const auto first = std::find_if(trials_.begin(), trials_.end(), is_beyond); first != trials_.end())
@@ -402,7 +402,8 @@ private:
         return least;
     }
 
-    // No bound depends on the network: where that alone tells devices apart, those of the members hold for all orders.
+    // No bound depends on the network: if only the network distinguishes devices, the members' bounds hold for all
+    // orders.
     Ns bound_of_other_orders(const Family& family) const {
         if (!family.partial.only_network)
             return 0;

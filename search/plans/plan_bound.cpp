@@ -29,17 +29,17 @@ int in_flight_of(const std::vector<Task>& tasks) {
         now += task.op == Op::Forward ? 1 : makes_input_gradient(task.op) ? -1 : 0;
         most = std::max(most, now);
     }
-    return now == 0 ? most : 0;  // without backwards nothing is kept
+    return now == 0 ? most : 0;  // without backwards no activation is kept
 }
 
-constexpr double kNoMore = 1 - 1e-9;  // what sums of doubles are rounded by
+constexpr double kNoMore = 1 - 1e-9;  // an allowance for rounded sums of doubles
 
 bool never(int) { return false; }
 bool always(int) { return true; }
 
 bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
 
-// Returns the tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
+// Returns the number of tasks of the average device whose times are rounded, each weighted by its device's speed.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {
     double rounded = 0, speeds = 0;
     for (std::size_t device = 0; device < devices.size(); ++device) {
@@ -53,10 +53,10 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices,
     return rounded / speeds;
 }
 
-// Returns what of a stage's update, or of its optimizer's states, is left for each of its holders.
+// Returns each holder's part of a stage's update, or of its optimizer's states.
 std::int64_t shard_of(std::int64_t whole, int shards) { return (whole + shards - 1) / shards; }
 
-// Returns the position of the first backward of each micro-batch; that of the end where it has none.
+// Returns the position of the first backward of each micro-batch, or the end if it has none.
 std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) {
     std::vector<std::size_t> positions;
     for (std::size_t at = tasks.size(); at-- > 0;) {
@@ -69,7 +69,7 @@ std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) 
     return positions;
 }
 
-// Returns no more than sizes that were rounded up to this length.
+// Returns a lower bound on sizes that were rounded up to this length.
 Bytes least_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : static_cast<Bytes>(static_cast<double>(bytes) * length * kNoMore);
 }
@@ -97,7 +97,7 @@ Ns PlanBound::Scale::operator()(Ns time) const {
     return (speed == 1 ? time : bounded(static_cast<double>(time) / speed)) + dispatch;
 }
 
-// B takes no less than all of it would at the shorter of its two parts.
+// B takes at least the time of a whole backward at the shorter of its parts' lengths.
 PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
     if (lengths_.empty())
         return {};
@@ -141,7 +141,7 @@ Ns PlanBound::round_trips(const Way& way, Ns time) const {
     return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * way.jump * kNoMore / best_.speed - rounded));
 }
 
-// Goes the way and jumps at the micro-batches for which `jumps_at` says so.
+// Follows the list and jumps at the micro-batches for which `jumps_at` is true.
 template <class JumpsAt>
 PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
     Way way;
@@ -158,7 +158,7 @@ PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end
             continue;
         ++way.jumps;
         way.jump += lengths_of(tasks[backward]).both();
-        at = backward - 1;  // goes on there
+        at = backward - 1;  // continues there
     }
     return way;
 }
@@ -209,7 +209,7 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
     stage.in_flight_bytes = stage.recomputes ? longest : stage.in_flight > 0 ? most : 0;
 }
 
-// Returns the time in which the host with most calls issues them.
+// Returns the time that the host with the most calls needs to issue them.
 Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
     if (asynchronous_ || config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
         return 0;
@@ -361,8 +361,8 @@ Ns PlanBound::whole_time_in_parts(int number, const Piece& piece, int parts) con
     return whole_time(number, piece) - rounding_of(stages_[number], parts);
 }
 
-// Bounds the time of the holder that serves most micro-batches, as if it were as fast as the fastest device and had the
-// most memory.
+// Bounds the time of the holder that serves the most micro-batches, as if it were as fast as the fastest device and had
+// the most memory.
 Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) const {
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;

@@ -1,4 +1,5 @@
-// What a plan needs at least when a stage is a given piece of the model, whatever the other stages are.
+// Lower bounds on the time and memory of a plan in which a stage is a given piece of the model, whatever the other
+// stages are.
 #pragma once
 
 #include "job/config.h"
@@ -9,15 +10,15 @@
 
 namespace pw {
 
-// Returns how many micro-batches of length 1 take no longer than these of a step, whatever the operation.
+// Returns the number of micro-batches of length 1 that take no longer than those of a step, whatever the operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
 
-// Returns a step time that no split undercuts when devices whose speeds add up to `speeds` share `work` per
-// micro-batch. `rounded` is the tasks of a device whose times are rounded, since its speed or their length is not 1, by
-// half a nanosecond each.
+// Returns a lower bound on the step time if devices whose speeds add up to `speeds` share `work` per micro-batch.
+// `rounded` is the number of tasks of a device whose times are rounded, by half a nanosecond each, because its speed or
+// their length is not 1.
 Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded);
 
-// The best of some devices, each of whose properties may be another one's.
+// The best properties of some devices, which may come from different ones.
 struct BestDevice {
     double speed = 0;
     Bytes memory = 0;
@@ -27,8 +28,8 @@ BestDevice best_of(const std::vector<DeviceConfig>& devices);
 
 class PlanBound {
 public:
-    // A way counts the tasks of a stage on one way through its device's list: in list order, or from F, forward, over
-    // the stages behind it to the backward of the same micro-batch.
+    // A way counts the tasks of a stage on one path through its device's list: in list order, or from F, forward, over
+    // the later stages to the backward of the same micro-batch.
     struct Way {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
         int jumps = 0;
@@ -37,41 +38,44 @@ public:
     };
     void count(const Task& task, Way& way) const;
 
-    // `plan` gives the order of tasks, whatever its edges; `config` the devices and who keeps the optimizer's states.
+    // `plan` gives the order of tasks, whatever its edges; `config` gives the devices and the sharding of the
+    // optimizer.
     PlanBound(const Plan& plan, Ns dispatch, const Config& config);
 
-    // Returns a step time that no split undercuts in which `stage` is this piece.
+    // Returns a lower bound on the step time of splits in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
-    // Return what the stage takes of its device's time: up to its last backward, and in all.
+    // Return the stage's time on its device: up to its last backward, and in all.
     Ns until_last_backward(int stage, const Piece& piece) const;
     Ns whole_time(int stage, const Piece& piece) const;
-    // Return what a way without jumps takes, and the update.
+    // Return the time of a way without jumps, and of the update.
     Ns time_of(const Way& way, int stage, const Piece& piece) const { return time_of(way, piece, stages_[stage], 0); }
     Ns update_time(int stage, const Piece& piece) const;
-    // Return the least that some stages from `stage` on together take of the time of devices as fast as its own, when
-    // this piece is cut into `parts`: up to their last backwards, and in all.
+    // Return the least total time of `parts` stages from `stage` on, on devices as fast as its own, if this piece is
+    // cut into them: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
     Ns whole_time_in_parts(int stage, const Piece& piece, int parts) const;
-    // Returns a step time that no plan with the tasks of this one undercuts if some stage is this piece and has
-    // `replicas` devices to itself, none of them better than `best`.
+    // Returns a lower bound on the step time of plans with the tasks of this one in which some stage is this piece and
+    // has `replicas` devices of its own, none of them better than `best`.
     Ns time_on(int replicas, const Piece& piece, const BestDevice& best) const;
     // Returns the bytes that the device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;
     Bytes available(int stage) const { return stages_[stage].available; }
-    // Returns a step time that no split of the whole model undercuts: all devices share its work.
+    // Returns a lower bound on the step time of all splits of the whole model: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
     Ns work_of(const Piece& model) const;    // work of a micro-batch; 0 when it is not bounded
     Ns passes_of(const Piece& piece) const;  // time of the passes of a micro-batch that the plan runs
-    // Returns one that holds however fast the devices beside the fastest are: a micro-batch takes the longest path.
+    // Returns a bound that holds for any speeds of the other devices: a micro-batch takes the longest path on the
+    // fastest.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
     bool trains() const { return stages_.front().all.backwards > 0; }
-    // Return the time of a path of layers on the fastest devices: of the shortest micro-batch, of that which is the
-    // first of the stage, of that which the stage hands back last.
+    // Return the time of a path of layers on the fastest devices: of the shortest micro-batch, of the stage's first
+    // one, and of the one whose backward the stage runs last.
     Ns path(Ns time) const { return path(time, shortest_); }
     Ns head(int stage, const Piece& piece) const { return path(piece.head, stages_[stage].first); }
     Ns tail(int stage, const Piece& piece) const { return path(piece.tail, stages_[stage].last); }
-    // Returns a step time that no split undercuts: the time in which a shared dispatcher issues its calls, or 0.
+    // Returns a lower bound on the step time of all splits: the time in which a shared dispatcher issues its calls, or
+    // 0.
     Ns of_calls() const { return calls_; }
 
 private:
@@ -83,9 +87,9 @@ private:
         Way all;                // the way to the update
         bool updates = false, recomputes = false;
         int in_flight = 0, versions = 1;
-        double in_flight_bytes = 0;  // lengths of these, added up, where they are unequal
+        double in_flight_bytes = 0;  // sum of their lengths, if they are unequal
         double first = 1, last = 1;  // lengths of the first F's micro-batch, and of that of the last backward
-        int shards = 1;              // of the optimizer's states; a device keeps one of them, and updates that
+        int shards = 1;              // of the optimizer's states; a device keeps and updates one of them
     };
     struct Scale {
         double speed;
@@ -113,7 +117,7 @@ private:
 
     bool asynchronous_ = false, sharded_ = false;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
-    double shortest_ = 1, longest_ = 1;      // of any operation; the longest is so of every operation
+    double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest
     double longest_bytes_ = 1;
     double least_ = 1;  // least_micro_batches()
     Ns calls_ = 0;

@@ -27,12 +27,12 @@ std::vector<std::string> schedules_of(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (!schedule.asynchronous() && schedule.trains)  // others learn something else, or nothing
+        if (!schedule.asynchronous() && schedule.trains)  // others train differently, or not at all
             names.emplace_back(schedule.name);
     return names;
 }
 
-// Returns the devices that this number of stages takes, or 0 when the schedule cannot place so many.
+// Returns the number of devices that this number of stages takes, or 0 if the schedule cannot place them.
 int devices_for(const Schedule& schedule, int stages, int most) {
     int devices = stages;
     if (schedule.placement == Placement::V)
@@ -104,7 +104,7 @@ std::vector<std::vector<int>> all_shares(int devices, int stages) {
     return all;
 }
 
-// Returns as many devices for every stage: all of them, half as many, a quarter, ...; or every number.
+// Returns equal numbers of devices for all stages: all devices, half as many, a quarter, ...; or every number.
 std::vector<std::vector<int>> equal_shares(int devices, int stages, bool every) {
     std::vector<std::vector<int>> all;
     for (int share = devices / stages; share > 1; share = every ? share - 1 : share / 2)
@@ -227,7 +227,8 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
 
 namespace {
 
-// Says which numbers of stages nothing can run, where they are asked for; else that updates do not go with sizes.
+// Names the requested numbers of stages that no schedule can run; otherwise reports that updates do not match the
+// sizes.
 [[noreturn]] void fail_without_choices(const Config& config, int layers) {
     const std::vector<int>& asked = config.search.stages;
     const auto devices = static_cast<int>(config.cluster.devices.size());
@@ -281,7 +282,7 @@ Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits)
 
 namespace {
 
-// Adds what shares a bandwidth. Two that are left with the same members are one, and the smaller bandwidth holds.
+// Adds members that share a bandwidth. Entries with the same remaining members become one, with the smaller bandwidth.
 template <class Group, class Members>
 void add_group(std::vector<Group>& groups, Group group, Members Group::*members) {
     const auto same = std::find_if(groups.begin(), groups.end(),
@@ -292,7 +293,7 @@ void add_group(std::vector<Group>& groups, Group group, Members Group::*members)
         same->bandwidth = std::min(same->bandwidth, group.bandwidth);
 }
 
-// Drops the hosts that are not chosen, and switches that no message passes: those of no host, and those of all.
+// Removes the hosts that are not chosen, and switches that no message passes: those of no host, and those of all.
 void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
     std::set<std::string> hosts;
     for (const DeviceConfig& device : chosen.devices)
@@ -305,8 +306,8 @@ void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
     }
 }
 
-// Links of pairs and what devices share go with them to their new numbers, as far as they are chosen. A rank table
-// holds only for all of its devices in its order; else they keep the names and hosts that it gave them.
+// Renumbers links of pairs and shared capacities with the chosen devices. A rank table holds only for all of its
+// devices in its order; otherwise they keep the names and hosts from it.
 void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, ClusterConfig& chosen) {
     std::vector<int> number_of(all.devices.size(), -1);
     chosen.devices.clear();
@@ -359,7 +360,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
     chosen.pipeline.replicas = choice.replicas;
-    chosen.places.clear();  // what the file says no longer holds
+    chosen.places.clear();  // the file's places no longer hold
     return chosen;
 }
 

@@ -1,4 +1,4 @@
-// One way to run a model: all that a search chooses but the split.
+// One way to run a model: everything that a search chooses except the split.
 #pragma once
 
 #include "job/config.h"
@@ -17,7 +17,7 @@ struct PlanChoice {
     std::vector<int> devices;  // numbers of the config's devices, in the order of the stages
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;
-    int recomputed = 0;              // so many of the first stages: they hold most micro-batches
+    int recomputed = 0;              // number of first stages that are recomputed: they hold the most micro-batches
     std::vector<int> replicas = {};  // per stage; when empty, one each
     bool operator==(const PlanChoice&) const = default;
 };
@@ -26,7 +26,7 @@ struct PlanChoice {
 Config config_of(const Config& config, const PlanChoice& choice);
 // Returns the first layer of each later stage, or nothing when a stage is no range of the forward order.
 std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
-// Sets a split as the config writes it: as cuts where every stage is a range of the forward order, else lists.
+// Sets a split as the config writes it: as cuts if every stage is a range of the forward order, else as lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
 // Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is named data
@@ -34,27 +34,28 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 std::string print(const PlanChoice& choice);
 
 struct ChoiceLimits {
-    // Ways to share out the devices among the stages: where there are more for a number of stages, only some are tried.
+    // Ways to share out the devices among the stages: if there are more for a number of stages, only some are tried.
     std::int64_t shares = 512;
-    // Orders of devices that are not alike, for each way to share them out; where the network alone tells them apart,
-    // few: all have the same bounds, and the best one seldom is far from the order of the config.
+    // Orders of devices that are not alike, for each way to share them out; few if only the network distinguishes them:
+    // all have the same bounds, and the best one is seldom far from the order of the config.
     std::size_t orders = 720, network_orders = 6;
 };
 
-// The choices are all that `config.search` asks for, in a fixed order: schedules, micro-batch sizes, stages, orders of
-// devices that are not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to
-// try. Where there are too many ways to give every stage its devices, only some are tried: orders_of() the devices;
-// equal shares of all devices, of half as many, a quarter, ...
+// All choices of `config.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
+// not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
+// too many ways to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all
+// devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {
         PlanChoice like;      // schedule, sizes and stages of which some ways are missing; on all devices
         bool shares = false;  // some of the missing ones have replicas
-        // Every missing one is one of `all` but for the order of devices that the network alone tells apart.
+        // Every missing choice differs from one of `all` only in the order of devices that the network alone
+        // distinguishes.
         bool only_network = false;
     };
     std::vector<Partial> partial;
-    std::vector<std::string> notes;  // for people
+    std::vector<std::string> notes;  // for the user
     bool complete() const { return partial.empty(); }
 };
 Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits = {});

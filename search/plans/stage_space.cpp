@@ -74,7 +74,7 @@ namespace {
 class Paths {
 public:
     Paths(const LayerGraph& graph, const std::vector<Ns>& forward, const std::vector<Ns>& backward)
-        : to_forward(forward), to_backward(backward), behind(forward.size()) {
+        : to_forward(forward), to_backward(backward), round_trip(forward.size()) {
         const int layers = static_cast<int>(forward.size());
         for (int layer = 0; layer < layers; ++layer) {
             Ns head = 0, tail = 0;
@@ -87,13 +87,13 @@ public:
         }
         for (int layer = layers - 1; layer >= 0; --layer) {
             for (const int reader : readers_of_layer(graph, layer))
-                behind[layer] = std::max(behind[layer], behind[reader]);
-            behind[layer] += forward[layer] + backward[layer];
+                round_trip[layer] = std::max(round_trip[layer], round_trip[reader]);
+            round_trip[layer] += forward[layer] + backward[layer];
         }
     }
 
     std::vector<Ns> to_forward, to_backward;  // from the data to the layer
-    std::vector<Ns> behind;                   // from the layer to the loss and back
+    std::vector<Ns> round_trip;               // from the layer to the loss and back
 };
 
 // The tensor that a layer makes is held for the backward by the stage of its last reader that reads it again. Counted
@@ -174,11 +174,11 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
     }
     const Paths paths(graph, forward, backward);
     longest_forward_ = *std::max_element(paths.to_forward.begin(), paths.to_forward.end());
-    longest_round_ = *std::max_element(paths.behind.begin(), paths.behind.end());
+    longest_round_ = *std::max_element(paths.round_trip.begin(), paths.round_trip.end());
     const Successors readers_of = successors_of(graph);
     const int cuts = space.cuts();
     std::vector<Piece> before(static_cast<std::size_t>(cuts));  // sums over the layers before a cut
-    std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed one behind it
+    std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed one after it
     for (int cut = 0; cut < cuts; ++cut) {
         deadline.check();
         for (int layer = 0; layer < space.layers(); ++layer) {
@@ -209,7 +209,7 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
                 if (!space.contains(from, layer))
                     for (const int reader : readers_of[layer])
                         if (!space.contains(to, reader))
-                            piece.mid = std::max(piece.mid, paths.behind[reader]);
+                            piece.mid = std::max(piece.mid, paths.round_trip[reader]);
             pieces_[from].push_back(piece);
         }
     }

@@ -1,4 +1,4 @@
-// Where a model may be cut, and what a pipeline stage between two cuts costs at least.
+// The cuts of a model, and the least costs of a pipeline stage between two cuts.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -10,8 +10,8 @@
 
 namespace pw {
 
-// The cuts are downsets of the layer graph, numbered by size: 0 is before the first layer, the last one behind
-// everything. When there are too many, only the prefixes of the forward order stand in.
+// The cuts are downsets of the layer graph, numbered by size: 0 is before the first layer, the last one after all
+// layers. If there are too many, only the prefixes of the forward order are used.
 class StageSpace {
 public:
     StageSpace(const LayerGraph& graph, std::size_t most_cuts);
@@ -39,16 +39,16 @@ private:
     std::vector<std::vector<int>> grown_, shrunk_;
 };
 
-// A piece is what lies between two cuts, at one micro-batch size: every number is one that no schedule, device order or
-// split of the other layers can undercut. Times are for a device of speed 1, without dispatch.
+// A piece is the layers between two cuts, at one micro-batch size: every number is a lower bound over all schedules,
+// device orders and splits of the other layers. Times are for a device of speed 1, without dispatch.
 struct Piece {
     int from = 0, to = 0;  // cuts
     Ns forward = 0;
-    Ns backward = 0;  // the pass that hands gradients on: B, or I, for inputs, where the backward is split
-    Ns weight = 0;    // time of W, backward for weights, where the backward is split
+    Ns backward = 0;  // the pass that sends gradients on: B, or I, for inputs, if the backward is split
+    Ns weight = 0;    // time of W, backward for weights, if the backward is split
     Ns recompute = 0, update = 0, accumulate = 0;
     Ns head = 0;  // forward of the longest path of layers that it waits for
-    Ns mid = 0;   // forward and backward of the longest path of layers behind it
+    Ns mid = 0;   // forward and backward of the longest path of layers after it
     Ns tail = 0;  // backward of the longest path of layers before it
     Bytes weights = 0, statistics = 0;
     Bytes activations = 0;  // held for a micro-batch, from F, forward, to the backward
@@ -64,7 +64,7 @@ public:
     const std::vector<Piece>& from(int cut) const { return pieces_[cut]; }  // ascending `to`
     const Piece& between(int cut, int later) const;                         // precedes(cut, later)
     const Piece& model() const { return pieces_.front().back(); }
-    // Return the least of all stages that begin at the cut or behind it.
+    // Return the least of all stages that begin at the cut or after it.
     Ns least_head(int cut) const { return least_head_[cut]; }
     Ns least_tail(int cut) const { return least_tail_[cut]; }
     // Return the time of one micro-batch along the longest path of layers: forwards only, and to the loss and back.

@@ -64,7 +64,7 @@ void Trial::expect() {
     Bytes most = 0;
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);
-    const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device, so many gradients
+    const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device; gradients are as large
     const Bytes states = problem_.config.training.shard_optimizer ? weights / pipelines : weights;
     if (schedule_named(choice.schedule).trains && 2 * weights + states > most) {
         expected_ = kNever;
@@ -83,8 +83,8 @@ Judge& Trial::judge() {
     return *judge_;
 }
 
-// Making a plan and simulating it is not interrupted. What plans with fewer micro-batches take tells in time whether it
-// would end too late.
+// Making a plan and simulating it is not interrupted. The times of plans with fewer micro-batches show whether it would
+// end too late.
 void Trial::check_time_for_plan(const Deadline& deadline) {
     constexpr int kPlanAndSteps = 4;  // the time for its plan, its simulation and its buffers, in times for the plan
     constexpr int kFirst = 8192, kTimes = 8;  // forwards of the first plan, growth of the next ones
@@ -156,7 +156,7 @@ Ns Trial::bound_of_any_devices(double speeds) const {
     return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
 }
 
-// Other ways to share out the devices may take others than this choice does.
+// Other ways to share out the devices may use other devices.
 TimeOn Trial::time_on() const {
     return [this, best = best_of(problem_.config.cluster.devices)](int replicas, const Piece& piece) {
         return plan_bound_->time_on(replicas, piece, best);
@@ -207,8 +207,8 @@ Ns Trial::work_of(int stage, const Piece& piece) const {
     return bounded(time / problem_.config.cluster.devices[device].speed);
 }
 
-// Returns, of all ways from a cut to the end in stages, what the best costs: `joined` makes one cost of those of a
-// stage and of the stages behind it.
+// Returns the cost of the best path from a cut to the end in stages: `joined` combines the costs of a stage and of the
+// later stages.
 template <class Cost, class Joined>
 Trial::Table Trial::least(Cost cost, Joined joined, Deadline& deadline) const {
     const int stages = found_.choice.stages;
@@ -233,7 +233,7 @@ Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
         cost, [](Ns a, Ns b) { return std::max(a, b); }, deadline);
 }
 
-// Returns the cuts between stages whose work is as even as can be: its squares add up to the least.
+// Returns the cuts with the work of stages as even as possible: the sum of its squares is the least.
 Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
     const Piece& model = pieces_->model();
     const double mean = std::max(1.0, static_cast<double>(plan_bound_->passes_of(model)) / found_.choice.stages);
@@ -256,12 +256,13 @@ Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
     return table[0][0] < kNever ? cuts : Cuts{};
 }
 
-// Returns, of the paths with the least bottleneck, the one whose stages cost least, the first ones first.
+// Returns the path with the least bottleneck; among several, the one with the cheapest stages, compared from the first
+// on.
 template <class Cost>
 Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
     Cuts cuts = {0};
     if (table[0][0] >= kNever)
-        return {};  // no path is left that reaches the end
+        return {};  // no remaining path reaches the end
     for (int stage = 0; stage < found_.choice.stages; ++stage) {
         int next = -1;
         Ns least = kNever;
@@ -301,8 +302,7 @@ void Trial::propose(Deadline& deadline) {
     }
 }
 
-// What a plan needs beyond the bound on its memory shows when it is simulated: then the next proposal leaves room for
-// it.
+// A simulated plan shows how much memory it needs beyond its bound; the next proposal leaves room for that.
 void Trial::propose_what_fits(Deadline& deadline) {
     constexpr int kRounds = 4;
     std::vector<Bytes> beyond(static_cast<std::size_t>(found_.choice.stages), 0);
@@ -387,7 +387,7 @@ Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
     return load;
 }
 
-// Tells, for devices with several stages, whether this one can take the piece, and all of them what lies behind it,
+// Returns, for devices with several stages, whether this device can take the piece, and all devices the later pieces,
 // below the limit.
 bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) const {
     const Ns limit = found_.fits ? std::min(descent.limit, found_.step_time) : descent.limit;

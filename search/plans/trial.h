@@ -18,16 +18,16 @@
 
 namespace pw {
 
-// A sized model is the model worked out for one micro-batch size.
+// A model with its times and bytes at one micro-batch size.
 class SizedModel {
 public:
     SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
-    // Returns the pieces, which are made when first asked for, by any thread. Throws TimeIsUp.
+    // Returns the pieces, which the first call makes, from any thread. Throws TimeIsUp.
     const Pieces& pieces(bool split_backward, Deadline& deadline) const;
 
     Profile profile;
     CostTable costs;
-    Ns forward = 0, backward = 0;  // times of all layers at speed 1; no device is faster, whatever runs beside it
+    Ns forward = 0, backward = 0;  // times of all layers at speed 1, undisturbed by other devices
     Bytes weights = 0;
 
 private:
@@ -39,11 +39,11 @@ private:
 
 class Trial {
 public:
-    // The trial knows at first what costs no more than a look at the choice: a bound, and what to expect.
+    // At first a trial only has cheap estimates: a bound, and the expected time.
     Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
 
-    // Works out the bounds, once; refused() when the schedule is not defined for the choice. Throws TimeIsUp, as
-    // what follows may.
+    // Computes the bounds, once; refused() if the schedule is not defined for the choice. Throws TimeIsUp, as the
+    // functions below may.
     void open(Deadline& deadline);
     bool is_too_long() const { return too_long_; }  // there was no time to make its plan: it cannot be opened
     bool is_open() const { return open_; }
@@ -55,17 +55,17 @@ public:
     void propose(Deadline& deadline);
     // Moves cuts while that helps, for about `tasks` simulated tasks.
     void climb(std::int64_t tasks, Deadline& deadline);
-    // Raises the bound where devices have several stages; once, and not beyond `limit`.
+    // Raises the bound if devices have several stages; once, and not beyond `limit`.
     void sharpen(Ns limit, Deadline& deadline);
     bool is_sharp() const { return sharp_; }
     // Tries every split whose bound is below `limit`. True when none is left.
     bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
-    // Returns a step time that no split of this choice undercuts; it is kNever when none fits.
+    // Returns a lower bound on the step time of all splits of this choice; kNever if none fits.
     Ns bound() const { return found_.lower_bound; }
-    // Returns about what even stages would take, or kNever when they could not fit: what to try first.
+    // Returns about the time of even stages, or kNever if they could not fit. Choices with the least are tried first.
     Ns expected() const { return expected_; }
-    // Returns a step time that no sharing out of all devices among as many stages undercuts.
+    // Returns a lower bound on the step time over all ways to share out all devices among as many stages.
     Ns bound_of_any_shares(Deadline& deadline) const;
     // Returns all devices shared out among stages of equal work, or nothing where stages do not fit.
     std::vector<int> shares_by_work(Deadline& deadline) const;
@@ -76,7 +76,7 @@ public:
     bool has_plan() const { return found_.split.stages() > 0; }
     bool fits() const { return found_.fits; }
     Ns step_time() const { return found_.step_time; }
-    // These fill in what is only reported: what the plan reserves, and the bubble rate as well.
+    // These fill in numbers that are only reported: the reserved memory, and the bubble rate as well.
     void settle();
     void finish();
     std::chrono::steady_clock::duration step_lasts() const { return step_lasts_; }  // how long simulating a plan takes
@@ -109,11 +109,11 @@ private:
     TimeOn time_on() const;
     Bytes shortage_of(int stage, const Piece& piece) const;
 
-    // These hold a split under way: the cuts so far, and what they have given to every device.
+    // A split under construction: the cuts so far, and the work of every device.
     struct Load {
         Ns head = -1, tail = 0;  // those of its first stage; head is -1 where it has none
         Ns until_last_backward = 0, whole = 0;
-        // There are two conditions: all of it, and the way from its last backward to the first layers.
+        // There are two conditions: on all work, and on the path from the last backward to the first layers.
         Ns in_all() const { return std::max(head, Ns{0}) + whole; }
         Ns with_way_back() const { return std::max(head, Ns{0}) + until_last_backward + tail; }
     };
@@ -172,7 +172,7 @@ private:
     Cuts cuts_;             // cuts of the plan found
     bool at_rest_ = false;  // no move of one of them helps
     Value best_ = kWorst;
-    int tries_in_vain_ = 0;    // to find better ones beside them
+    int tries_in_vain_ = 0;    // to find better cuts near them
     std::minstd_rand random_;  // the same in every search
     std::int64_t candidates_ = 0, spent_ = 0;
 };

@@ -235,8 +235,8 @@ private:
             weights += chain_.layers[layer].weights;
             outputs += chain_.layers[layer].output;
         }
-        const int behind = devices - used + (options_.count_own ? count : 0);
-        if (options_.memory && std::max(1.0, std::ceil(1.0 * behind / count)) * static_cast<double>(weights + outputs) >
+        const int later = devices - used + (options_.count_own ? count : 0);
+        if (options_.memory && std::max(1.0, std::ceil(1.0 * later / count)) * static_cast<double>(weights + outputs) >
                                    static_cast<double>(*options_.memory))
             return kNever;
         const int below = level > 0 ? options_.levels[level - 1].devices : 1;
