@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""How far predictions miss on two CPU devices: over schedules, micro-batches, splits, sizes, recomputation and replicas,
-each point by `compare CONFIG --interleave`, in two columns: predicted from a profile stored before the first point, and
-from probes that take turns with the run (docs/profile.md#beside-a-run), whose times are never the plan's own. Beside them
-the mechanics (the run's own times replayed), the profile without what it knows of neighbours, and three simpler predictions:
-free transfers (by the profile), the bubble formula and the slowest stage (by the calibrated times). Points are held out by their plan's hash: an even first digit.
+"""Errors of predictions on two CPU devices, over schedules, micro-batches, splits, sizes, recomputation and replicas. Each
+point is a `compare CONFIG --interleave`, with two columns: predicted from a profile stored before the first point, and from
+probes that take turns with the run (docs/profile.md#calibration-during-a-run), whose times are never the plan's own. Further
+columns: the mechanics (the run's own times replayed), the profile without its neighbours, and three simpler predictions: free
+transfers (by the profile), the bubble formula and the slowest stage (by the calibrated times). Points are held out by their
+plan's hash: an even first digit.
 
     bench/accuracy_cpu.py PIPEWRIGHT FOLDER [POINTS] [--link]      writes FOLDER/*.json, one file per workload, and table.txt
 
@@ -31,7 +32,7 @@ SCHEDULES = ["naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h
              "pipedream-2bw"]
 CHUNKED = {"interleaved", "bfs", "zb1p", "zb-v"}
 ASYNCHRONOUS = {"pipedream", "pipedream-2bw"}
-STEPS_PER_TURN, TURNS, SECONDS = 3, (8, 32), 4  # as many turns as the run takes so many seconds, by its profile
+STEPS_PER_TURN, TURNS, SECONDS = 3, (8, 32), 4  # the number of turns for which the run takes SECONDS, by its profile
 ASYNCHRONOUS_TURNS, ASYNCHRONOUS_STEPS = 12, 4  # each is a run of its own
 QUIET = 0.1
 SHARES = ["resnet50-64", "mlp", "gpt", "resnet50-32", "mlp", "gpt", "resnet50-64", "mlp", "gpt", "resnet50-32"]
@@ -225,7 +226,7 @@ def main():
     for k in range(count):
         workload = SHARES[k % len(SHARES)]
         pipeline = draw(dice, workload)
-        if link and (workload == "gpt" or "replicas" in pipeline):  # who sums gradients is not emulated over a link
+        if link and (workload == "gpt" or "replicas" in pipeline):  # sums of gradients are not emulated over a link
             continue
         if pipeline not in wanted[workload]:
             wanted[workload].append(pipeline)

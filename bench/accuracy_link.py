@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How far the mechanics of a shared way miss: emulated devices sleep for the times of their tasks and send over emulated
-links, so that more devices than cores run beside each other; what is left is the link, the lanes and the hand-over.
+"""Errors of the mechanics of a shared link: emulated devices sleep for the times of their tasks and send over emulated
+links, so that more devices than cores run at the same time; the rest of the error is the link, the lanes and the hand-over.
 
     bench/accuracy_link.py PIPEWRIGHT FILE [POINTS]      writes FILE (.json) and prints a table
 
-Two, three and four devices, schedules, micro-batches, bandwidths, latencies and who shares the way are drawn (seed 19).
+Two, three and four devices, schedules, micro-batches, bandwidths, latencies and the sharing devices are drawn (seed 19).
 """
 import json
 import random

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What checkpoints hold a training up by: runs with one every few steps beside runs with one at the end only, in pairs. A step is
-counted from the end of the one before, so that it has the pause between them. Told are the step that begins with a checkpoint, the
-slowest of all places between two checkpoints, and the time of all steps, which goes up while threads make and write a checkpoint on
-cores that the devices compute on: each beside the median step without.
+"""The cost of checkpoints: runs with one every few steps against runs with one at the end only, in pairs. A step is counted from the
+end of the step before it, so that it includes the pause between them. Printed are the step that begins with a checkpoint, the
+slowest of all positions between two checkpoints, and the time of all steps, which grows while threads make and write a checkpoint on
+cores that the devices compute on: each against the median step without.
 
     bench/checkpoints.py FOLDER_OF_PROGRAMS [PAIRS]
 """
@@ -19,7 +19,7 @@ DEVICES = {"a core for each of 2 devices, none for the writer": 2, "a core for 1
 
 
 def times_of(path):
-    """Of each step its begin and its end, in seconds."""
+    """The begin and the end of each step, in seconds."""
     steps = {}
     with open(path) as file:
         for event in json.load(file)["traceEvents"]:
@@ -62,11 +62,11 @@ def main():
                     ratios.append(sum(steps) / sum(without))
                     step_times.append(step)
 
-                def told(values, form):
+                def summary(values, form):
                     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
                 print(f"{name}, {how}: step {statistics.median(step_times) * 1e3:.0f} ms; with a checkpoint after every {EVERY}: the first "
-                      f"step after it {told(first, '+.1%')}, the slowest place {told(slowest, '+.1%')}, all steps {told(ratios, '.3f')}",
+                      f"step after it {summary(first, '+.1%')}, the slowest position {summary(slowest, '+.1%')}, all steps {summary(ratios, '.3f')}",
                       flush=True)
 
 

@@ -1,6 +1,6 @@
 // Times the engine step by step: the plan (orders, transfers, proof), its simulator, the first evaluation of the costs,
 // one more, and the numbers of devices. Per task, transfers included: nanoseconds, medians of three, on one core,
-// and the bytes by which the process has grown at most. Every size runs in a process of its own. Before that, the time
+// and the largest growth of the process. Every size runs in a process of its own. Before that, the time
 // of a thousand draws.
 //
 //     bench_engine [SCHEDULE STAGES MICRO_BATCHES]

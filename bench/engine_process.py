@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The whole process of `pipewright simulate --json`, 1f1b with transfers, on one core: nanoseconds and bytes of peak
-memory per task, transfers included, above those of an empty process. Medians of so many runs.
+memory per task, transfers included, above those of an empty process. Medians of REPEATS runs.
 
     bench/engine_process.py PIPEWRIGHT [REPEATS]
 """

@@ -111,7 +111,7 @@ def pipelines(out):
 
 
 def steps_of(out):
-    """Every command that was to run, of all calls, in the order of the calls: file, status, seconds, limit, command."""
+    """Every command of all calls, in the order of the calls: file, status, seconds, limit, command."""
     lines = [line.split("\t") for path in sorted(out.glob("steps*.tsv")) for line in text_of(path).splitlines()]
     return [line for line in lines if len(line) == 5]
 
@@ -124,7 +124,7 @@ def reason(out, file, status):
 
 
 def section(out, group, steps):
-    """A group whose files cannot be read is told, and costs no other group its place."""
+    """A group whose files cannot be read is reported, and hides no other group."""
     own = [step for step in steps if step[0].startswith(f"{group}/")]
     if not own:
         return ""

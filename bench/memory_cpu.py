@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""By how much a process grows when it runs a plan on the CPU, beside what the plan reserves: models, sizes, devices and
-schedules, two steps each. Every device's arena counts in whole huge pages of 2 MiB, as the system gives it. The
-constant is the median of what the runs grow by beyond that; all are held against it.
+"""The growth of a process that runs a plan on the CPU against the memory that the plan reserves: models, sizes, devices and
+schedules, two steps each. Every device's arena counts in whole huge pages of 2 MiB, as the system maps it. The constant is
+the median of the further growth; all runs are compared with it.
 
     bench/memory_cpu.py PIPEWRIGHT [FOLDER]
 

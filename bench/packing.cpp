@@ -1,10 +1,10 @@
-// How much more than the peak a plan's arenas take, over every schedule, model, split and way to transfer: one line per
-// workload, and the plan whose arena is the largest beside its peak.
+// The size of a plan's arenas relative to their peaks, over every schedule, model, split and way to transfer: one line
+// per workload, and the plan with the largest ratio.
 //
 //     bench_packing [WORKLOAD [FOLDER]]
 //
-// In FOLDER it leaves a file of every device whose arena is more than 1.1 times its peak, for bench/packing_bound.py:
-// the peak, the arena and the plan, and then of each buffer its bytes and the first and the last position of its life.
+// In FOLDER it writes a file for every device whose arena is more than 1.1 times its peak, for bench/packing_bound.py:
+// the peak, the arena and the plan, and then for each buffer its bytes and the first and the last position of its life.
 #include "job/job.h"
 #include "schedules/memory/buffers.h"
 #include "workloads/error.h"
@@ -24,7 +24,7 @@
 namespace pw {
 namespace {
 
-// How the sizes of a config's stages are changed, each plan's in another way.
+// How the sizes of a config's stages are changed, differently for each plan.
 enum class Sizes {
     AsTheyAre,
     Scaled,  // every stage and every boundary by a factor from 1/4 to 4: a split as uneven as it comes
@@ -122,7 +122,7 @@ void add(Job job, const Workload& workload, const std::string& name, const std::
     }
 }
 
-// Tries what a config says with these keys set; not every schedule takes every number.
+// Tries a config with these keys set; not every schedule accepts every number.
 void try_plan(const std::string& config, const Workload& workload, const std::vector<std::string>& set,
               const std::string& folder, Found& found) {
     try {

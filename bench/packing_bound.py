@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Whether devices can be packed more tightly than they are: OR-Tools' CP-SAT looks for places of a device's buffers within 1.1 times
-their peak, or proves that there are none. Sizes are rounded so that each answer holds: down for a proof, up for places. The files
-are those that `bench_packing WORKLOAD FOLDER` leaves.
+"""Whether devices can be packed more tightly than they are: OR-Tools' CP-SAT looks for addresses of a device's buffers within 1.1
+times their peak, or proves that there are none. Sizes are rounded so that each answer holds: down for a proof, up for addresses. The
+files are those of `bench_packing WORKLOAD FOLDER`.
 
     pip install ortools
     bench/packing_bound.py FOLDER [SECONDS]
@@ -16,7 +16,7 @@ UNITS = 4000  # of the peak: the coarser, the sooner there is an answer
 
 
 def can_be_placed(buffers, peak, seconds, rounds_up):
-    """True, False, or None where time ran out. `buffers` are (bytes, first, last); what lives all the time needs no place."""
+    """True, False, or None if time ran out. `buffers` are (bytes, first, last); permanent buffers are left out."""
     end = max(last for _, _, last in buffers)
 
     def units(size):

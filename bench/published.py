@@ -18,7 +18,7 @@ import yaml
 
 # zb-1p has the bubble of zb-h1 here; zb-2p is zb-h2, made by hand with the same memory.
 SCHEDULES = {"1f1b": "1f1b", "1f1b-i": "interleaved", "zb-1p": "zb-h1"}
-BESIDE = {"zb-2p": ("zb-h2", "span_ns"), "zb-2p-synchronous-optimizer": ("zb-h2", "makespan_ns")}
+AGAINST = {"zb-2p": ("zb-h2", "span_ns"), "zb-2p-synchronous-optimizer": ("zb-h2", "makespan_ns")}
 FULL = 24  # micro-batches: below it only 1f1b and zb-2p were measured
 CONFIG = os.path.join(os.path.dirname(__file__), "..", "workloads", "configs", "zero-bubble-a100.yaml")
 
@@ -27,7 +27,7 @@ PARTS = ("makespan instead of span", "hosts and links", "rendezvous", "300 us pe
 
 
 def settings_with(parts):
-    """Returns what turns the config into one that has so many of the parts."""
+    """Returns the settings that give the config these parts."""
     hosts, constant = "hosts and links" in parts, "300 us per message" in parts
     link = lambda bandwidth, own, more: (f"{{bandwidth: {bandwidth if hosts else 'inf'}, "
                                          f"latency: {300 + more if constant else own if hosts else 0} us}}")
@@ -110,7 +110,7 @@ def fit(program, rows):
 
 
 def show_parts(program, rows):
-    """Prints what is left of the error as parts are added, in one order and in the other."""
+    """Prints the remaining error as parts are added, in one order and in the other."""
     for order in (PARTS, PARTS[::-1]):
         print(f"{'':<28}mean |error|  biases")
         for count in range(len(order) + 1):
@@ -150,8 +150,8 @@ def main():
               f"{biases(blocking, errors)}")
     print()
     show_rows(program, rows, {})
-    print("\nzb-2p beside zb-h2, by span where the optimizer does not wait, by makespan where it does:")
-    show_rows(program, list(rows_of(path, BESIDE)), BESIDE)
+    print("\nzb-2p against zb-h2, by span where the optimizer does not wait, by makespan where it does:")
+    show_rows(program, list(rows_of(path, AGAINST)), AGAINST)
 
 
 if __name__ == "__main__":

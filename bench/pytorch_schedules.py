@@ -36,14 +36,14 @@ except ImportError as error:
     sys.exit(77)
 
 if not hasattr(pytorch._ComputationType, "WAIT_SEND_F"):
-    print(f"skipped: PyTorch {torch.__version__} knows no WAIT_SEND_F", file=sys.stderr)
+    print(f"skipped: PyTorch {torch.__version__} has no WAIT_SEND_F", file=sys.stderr)
     sys.exit(77)
 
 TOLERANCE = 1e-12
 WIDTH, SAMPLES = 8, 3  # of every layer; of a micro-batch
 PATIENCE = 60          # seconds
 REFUSED = {
-    ("to", "forward-only"),  # PyTorch wants a backward pass of every micro-batch
+    ("to", "forward-only"),  # PyTorch requires a backward pass of every micro-batch
     ("from", "1F1B"),        # Schedule1F1B._get_pipeline_order() counts the last rank's micro-batches from 1
 }
 EXPORTS = {"csv": ("compute_only", []), "csv-comms": ("compute_comms", []),
@@ -79,7 +79,7 @@ def in_children(function, count, *arguments):
     def child(rank):
         try:
             answers.put((rank, function(rank, *arguments), None))
-        except Exception as error:  # the parent tells it
+        except Exception as error:  # the parent prints it
             answers.put((rank, None, str(error).strip().splitlines()[0] if str(error).strip() else repr(error)))
             answers.close()
             answers.join_thread()
@@ -124,7 +124,7 @@ def make_layers(count):
 
 
 def boundary(differentiable=True):
-    """What stages tell PyTorch of the tensors between them."""
+    """The shapes of the tensors between stages, for PyTorch."""
     return torch.empty(SAMPLES, WIDTH, dtype=torch.float64, requires_grad=differentiable)
 
 
@@ -186,7 +186,7 @@ def dump(_, name, p, m, folder):
         for form, path in files.items():
             schedule._dump_csv(path, format=form)
         return files
-    # a single-stage schedule runs without a list; it tells one for display, with the reductions
+    # a single-stage schedule runs without a list; it has one for display, with the reductions
     order = schedule._get_pipeline_order()
     with open(files["compute_only"], "w", newline="") as file:
         csv.writer(file).writerows(order[rank] for rank in range(p))

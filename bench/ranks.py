@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Threads against ranks on the same plan and the same machine: the step of one process with two device threads beside that of
+"""Threads against ranks on the same plan and the same machine: the step of one process with two device threads against that of
 two ranks, in pairs, one after the other; and the share of the step in which a device neither runs a task nor waits for a message.
 
     bench/ranks.py FOLDER_OF_PROGRAMS [PAIRS]      FOLDER_OF_PROGRAMS has pipewright, and pipewright_mpich where there is one
@@ -19,7 +19,7 @@ MODELS = {
 
 
 def time_outside(trace):
-    """Of a device's step: from where a task could begin, since the one before has ended and what it reads is there, to where it does."""
+    """Per step of a device: the time from when a task could begin (the previous one has ended, its inputs are ready) to when it does."""
     tasks, arrivals = {}, {}
     for event in trace["traceEvents"]:
         if event["ph"] != "X":

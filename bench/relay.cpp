@@ -1,11 +1,11 @@
-// A way between two hosts that takes time: two TUN devices, and every packet that one hands out goes into the other,
-// one after the other at a rate and each the delay later. For bench/two_hosts.py, where the kernel has no netem.
+// A slow link between two hosts: two TUN devices, and every packet from one goes into the other, one after the other at
+// a rate and each after the delay. For bench/two_hosts.py on kernels without netem.
 //
 //     bench_relay MBIT_PER_SECOND DELAY_US DEVICE CORE DEVICE CORE
 //
-// makes the devices, says so in a line on stdout and carries packets until it is killed. What goes into a device is
-// written on the core given beside it: there the receiving host's stack takes it up, as after a network card's
-// interrupt. Packets stay as large as the sender's stack makes them for a card that cuts them (TSO), and their
+// makes the devices, prints a line on stdout when they are ready and carries packets until it is killed. Packets for a
+// device are written on the core after its name: the receiving host's stack handles them there, as after a network
+// card's interrupt. Packets stay as large as the sender's stack makes them for a card that cuts them (TSO), and their
 // checksums are not computed.
 #include "workloads/clock.h"
 #include "workloads/error.h"
@@ -78,7 +78,7 @@ void wait_for_packets(int device, const std::deque<Packet>& under_way) {
 [[noreturn]] void carry(const Way& way) {
     run_on(way.core);
     std::array<char, 1 << 17> buffer;
-    Ns is_free = 0;  // from when on the way takes the next packet
+    Ns is_free = 0;  // when the link can take the next packet
     for (std::deque<Packet> under_way;;) {
         wait_for_packets(way.from, under_way);
         for (ssize_t size; (size = read(way.from, buffer.data(), buffer.size())) > 0;) {

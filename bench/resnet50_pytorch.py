@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ResNet-50 training steps in PyTorch on one GPU: the yardstick beside `pipewright run`.
+"""ResNet-50 training steps in PyTorch on one GPU: the yardstick for `pipewright run`.
 
 Synthetic images that stay on the GPU, SGD with momentum, cross entropy, channels_last, autocast to
 bf16; --mode eager or compile (torch.compile, default mode). The same model is trained with PyTorch's

@@ -52,7 +52,7 @@ def read(folder):
 
 
 def rooflines(out):
-    """[(what, images/s)] of the GPU that was there: by its name, and by what gpu_layers measured on it."""
+    """[(what, images/s)] of the GPU: by its name, and by gpu_layers' measurements on it."""
     gpu = (out / "gpu.txt").read_text().strip() if (out / "gpu.txt").exists() else ""
     limits = [(f"memory at {rate / 1e12:g} TB/s (data sheet of {name})", rate / BYTES_PER_IMAGE)
               for name, rate in MEMORY_RATES.items() if gpu.endswith(name)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Searches plans for ResNet-50 on two CPU devices and runs what it finds beside other splits.
+"""Searches plans for ResNet-50 on two CPU devices and runs the best one against other splits.
 
     bench/search_cpu.py PIPEWRIGHT OUT [ROUNDS]
 

@@ -1,4 +1,4 @@
-// The engine beside SimGrid (Debian's libsimgrid-dev) at equal modelling, on one core: one actor per device goes
+// The engine against SimGrid (Debian's libsimgrid-dev) at equal modelling, on one core: one actor per device goes
 // through the plan's list, one per lane sends what is ready in turn, receives are posted early. SimGrid's CM02 without
 // cross-traffic and with TCP-gamma out of the way gives a message bytes / bandwidth on its link and the latency, as
 // here. Compares when every task ends (the largest distance, in parts of the step), and measures: SimGrid's run alone,
@@ -6,9 +6,9 @@
 // medians of five (SimGrid: of three); and how often the engine goes into SimGrid's time: whole (plan and first), first
 // and again.
 //
-// With a number, so many random small plans on two or three hosts instead, whose messages share what leads out of a
-// host and into it, max-min: each as a link of SimGrid's, without latency. With the word network, pairs have links of
-// their own besides, and messages also share buses and what leads out of and into groups of hosts.
+// With a number, it draws PLANS small plans on two or three hosts instead, whose messages share the ways out of hosts
+// and into them, max-min: each a link of SimGrid's, without latency. With the word network, pairs also have links of
+// their own, and messages also share buses and the ways out of and into groups of hosts.
 //
 //     bench_simgrid [PLANS [network]]
 #include "schedules/orders/schedule.h"
@@ -98,8 +98,8 @@ Ns time_of(const Task& task, const StageCost& cost) {
     }
 }
 
-// What the child process that runs SimGrid tells its parent.
-struct Told {
+// The results of the child process that runs SimGrid.
+struct SimgridTimes {
     double run_ns = 0;
     double ends[1];  // by task that computes, device after device
 };
@@ -110,7 +110,7 @@ struct SendingLane {
     sg::Host* out = nullptr;
     sg::SemaphorePtr ready;
     std::vector<Bytes> messages;
-    bool shares = false;  // what it takes on its way
+    bool shares = false;  // whether it shares capacities on its way
 };
 
 Bytes bytes_of(const Task& send, const Costs& costs) {
@@ -121,7 +121,7 @@ Bytes bytes_of(const Task& send, const Costs& costs) {
 }
 
 // SimGrid counts in seconds and merges events nearer than 1e-9 of them: here its second is a nanosecond.
-void run_simgrid(const Plan& plan, const Costs& costs, Told& told) {
+void run_simgrid(const Plan& plan, const Costs& costs, SimgridTimes& simgrid) {
     int count = 2;
     std::string name = "bench_simgrid", quiet = "--log=root.thresh:warning";
     char* values[] = {name.data(), quiet.data(), nullptr};
@@ -211,24 +211,24 @@ void run_simgrid(const Plan& plan, const Costs& costs, Told& told) {
                     }
                     if (const Ns time = time_of(task, costs.stage[static_cast<std::size_t>(task.stage)]); time > 0)
                         sg::this_actor::execute(static_cast<double>(time));
-                    told.ends[at++] = sg::Engine::get_clock();
+                    simgrid.ends[at++] = sg::Engine::get_clock();
                 }
             }
         });
     const double since = now();
     engine.run();
-    told.run_ns = now() - since;
+    simgrid.run_ns = now() - since;
 }
 
 // SimGrid has one engine per process.
-Told* told_by_simgrid(const Plan& plan, const Costs& costs, std::size_t computing) {
-    void* shared = mmap(nullptr, sizeof(Told) + computing * sizeof(double), PROT_READ | PROT_WRITE,
+SimgridTimes* run_in_child(const Plan& plan, const Costs& costs, std::size_t computing) {
+    void* shared = mmap(nullptr, sizeof(SimgridTimes) + computing * sizeof(double), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    auto* told = static_cast<Told*>(shared);
+    auto* simgrid = static_cast<SimgridTimes*>(shared);
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-        run_simgrid(plan, costs, *told);
+        run_simgrid(plan, costs, *simgrid);
         std::fflush(stdout);
         _exit(0);
     }
@@ -237,10 +237,10 @@ Told* told_by_simgrid(const Plan& plan, const Costs& costs, std::size_t computin
         fmt::print("SimGrid failed\n");
         std::exit(1);
     }
-    return told;
+    return simgrid;
 }
 
-// Of the tasks that compute, device after device.
+// The ends of the tasks that compute, device after device.
 std::vector<double> ends_of(const Trace& trace) {
     std::vector<double> ends;
     for (const TraceEvent& event : trace.events)
@@ -250,10 +250,10 @@ std::vector<double> ends_of(const Trace& trace) {
 }
 
 // In parts of the step.
-double distance(const Told& told, const std::vector<double>& ends) {
+double distance(const SimgridTimes& simgrid, const std::vector<double>& ends) {
     double worst = 0, last = 0;
     for (std::size_t at = 0; at < ends.size(); ++at) {
-        worst = std::max(worst, std::abs(told.ends[at] - ends[at]));
+        worst = std::max(worst, std::abs(simgrid.ends[at] - ends[at]));
         last = std::max(last, ends[at]);
     }
     return worst / last;
@@ -283,9 +283,9 @@ void measure(const Case& one) {
             continue;
         const std::vector<double> ends = ends_of(simulator.trace(costs));
         computing = ends.size();
-        const Told* told = told_by_simgrid(proven.plan, costs, computing);
-        theirs.push_back(told->run_ns);
-        worst = std::max(worst, distance(*told, ends));
+        const SimgridTimes* simgrid = run_in_child(proven.plan, costs, computing);
+        theirs.push_back(simgrid->run_ns);
+        worst = std::max(worst, distance(*simgrid, ends));
     }
     const auto each = [&](const std::vector<double>& times) { return median(times) / static_cast<double>(computing); };
     const double whole = median(plans) + median(firsts);
@@ -296,8 +296,7 @@ void measure(const Case& one) {
     std::fflush(stdout);
 }
 
-// Tasks of a second or so: the engine counts in whole nanoseconds, and what is rounded in one flow can grow in the
-// next.
+// Tasks of a second or so: the engine counts in whole nanoseconds, and roundings of one flow can grow in the next.
 constexpr Ns kScale = 1000;
 
 using Pick = std::function<int(int least, int most)>;
@@ -331,7 +330,7 @@ double shared_distance(std::mt19937& random, bool network, double& slower) {
     };
     const char* const schedules[] = {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb-v", "zb1p"};
     Case one{schedules[pick(0, 7)], pick(2, 6), 0, pick(0, 1) * 5'000, 0};
-    one.micro_batches = one.devices * pick(1, 3);  // as interleaved schedules want it
+    one.micro_batches = one.devices * pick(1, 3);  // as interleaved schedules require
     const Shape shape = shape_of(one);
     Costs costs = costs_of(one, shape);
     for (StageCost& stage : costs.stage)
@@ -353,7 +352,7 @@ double shared_distance(std::mt19937& random, bool network, double& slower) {
     }
     slower += static_cast<double>(simulator.step_time(costs)) / without - 1;
     const std::vector<double> ends = ends_of(simulator.trace(costs));
-    return distance(*told_by_simgrid(proven.plan, costs, ends.size()), ends);
+    return distance(*run_in_child(proven.plan, costs, ends.size()), ends);
 }
 
 void compare_shared(int plans, bool network) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Plans on two hosts over real TCP, predicted and measured: the hosts are network namespaces of this machine, each with a
 name, an address and a core of its own, and the way between them (bench/relay.cpp) has a rate and a delay. The link is measured
-between the ranks (`profile`), plans are predicted, run and compared, and what they learn is compared with one process. As root.
+between the ranks (`profile`), plans are predicted, run and compared, and their weights are compared with one process. As root.
 
     bench/two_hosts.py FOLDER_OF_PROGRAMS FOLDER
 
 FOLDER_OF_PROGRAMS has pipewright, pipewright_mpich and bench_relay. Writes FOLDER/two_hosts.json and .txt, a line per run. Called
-again it measures what had less than 90 % of its cores, since other programs ran.
+again it repeats the measurements that had less than 90 % of their cores because other programs ran.
 """
 import contextlib
 import json
@@ -48,7 +48,7 @@ def sh(command, check=True):
 
 
 def percent_of_cores(done):
-    """What the devices had of their cores while other programs ran, as the program warns."""
+    """The devices' share of their cores while other programs ran, from the program's warning."""
     warned = re.search(r"the devices got (\d+) % of their cores", done.stderr)
     return int(warned[1]) if warned else 100
 

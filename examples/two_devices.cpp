@@ -1,5 +1,5 @@
-// What the plan of a config is predicted to take, and the best plan for the same model and devices: the commands
-// `simulate` and `search` in short.
+// The prediction for the plan of a config, and the best plan for the same model and devices: the commands `simulate`
+// and `search` in short.
 #include "pipewright/job/build.h"
 #include "pipewright/job/job.h"
 #include "pipewright/search/plans/makespan.h"

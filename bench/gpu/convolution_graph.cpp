@@ -44,7 +44,7 @@ void set(const Descriptor& of, cudnnBackendAttributeName_t name, const std::vect
 
 void finalize(const Descriptor& made) { check(cudnnBackendFinalize(made.get()), "cudnnBackendFinalize"); }
 
-// Dimensions are told as NCHW (KCRS), strides say that channels lie together.
+// Dimensions are given as NCHW (KCRS); the strides say that channels are contiguous.
 Descriptor tensor(std::int64_t name, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
                   std::int64_t w) {
     Descriptor made = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -71,7 +71,7 @@ Descriptor convolution(const Layer& layer) {
     return made;
 }
 
-// What an operation's parts are called in each pass.
+// The names of an operation's parts in each pass.
 struct Names {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;

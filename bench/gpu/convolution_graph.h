@@ -38,7 +38,7 @@ private:
     void add_plan(cudnnBackendDescriptor_t engine_config, Bytes most_workspace);
 
     cudnnHandle_t handle_;
-    std::vector<Descriptor> kept_;  // what plans were made from
+    std::vector<Descriptor> kept_;  // that the plans were made from
     std::vector<Plan> plans_;
 };
 

@@ -127,7 +127,7 @@ private:
     const CudaKernels& kernels_;
 };
 
-// Weight gradients of bf16 are widened to fp32 behind every way: the executor wants them so.
+// Weight gradients of bf16 are converted to fp32 after every variant, because the executor needs fp32.
 void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, ConvolutionPass pass, void* workspace,
                 Times& times) {
     const GpuShare& device = kernels.device();
@@ -195,7 +195,7 @@ void measure_one(const CudaKernels& by_shape, const CudaKernels& by_timing, Conv
     }
 }
 
-// Microseconds per image; what the graph interface does not do is done by the legacy one.
+// Microseconds per image; passes that the graph interface does not support use the legacy one.
 struct Sums {
     double by_shape = 0, by_timing = 0, graph = 0, graph_deterministic = 0;
 

@@ -1,5 +1,5 @@
 // Are a trace's task intervals right? CUPTI watches a short pipelined run on two shares of a GPU, and its
-// records of kernels are laid over the tasks. Both stand on the host's clock, but a trace starts at 0:
+// records of kernels are matched with the tasks. Both use the host's clock, but a trace starts at 0:
 // the run is shifted as a whole until starts and ends fit equally well, and only relative times are compared.
 // Every kernel of the steps must be on a compute stream of a device, which keeps it on the device's share: a library's
 // own stream would have all multiprocessors.
@@ -91,7 +91,7 @@ std::vector<Records> compute_streams(const std::vector<Record>& records, std::si
     return computing;
 }
 
-// The task in whose interval the middle of a record lies; null: none.
+// The task whose interval contains the middle of a record; null if none does.
 const TraceEvent* task_around(const std::vector<TraceEvent>& tasks, const Record& record, Ns shift) {
     const Ns middle = record.start + (record.end - record.start) / 2 - shift;
     const auto after = std::ranges::upper_bound(tasks, middle, {}, &TraceEvent::start);
@@ -130,7 +130,7 @@ Fit fit_of(const std::vector<std::vector<TraceEvent>>& tasks, const std::vector<
     return best;
 }
 
-// How far a task's events are from its work; before the shift is subtracted.
+// The distance of a task's events from its work, before the shift is subtracted.
 struct Gap {
     const TraceEvent* task;
     Ns at_start, at_end;
@@ -286,11 +286,11 @@ int compare(const Trace& trace, const std::vector<Record>& records) {
     const bool fits = !gaps.empty() && with_work == all && median(at_start) <= kMostMedian &&
                       median(at_end) <= kMostMedian && outside <= kMostOutside;
     const int confined = shown(foreign.empty(), "all kernels of the steps ran on the devices' own streams");
-    const int told =
+    const int matching =
         shown(fits, fmt::format("tasks begin and end with their kernels: {} and {} us apart (median, at most {}), "
                                 "and {:.2f} % of the kernels lie elsewhere (at most {:.0f})",
                                 us(median(at_start)), us(median(at_end)), us(kMostMedian), outside, kMostOutside));
-    return std::max(confined, told);
+    return std::max(confined, matching);
 }
 
 int measure(Arguments& arguments) {

@@ -1,5 +1,5 @@
 // How far are ResNet-50's layers from what the GPU's memory and arithmetic allow? Every pass of every layer,
-// timed by events in its place in a training step, beside the bytes it must move and its FLOPs. A pass of
+// timed by events in its place in a training step, with the bytes it must move and its FLOPs. A pass of
 // several small kernels includes the host's launching where that is slower than the GPU.
 //
 //     gpu_layers [--batch 32] [--precision bf16 | tf32 | fp32] [--share MULTIPROCESSORS] [--by-timing] [--details]
@@ -120,7 +120,7 @@ std::array<double, 3> bytes_moved(const Layer& layer, int samples, double elemen
     return {};
 }
 
-// Of a micro-batch: gradients of tensors with several readers are summed behind a layer's I.
+// Per micro-batch: gradients of tensors with several readers are summed after a layer's I.
 std::vector<double> bytes_summed(const Model& model, const Profile& profile, int samples) {
     std::vector<LayerBytes> bytes;
     for (const LayerProfile& layer : profile.layers)

@@ -2,7 +2,7 @@
 //
 //     gpu_nccl_smoke          two processes that pass for two hosts send messages both ways
 //     gpu_nccl_smoke --kill   one of them dies: does the other notice, and end?
-//     gpu_nccl_smoke --self   messages of one rank to itself, beside plain copies
+//     gpu_nccl_smoke --self   messages of one rank to itself, against plain copies
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
@@ -81,7 +81,7 @@ public:
         communicator_.wait(kConnect);
     }
 
-    // There and back. The time is told by rank 0, whose message goes first.
+    // There and back. Rank 0, whose message goes first, prints the time.
     Ns trip(Bytes bytes, Ns patience) {
         const Ns start = clock_now();
         for (const bool sends : {rank_ == 0, rank_ != 0}) {
@@ -110,7 +110,7 @@ public:
         return right;
     }
 
-    // Rank 0, when rank 1 is gone. Whether it noticed and could let go.
+    // For rank 0 after rank 1 has died: whether it noticed and could abort.
     bool outlive() {
         const Ns start = clock_now();
         try {

@@ -1,5 +1,6 @@
-// What this GPU, its driver and its libraries make of the calls that the backend stands on. Every line is one check: ok
-// or failed, how long, why. A check that fails, crashes or hangs takes no other one along: the parts are processes.
+// Whether this GPU, its driver and its libraries support the calls that the backend needs. Every line is one check: ok
+// or failed, its duration and the reason. The parts are processes, so a check that fails, crashes or hangs stops no
+// other.
 //
 //     gpu_probe [--part machine | shares | convolutions | one-thread | taking-turns | two-threads | nccl]
 #include "bench/gpu/probing.h"
@@ -240,7 +241,7 @@ int status_of(const Part& part, int count, char** values) {
     if (child == 0) {
         const int status = measured(count, values, part.seconds, part.check);
         (void)std::fflush(stdout);
-        _exit(status);  // what the libraries do at their end is no part of the check
+        _exit(status);  // skips the libraries' exit handlers, which are not part of the check
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child)

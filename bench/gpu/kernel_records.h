@@ -1,4 +1,4 @@
-// What a GPU did and when, as CUPTI records it: a second witness beside the executor's own events.
+// CUPTI's records of a GPU's work: a second source besides the executor's own events.
 #pragma once
 
 #include "workloads/units.h"
@@ -18,7 +18,7 @@ struct Record {
 
 // Before the first work on the GPU. Throws Error (RunFailed).
 void start_recording();
-// Waits until all that is done has been handed over.
+// Waits until the records of all finished work have arrived.
 void flush_records();
 // After the last flush, by start.
 std::vector<Record> take_records();

@@ -60,7 +60,7 @@ void Arguments::done() const {
 }
 
 int measured(int count, char** values, unsigned seconds, int (*measure)(Arguments& arguments)) {
-    (void)std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured before an early end is seen
+    (void)std::setvbuf(stdout, nullptr, _IOLBF, 0);  // so that an early end loses no lines
     (void)std::signal(SIGALRM, end_late);
     alarm(seconds);
     hide_other_gpus();

@@ -1,4 +1,4 @@
-// What the measuring programs share: arguments, exit codes, and an end to everything.
+// The common parts of the measuring programs: arguments, exit codes, and a deadline.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Exit codes beside those of workloads/error.h; past its deadline a program ends with PeerSilent.
+// Exit codes in addition to those of workloads/error.h; past its deadline a program ends with PeerSilent.
 inline constexpr int kShown = 0, kNotShown = 4, kNoGpu = 77;
 
 // "--name value" and "--flag", each asked for once; then done() refuses the rest.
@@ -25,7 +25,8 @@ private:
     std::vector<std::string> rest_;
 };
 
-// What main() returns. Without a GPU 77, after `seconds` the end. One GPU is enough: others are hidden.
+// Returns the exit code of main(): 77 without a GPU. Ends the program after `seconds`. One GPU is enough: others are
+// hidden.
 int measured(int count, char** values, unsigned seconds, int (*measure)(Arguments& arguments));
 
 // Throws Error (PeerSilent) when the stream has work left after `timeout`.

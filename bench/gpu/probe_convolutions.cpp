@@ -137,7 +137,7 @@ public:
             w_, kTaps / 2 * channels_, static_cast<float>(kSamples * kSide * kSide));
     }
 
-    // What cuDNN would take, best first.
+    // cuDNN's own choices, best first.
     std::string offers() const {
         return "F" +
                listed<cudnnConvolutionFwdAlgoPerf_t>("cudnnGetConvolutionForwardAlgorithm_v7",
@@ -210,7 +210,7 @@ private:
     std::size_t room_ = 0;
 };
 
-// Every pass as the backend asks for it where bits must be equal, on tensors of its own; then what there is instead.
+// Every pass as the backend requests it for equal bits, on tensors of its own; then the alternatives.
 void probe_convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels) {
     const int before = failed_probes();
     const auto pass = [&](const char* name, auto run) {

@@ -1,4 +1,4 @@
-// What the parts of gpu_probe have in common: lines of checks, and a share of the GPU, made call by call.
+// The common parts of gpu_probe: lines of checks, and a share of the GPU, made call by call.
 #pragma once
 
 #include "bench/gpu/measuring.h"
@@ -9,12 +9,12 @@
 
 namespace pw {
 
-// Prints the line of one check, which throws what is wrong and returns what is worth knowing.
+// Prints the line of one check, which throws its failure and returns its findings.
 void probe(const std::string& name, const std::function<std::string()>& check_it);
 int failed_probes();  // of this process
 inline int verdict() { return failed_probes() == 0 ? kShown : kNotShown; }
 
-inline constexpr Ns kPatience = 4'000'000'000;  // for what is on a stream
+inline constexpr Ns kPatience = 4'000'000'000;  // for the work on a stream
 
 // A green context of 16 multiprocessors and two streams on it. Nothing is given back: the process ends with its part.
 struct Share {

@@ -13,7 +13,7 @@ __device__ std::uint64_t gpu_time() {
 }
 
 __global__ void stay(std::uint64_t nanoseconds, Visit* visits) {
-    constexpr long long kMostCycles = 200'000'000;  // 0.1 s, should the clock stand still
+    constexpr long long kMostCycles = 200'000'000;  // 0.1 s, in case the clock stops
     if (threadIdx.x == 0) {
         Visit visit{};
         asm volatile("mov.u32 %0, %%smid;" : "=r"(visit.multiprocessor));

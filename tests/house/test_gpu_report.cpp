@@ -163,7 +163,7 @@ TEST_F(GpuReport, RunsAllInThreeCallsTheClaimsFirst) {
                      "tools/gpu_nccl_smoke-self.txt", "tools/gpu_nccl_smoke.txt", "tools/gpu_nccl_smoke-kill.txt",
                      "profiler/sum_moments-normalise.txt", "profiler/input_gradient.txt"}));
     expect_on_page({"# NVIDIA H100 80GB HBM3", "45 commands: 45 went well.",
-                    // both from the start of a step to the next, 64 ms; what a step alone takes beside it
+                    // both from the start of a step to the next, 64 ms; in addition the time of a step alone
                     "| pipewright | 4000 | 4000 - 4000 | 4500 | 1.600 | 2 |",
                     "| pytorch-eager | 2500 | 2500 - 2500 | - | 1.000 | 2 |",
                     "| pytorch-compile, fused SGD | 2525 | 2525 - 2525 | - | 1.010 | 2 |",
@@ -209,7 +209,7 @@ TEST_F(GpuReport, ACrashedTestIsRunAgainWithoutTheCaseThatCrashed) {
 
 TEST_F(GpuReport, BudgetsShrinkWithTheTimeThatIsLeft) {
     make("gpu_layers", "exec sleep 100\n");  // takes half of the 50 s
-    make("gpu_shares", "exec sleep 100\n");  // half of what is left then
+    make("gpu_shares", "exec sleep 100\n");  // takes half of the rest
     EXPECT_EQ(report("--call 2 --only layers,pipelines,identity --limit 60 out"), 1);
     int first = 0, second = 0;  // a busy machine takes some of them before the first begins
     ASSERT_EQ(std::sscanf(status_of("2", "tools/gpu_layers.txt").c_str(), "stopped after %d s", &first), 1);

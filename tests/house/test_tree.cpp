@@ -16,7 +16,7 @@ namespace {
 
 const fs::path kRoot = PIPEWRIGHT_SOURCE_DIR;
 
-// What a folder may include beside itself.
+// The folders that a folder may include besides itself.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"workloads", {}},
     {"schedules", {"workloads"}},
@@ -69,16 +69,16 @@ std::string forbidden_in(const std::string& folder, std::istream& text) {
     return complaints;
 }
 
-// The room of a file: its folder. Sources in a top folder itself join the rooms below it, and nobody includes them.
+// The room of a file: its folder. Sources in a top folder itself join the rooms below it, and no file includes them.
 std::string room_of(const std::string& file) {
     const std::string folder = file.substr(0, file.rfind('/'));
     const bool joins = folder.find('/') == std::string::npos && !file.ends_with(".h");
     return joins ? folder + "/*.cpp" : folder;
 }
 
-using Rooms = std::map<std::string, std::set<std::string>>;  // who includes whom
+using Rooms = std::map<std::string, std::set<std::string>>;  // room -> the rooms that it includes
 
-// "a -> b -> a", the first circle that is reached from `room`; empty: there is none.
+// "a -> b -> a", the first cycle that is reached from `room`; empty if there is none.
 std::string circle_from(const std::string& room, const Rooms& rooms, std::vector<std::string>& path,
                         std::set<std::string>& seen) {
     if (const auto met = std::find(path.begin(), path.end(), room); met != path.end()) {
@@ -198,7 +198,7 @@ TEST(Tree, HasNoForbiddenInclude) {
     EXPECT_GT(sources, 20) << "no sources in " << kRoot;
 }
 
-TEST(Tree, KnowsEveryFolderOfSources) {
+TEST(Tree, HasARowForEveryFolderOfSources) {
     for (const auto& entry : fs::directory_iterator(kRoot)) {
         const std::string name = entry.path().filename().string();
         if (!entry.is_directory() || name.rfind("build", 0) == 0 || name.front() == '.' || name == "tests" ||
@@ -244,7 +244,7 @@ TEST(Tree, HeadersAreIncludedOnce) {
         }
 }
 
-// A closed choice is read once, by its table; then it is a value, and what is compared is checked by the compiler.
+// A closed choice is read once, by its table; then it is a value, and the compiler checks comparisons.
 TEST(Tree, ComparesClosedChoicesNowhereAsText) {
     std::map<std::string, std::string> sources;
     std::set<std::string> names;
@@ -264,7 +264,7 @@ TEST(Tree, ComparesClosedChoicesNowhereAsText) {
     }
 }
 
-// JSON that comes from outside is bounded in one place, or some reader forgets to.
+// JSON from outside is bounded in one place, so that no reader forgets it.
 TEST(Tree, ParsesJsonInOnePlace) {
     std::vector<fs::path> sources = sources_below(kRoot / "bench");
     for (const auto& [folder, allowed] : kMayInclude)

@@ -110,7 +110,7 @@ TEST(Downsets, PrefixesAreTheDownsetsOfAChain) {
     EXPECT_TRUE(prefixes.steps_of(3).empty());
 }
 
-TEST(TopologicalOrder, PutsEveryVertexBehindItsPredecessors) {
+TEST(TopologicalOrder, PutsEveryVertexAfterItsPredecessors) {
     std::mt19937 random(3);
     for (int round = 0; round < 100; ++round) {
         const Successors graph = random_graph(random, 1 + round % 12);

@@ -1,4 +1,4 @@
-// Predicted: what a tensor costs that several layers of later stages read, by stage and by layer.
+// Predicted costs of a tensor that several layers of later stages read, by stage and by layer.
 #include "search/plans/makespan.h"
 #include "search/predict.h"
 #include "sim/metrics.h"
@@ -13,7 +13,7 @@
 namespace pw {
 namespace {
 
-// A model in a file and a config beside it.
+// A model in a file and a config in the same folder.
 class OfFile {
 public:
     OfFile(const std::string& model, const std::string& config) : config_(folder_.write("config.yaml", config)) {
@@ -125,7 +125,7 @@ pipeline: {schedule: 1f1b, split: [layer_12, layer_24, layer_36], micro_batches:
     EXPECT_NEAR(static_cast<double>(bert.step(kByLayer)), 3065.5e6, 0.05e6);
 }
 
-// What a search finds is what its config predicts, by either rule.
+// The result of a search is the prediction of its config, by either rule.
 TEST(FanOutPredictions, AreTheSearchs) {
     const OfFile fan(masked_chain(false), kFan);
     for (const std::vector<std::string>& rule : {kByStage, kByLayer}) {

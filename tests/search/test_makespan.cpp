@@ -231,7 +231,7 @@ TEST_P(Makespan, IsTheLeastOfAllPlans) {
     expect_the_least(20260u, soaks() ? 12 : 6, [](const Profile&, const Config&) {});
 }
 
-// What lies behind the last backward may hide in the way back, and the other way round.
+// The work after the last backward may overlap the way back, and the other way round.
 TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
     for (const bool input : {true, false})
         expect_the_least(20261u, soaks() ? 3 : 2, [&](Profile& profile, const Config&) {

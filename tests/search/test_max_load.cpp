@@ -149,7 +149,7 @@ Places places_of(const PlacementInstance& instance, const Partition& partition) 
     return places;
 }
 
-// What a partition says of itself, said again by its nodes.
+// The facts of a partition, computed again from its nodes.
 void expect_true(const PlacementInstance& instance, const Partition& partition) {
     const Places places = places_of(instance, partition);
     EXPECT_TRUE(is_contiguous(instance, places));

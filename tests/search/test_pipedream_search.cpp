@@ -93,7 +93,7 @@ TEST_P(PublicPlans, AreThoseOfPipedream) {
 const Levels k4x4{{4, 1.2e10}, {4, 1.25e9}}, k8x2{{8, 3e10}, {2, 3.125e9}};
 Levels one(int devices, double bandwidth = 1e9) { return {{devices, bandwidth}}; }
 
-// The first stage of vgg16 has the data source beside the layers that the program counts.
+// The first stage of vgg16 has the data source in addition to the layers that the program counts.
 INSTANTIATE_TEST_SUITE_P(
     Vgg16, PublicPlans,
     testing::Values(GoldenPlan{"vgg16", one(2), Rule::Charged, 0.411041792, {{11, 1}, {30, 1}}},
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Translation, PublicPlans,
                                          GoldenPlan{"gnmt_large", one(4), Rule::Charged, 0.137129},
                                          GoldenPlan{"gnmt_large", one(8), Rule::FreeStraight, 0.082845}));
 
-// What PipeDream's program calls feasible, because its last stage needs no memory, or dies of.
+// Inputs that PipeDream's program calls feasible, because its last stage needs no memory, or that crash it.
 struct TooLittle {
     const char* model;
     int devices;
@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, PublicMemory,
                                          TooLittle{"vgg16", 4, Rule::Straight, 4'000'000'000, 2, 6'166'660'352},
                                          TooLittle{"resnet50", 8, Rule::Charged, 8'000'000'000, 0, 0}));
 
-// Branches that run side by side can be cut in too many ways: one order, and a bound that says so.
+// Parallel branches can be cut in too many ways: one order is tried, and the bound shows it.
 TEST(PublicPlans, SayWhenTheyAreNotComplete) {
     PIPEWRIGHT_NEED_DATA(path, "pipedream-profiles/nasnetamobile.graph.txt");
     const Partition plan = plan_pipedream(public_graph(path), {one(4)});

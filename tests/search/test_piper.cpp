@@ -197,7 +197,7 @@ PiperInstance random_instance(unsigned seed) {
     return instance;
 }
 
-// What a partition says of itself, said again by the formulas.
+// The facts of a partition, computed again by the formulas.
 void expect_true(const PiperInstance& instance, const Partition& partition) {
     Places places(instance.layers.size(), -1);
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)

@@ -1,4 +1,4 @@
-// Bounds of searches that leave something out, each against a plan written by hand; and which devices are alike.
+// Bounds of incomplete searches, each against a plan written by hand; and which devices are alike.
 #include "job/build.h"
 #include "job/job.h"
 #include "search/plans/device_orders.h"
@@ -104,7 +104,7 @@ constexpr const char* kShared =
     "schedule: gpipe, micro_batches: 8, replicas: [3, 3, 2, 2, 2, 1], split: [l1, l2, l3, l4, l5]";
 constexpr const char* kShares = "schedules: [gpipe], mini_batch: 8, stages: [6], replicas: true";
 
-// 1716 ways to share out the devices: what stands in for them leaves out the last one.
+// 1716 ways to share out the devices: the selection that is tried leaves out the last one.
 TEST_F(SearchBounds, TakeTheFastestDeviceOfTheClusterForAllWaysToShareOutDevices) {
     write(six_layers("forward: 100 us, backward: 200 us", "forward: 1 ms, backward: 2 ms"),
           thirteen("speed: 1", "speed: 20"));
@@ -156,7 +156,8 @@ TEST_F(SearchOfHosts, TriesTheirOrders) {
     EXPECT_LE(result.lower_bound, by_hand);
 }
 
-// The devices of each host next to each other stand in; the bounds know no network, and hold for all orders.
+// Only orders with the devices of each host next to each other are tried; the bounds ignore the network and hold for
+// all orders.
 TEST_F(SearchOfHosts, BoundsOrdersThatItDoesNotTry) {
     write_chain(8, "xyxyxyxy");
     const Ns by_hand =
@@ -184,7 +185,7 @@ std::size_t orders(const ClusterConfig& cluster, int count) {
     return orders.all.size();
 }
 
-TEST(DeviceOrders, AreTriedOnceWhereTheyComeToTheSame) {
+TEST(DeviceOrders, AreTriedOnceIfTheyAreEquivalent) {
     EXPECT_EQ(orders(cluster_of("xxxx"), 4), 1u);
     EXPECT_EQ(orders(cluster_of("wxyz"), 3), 1u);  // a device on each host
     EXPECT_EQ(orders(cluster_of("xxyy"), 4), 3u);
@@ -194,7 +195,7 @@ TEST(DeviceOrders, AreTriedOnceWhereTheyComeToTheSame) {
     EXPECT_EQ(orders(cluster_of("wwxxyyzz"), 8), 105u);
 }
 
-TEST(DeviceOrders, KnowWhatMessagesShare) {
+TEST(DeviceOrders, DependOnSharedCapacities) {
     ClusterConfig buses = cluster_of("xxxx");
     buses.shared = {{{0, 1}, 1e9}, {{2, 3}, 1e9}};
     EXPECT_EQ(orders(buses, 4), 6u);  // which two are on the first one's bus, and whose bus that is
@@ -212,7 +213,7 @@ TEST(DeviceOrders, KnowWhatMessagesShare) {
     EXPECT_EQ(orders(switches, 2), 4u);
 }
 
-TEST(DeviceOrders, StandInWhereThereAreTooMany) {
+TEST(DeviceOrders, AreASelectionWhereThereAreTooMany) {
     const DeviceOrders by_network = orders_of(AlikeDevices(cluster_of("xyxyxyxy")), 8, 30);
     EXPECT_FALSE(by_network.complete);
     EXPECT_EQ(by_network.all, (std::vector<std::vector<int>>{{0, 1, 2, 3, 4, 5, 6, 7}, {0, 2, 4, 6, 1, 3, 5, 7}}));

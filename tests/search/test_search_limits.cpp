@@ -100,7 +100,7 @@ TEST(SearchLimits, LeavesNoLayerOutWhereTheModelDoesNotFit) {
     EqualLayers large(4, 1);
     large.config.search.stages = {1};
     large.config.search.mini_batch = 1;
-    large.config.pipeline.schedule = "forward-only";  // nothing comes back from the layers behind
+    large.config.pipeline.schedule = "forward-only";  // no gradient comes back from the later layers
     for (LayerProfile& layer : large.profile.layers)
         layer.bytes[1] = {6400, 0, 64, 64, 0, 0};
     large.config.cluster.devices[0].memory = 3 * 6400 + 1000;  // three layers fit
@@ -157,7 +157,7 @@ TEST(SearchLimits, AnswersWithWhatItFoundWhenMemoryEnds) {
     EXPECT_EQ(result.stop, SearchStop::Memory);
     EXPECT_EQ(result.left_out, 1);
     EXPECT_EQ(result.choices, 2);
-    EXPECT_EQ(result.lower_bound, 0) << "of what is left out nothing is known";
+    EXPECT_EQ(result.lower_bound, 0) << "the choices that are left out have no bound";
 }
 
 TEST(SearchLimits, TriesNothingWhenTheTimeIsUp) {

@@ -1,4 +1,4 @@
-// What a search says of its answer, against all plans that it could have found: the plan, its bounds and its proof.
+// The answer of a search against all plans that it could have found: the plan, its bounds and its proof.
 #include "job/build.h"
 #include "job/job.h"
 #include "job/plan.h"
@@ -304,7 +304,7 @@ private:
             EXPECT_LE(*metrics.devices[device].reserved_memory, search_.devices[choice.devices[device]].memory);
     }
 
-    // What `search -o` writes takes the time that it says.
+    // The config that `search -o` writes takes the predicted time.
     void expect_as_written(const SearchProblem& problem, const FoundPlan& found) {
         const Metrics metrics = simulated(config_of(problem, found).yaml);
         EXPECT_EQ(metrics.step_time, found.step_time);
@@ -385,7 +385,7 @@ private:
     SearchResult result_;
 };
 
-// Nothing that it says is refuted by some plan, whatever it was given to try and however soon it had to end.
+// No plan refutes the answer, whatever the search was given to try and however soon it had to end.
 TEST(SearchProofs, HoldForEveryPlan) {
     const int most = soaks() ? 20'000 : rounds(500);
     Seen seen;

@@ -1,4 +1,4 @@
-// Published and derived numbers of the schedules: times, spans, peaks. Sources beside each.
+// Published and derived numbers of the schedules: times, spans, peaks. Each has its source.
 #include "schedules/plan/versions.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -136,8 +136,8 @@ VersionTable versions(const char* schedule, WeightPolicy policy, int p, int m, i
     return versions_of(make_plan(schedule_named(schedule), shape, options));
 }
 
-// Narayanan et al., SOSP 2019: which updates a micro-batch of a pipeline that never flushes sees. Update k
-// stands behind the backward of micro-batch k.
+// Narayanan et al., SOSP 2019: the updates that a micro-batch of a pipeline without flushes sees. Update k
+// follows the backward of micro-batch k.
 TEST(Versions, FollowTheStalenessEquations) {
     constexpr int m = 20;
     for (const int p : {1, 2, 4, 7}) {

@@ -1,4 +1,4 @@
-// Activations of which more is held between I and W than F saved: I keeps gradients of outputs for W.
+// Activations that grow between I and W beyond the state that F saved: I keeps gradients of outputs for W.
 #include "job/job.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"

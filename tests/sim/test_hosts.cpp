@@ -1,4 +1,4 @@
-// Messages between hosts that share what leads out of one and into another, worked out by hand.
+// Messages between hosts that share the way out of one and into another, calculated by hand.
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
@@ -46,7 +46,7 @@ TEST(Hosts, OutAndInAreApartAndDevicesOfOneHostShareNothing) {
     EXPECT_EQ(arrivals_on_hosts(3, {{0, 2, 50}, {1, 2, 50}}, 1), (Times{100, 100}));
     // All on one host: no message leaves it.
     EXPECT_EQ(arrivals_on_hosts(3, {{0, 2, 50}, {1, 2, 50}}, 2), (Times{50, 50}));
-    // A chain over three hosts: what comes into the second does not slow down what leaves it.
+    // A chain over three hosts: messages into the second do not slow down messages out of it.
     EXPECT_EQ(arrivals_on_hosts(4, {{0, 1, 50}, {2, 3, 50}}), (Times{50, 50}));
 }
 

@@ -1,4 +1,4 @@
-// What messages take on their way besides their links, worked out by hand. Links are of 1 GB/s, a byte takes 1 ns.
+// The capacities that messages take besides their links, calculated by hand. Links are of 1 GB/s, a byte takes 1 ns.
 #include "schedules/plan/durations.h"
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
@@ -62,7 +62,7 @@ TEST(Network, AnOversubscribedSwitchIsSharedByWhatLeavesIt) {
     EXPECT_EQ(arrivals_of({{0, 3, 60}, {1, 4, 60}}, costs), (Arrivals{120, 120}));
     // One stays below the switch: nothing is shared.
     EXPECT_EQ(arrivals_of({{0, 2, 60}, {1, 4, 60}}, costs), (Arrivals{60, 60}));
-    // What enters does not slow down what leaves.
+    // Entering messages do not slow down leaving ones.
     EXPECT_EQ(arrivals_of({{0, 3, 60}, {5, 2, 60}}, costs), (Arrivals{60, 60}));
     // 1.5 GB/s up: 0.75 each until 60 / 0.75 = 80 ns; 90 - 60 = 30 bytes then go alone at 1.
     for (Capacity& capacity : costs.shared)
@@ -83,12 +83,12 @@ TEST(Network, ABusIsSharedInBothDirectionsByWhatHasAnEndOnIt) {
     // One elsewhere.
     EXPECT_EQ(arrivals_of({{0, 4, 30}, {3, 2, 60}}, costs), (Arrivals{30, 60}));
     // A second bus, of 0.8 GB/s, has 2: the two messages that end there get 0.4 each of it, 40 bytes take 100 ns; the
-    // one that only takes the first bus has what is left there, 0.6: 30 / 0.6 = 50 ns.
+    // one that only takes the first bus gets the rest there, 0.6: 30 / 0.6 = 50 ns.
     costs.shared.push_back({Capacity::Of::Touching, {2}, 0.8e9});
     EXPECT_EQ(arrivals_of({{0, 4, 30}, {1, 2, 40}, {3, 2, 40}}, costs), (Arrivals{50, 100, 100}));
 }
 
-TEST(Network, TellsWhereNothingIsEverShared) {
+TEST(Network, RecognisesWhereNothingIsEverShared) {
     const auto shares = [](const Costs& costs, const Plan& plan) {
         return may_share_links(PlanGraph(plan), {}, costs);
     };

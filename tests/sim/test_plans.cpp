@@ -140,7 +140,7 @@ TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
             EXPECT_LE(metrics.devices[d].peak_in_flight, input) << "device " << d;
             EXPECT_LE(metrics.devices[d].peak_in_flight_until_weight, weight) << "device " << d;
         }
-        EXPECT_EQ(metrics.makespan, longest_path(*plan, uneven(p * v)));  // nobody waits in a lane
+        EXPECT_EQ(metrics.makespan, longest_path(*plan, uneven(p * v)));  // no message waits in a lane
     });
 }
 

@@ -1,4 +1,4 @@
-// Models from files: what is read, that it can be planned and simulated, and what is refused.
+// Models from files: how they are read, planned and simulated, and which files are refused.
 #include "job/build.h"
 #include "job/config.h"
 #include "job/plan.h"
@@ -19,7 +19,7 @@ namespace {
 
 using Cuts = std::vector<int>;
 
-// A diamond behind a data source, with a sink that nobody reads; the order of lines means nothing.
+// A diamond after a data source, with a sink that no node reads; the order of lines does not matter.
 constexpr const char* kGraph =
     "node10 -- Add(1, 2) -- forward_compute_time=1.000, backward_compute_time=0.000, activation_size=100.0, "
     "parameter_size=0.000\n"
@@ -302,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Malformed{"layers: [{name: a, forward: 2000 s}]", ":1:29", "at most"},
                     Malformed{"samples: 0\nlayers: [{name: a}]", ":1:10", "'samples' is 0"}));
 
-// Whatever is cut off or turned over: an answer, or a refusal with a place.
+// A truncated or changed file gives an answer or a refusal with a place.
 TEST(ModelFile, SurvivesDamage) {
     const TemporaryFolder folder;
     constexpr const char* kTable = "name, forward (ms), backward [us], weights\na, 3, 600, 1 MB\nb,1,,\n";

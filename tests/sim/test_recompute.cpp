@@ -1,4 +1,4 @@
-// What recomputing does to a plan, its time and its memory: F drops what it saves, R saves it again right
+// The effect of recomputing on a plan, its time and its memory: F drops its saved state, R saves it again right
 // before the backward pass reads it.
 #include "job/plan.h"
 #include "schedules/csv/csv.h"
@@ -166,7 +166,7 @@ TEST(Recompute, MemoryIsTheInputsOfAllAndTheStateOfOne) {
     }
 }
 
-// F's inputs are there until R has read them, what R saves until the backward pass has.
+// F's inputs are kept until R has read them, R's saved state until the backward pass has read it.
 TEST(Recompute, BuffersLiveUntilTheirReaders) {
     Costs costs = costs_of_stages(2, 0);
     costs.edges[0].forward_until_input = costs.edges[0].forward_until_weight = false;
@@ -193,7 +193,7 @@ TEST(Recompute, BuffersLiveUntilTheirReaders) {
     EXPECT_EQ(seen, 5 * 3);
 }
 
-// What R makes in the workspace is charged where R is.
+// R's tensors in the workspace are charged while R runs.
 TEST(Recompute, ItsWorkspaceCountsWhereItRuns) {
     Costs costs;
     costs.stage.resize(2);
@@ -226,7 +226,7 @@ std::string verdict(const Plan& plan) {
     }
 }
 
-TEST(Recompute, TheProofKnowsIt) {
+TEST(Recompute, TheProofIncludesIt) {
     const Plan plan = plan_of("zb-h1", 2, 2, 1, recomputing({0, 1}));
     EXPECT_EQ(verdict(plan), "");
     const auto moved = [&](const Task& task, int by) {
@@ -255,7 +255,7 @@ TEST(Recompute, TheProofKnowsIt) {
     EXPECT_NE(verdict(elsewhere).find("0R0 belongs on device 0"), std::string::npos) << verdict(elsewhere);
 }
 
-TEST(Recompute, NothingStandsInsideAPair) {
+TEST(Recompute, NothingIsInsideAPair) {
     Plan plan;
     plan.shape.microbatches = 3;
     plan.order = {{{Op::Forward, 0, 0},

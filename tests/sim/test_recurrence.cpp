@@ -1,5 +1,5 @@
 // Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule;
-// and what is told of them.
+// and their explanations.
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
@@ -91,8 +91,8 @@ RelaxedTimes::Latency latency_of(const Costs& costs) {
     return [&costs](int from, int to) { return costs.link_of(from, to).latency; };
 }
 
-// Places the devices on hosts, of which the messages may share what leads out and in, and gives them other things to
-// take; and sums that are messages too.
+// Places the devices on hosts, whose messages may share the ways out and in, and adds other shared capacities and sums
+// that are messages too.
 void add_network(Random& random, const Shape& shape, Costs& costs) {
     if (pick(random, 0, 2) == 0)
         return;
@@ -124,7 +124,7 @@ void add_network(Random& random, const Shape& shape, Costs& costs) {
         add_gradient_sums(costs, shape, {}, static_cast<SumAlgorithm>(pick(random, 0, 2)));
 }
 
-// Lets the devices of a host slow each other down, and what moves messages the devices.
+// Lets the devices of a host slow each other down, and messages slow the devices down.
 void add_neighbours(Random& random, Costs& costs) {
     if (pick(random, 0, 1)) {
         costs.busy = costs.stage;
@@ -159,7 +159,7 @@ struct Drawn {
     TransferMode mode;  // with the copies that the costs ask for
 };
 
-// Returns nothing where the schedule does not know the shape that was drawn.
+// Returns nothing if the schedule is not defined for the drawn shape.
 std::optional<Drawn> draw(Random& random) {
     const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
     PlanOptions options;
@@ -203,7 +203,7 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     EXPECT_GT(compared, count / 2);
 }
 
-// What of a sum is not hidden by the backward does not wait for a list that waits for an exchange or a copy.
+// The rest of a sum after the backward does not wait for a list that waits for an exchange or a copy.
 TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
     Random random(40);
     int compared = 0;
@@ -290,7 +290,7 @@ TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
     }
 }
 
-// The end of the last task that computes, by the inequalities of every rule, when tasks take so long.
+// The end of the last task that computes, by the inequalities of every rule, with these task times.
 Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations, const std::vector<Bytes>& bytes) {
     const RelaxedTimes least(drawn.plan, drawn.mode, latency_of(drawn.costs), durations, bytes);
     Ns last = 0;
@@ -303,7 +303,7 @@ Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations, const std::vec
     return last;
 }
 
-// Where devices or messages share something, tasks take in an explanation what they took beside the others.
+// If devices or messages share something, tasks in an explanation take the times that they took while they shared it.
 TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
     Random random(11);
     for (int round = 0; round < rounds(600); ++round) {
@@ -354,7 +354,7 @@ bool has_equal_shares(const Plan& plan) {
 
 // No cause without its reason: data takes no time on free links, copies hold up nothing where none are kept, and equal
 // stages have no imbalance.
-TEST(Explanation, BlamesNothingThatIsNotThere) {
+TEST(Explanation, BlamesNothingThatDoesNotExist) {
     Random random(12);
     int with_lanes = 0, with_dependency = 0;
     for (int round = 0; round < rounds(1000); ++round) {

@@ -30,8 +30,8 @@ std::shared_ptr<const Proof> graph_alone(const Plan& plan) {
 }
 
 ErrorParts parts_of(const Plan& plan, const Costs& costs, const Trace& predicted, const Trace& measured,
-                    const Trace* beside = nullptr) {
-    return error_parts(plan, graph_alone(plan), mode_of(costs), predicted, beside, measured);
+                    const Trace* calibrated = nullptr) {
+    return error_parts(plan, graph_alone(plan), mode_of(costs), predicted, calibrated, measured);
 }
 
 Mechanics mechanics_in(const Plan& plan, const Costs& costs, const Trace& trace) {
@@ -128,11 +128,11 @@ TEST_P(Replays, PartsAddUp) {
         for (TraceEvent& event : measured.events)
             if (!is_transfer(event.task.op) && pick(random, 0, 2) == 0)
                 event.end -= pick(random, 0, static_cast<int>(event.end - event.start));
-        const Trace beside = simulate(plan_, other);
+        const Trace calibrated = simulate(plan_, other);
         expect_sums(parts_of(plan_, costs_, predicted, measured));
-        const ErrorParts parts = parts_of(plan_, costs_, predicted, measured, &beside);
+        const ErrorParts parts = parts_of(plan_, costs_, predicted, measured, &calibrated);
         expect_sums(parts);
-        EXPECT_EQ(*parts.drift, parts.predicted - parts_of(plan_, costs_, beside, measured).predicted);
+        EXPECT_EQ(*parts.drift, parts.predicted - parts_of(plan_, costs_, calibrated, measured).predicted);
         EXPECT_EQ(parts.mechanics.rules, 0);  // no task begins too early
         expect_sums(parts_of(plan_, costs_, measured, predicted));
     }
@@ -165,7 +165,7 @@ TEST_P(Replays, ThePlanIsInItsTrace) {
     const TransferMode mode = mode_of(costs_);
     EXPECT_EQ(mechanics_of(found, check(found, mode), mode, trace), Mechanics{});
 
-    Trace foreign = trace;  // as somebody writes it who knows no lists
+    Trace foreign = trace;  // as a program without lists writes it
     std::stable_sort(foreign.events.begin(), foreign.events.end(), [](const TraceEvent& a, const TraceEvent& b) {
         return std::pair(a.start, a.end) < std::pair(b.start, b.end);
     });

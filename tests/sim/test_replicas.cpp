@@ -1,5 +1,5 @@
-// Stages on several devices: who serves which micro-batch, what it takes, what it keeps, and that no plan of
-// them can get stuck.
+// Stages on several devices: which device serves a micro-batch, its time and memory, and that no plan of them can get
+// stuck.
 #include "job/plan.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"
@@ -66,7 +66,7 @@ TEST(Replicas, OfTheOnlyStageAreDataParallelism) {
             }
 }
 
-TEST(Replicas, TakeTurnsAndRunAheadOfTheDevicesBehindThem) {
+TEST(Replicas, TakeTurnsAndRunAheadOfLaterDevices) {
     const Plan wide_first = plan_of("1f1b", Replicas{2, 1}, 4);
     EXPECT_EQ(row_of(wide_first, 0), "0F0 0F2 0B0 0B2 0S3 0U3");
     EXPECT_EQ(row_of(wide_first, 1), "0F1 0F3 0B1 0B3 0S3 0U3");
@@ -91,8 +91,8 @@ TEST(Replicas, OfTheSlowStageTakeItsTimeApart) {
 }
 
 // PipeDream: stages that take T_s on r_s devices end a micro-batch every max T_s / r_s at best. 1f1b does so with two
-// stages; between narrow ones a wide stage keeps its next forward waiting before a backward that is there,
-// which the longer warm-up of eager-1f1b makes up for where no stage is wider than the one before it.
+// stages; between narrow ones a wide stage waits for its next forward while a backward is ready, which the longer
+// warm-up of eager-1f1b makes up for if no stage is wider than the one before it.
 TEST(Replicas, EndMicroBatchesAtTheRateOfTheSlowestStage) {
     std::mt19937 random(5);
     const int m = kSanitized ? 30 : 120;
@@ -215,7 +215,7 @@ void expect_free_in_every_mode(const Schedule& schedule, const Replicas& replica
         for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
             PlanOptions options;
             options.transfers = {communicator, receive, Protocol::Rendezvous, true};
-            // proves that each task is there once, in order, and that nothing waits in a circle
+            // proves that each task exists once, in order, and that no tasks wait in a cycle
             ASSERT_NO_THROW(plan_of(schedule.name, replicas, m, options)) << name_of_case(schedule, replicas, m);
         }
 }
@@ -288,7 +288,7 @@ std::string refusal_of(const Plan& plan) {
     return refusal([&] { check(plan); });
 }
 
-TEST(Replicas, BrokenPlansAreTold) {
+TEST(Replicas, BrokenPlansAreReported) {
     const Plan plan = plan_of("1f1b", Replicas{2, 1}, 4);
     Plan lacks = plan;
     std::erase(lacks.order[1], Task{Op::SumGradients, 0, 3});

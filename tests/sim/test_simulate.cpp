@@ -101,7 +101,7 @@ TEST(Golden, ZeroBubblePaperOneForwardOneBackward) {
     EXPECT_EQ(simulated("1f1b", 8, 24, 18522, 18086, 9337, 601).span, 1456749);
 }
 
-TEST(Golden, PipeDreamHoldsOneVersionPerStageBehind) {
+TEST(Golden, PipeDreamHoldsOneVersionPerRemainingStage) {
     const Plan plan = plan_of("pipedream", 4, 40);
     EXPECT_EQ(versions_of(plan).held, (std::vector<int>{4, 3, 2, 1}));
     const Metrics metrics = metrics_of(simulate(plan, uniform(4, 1000, 1000, 1000), {}));
@@ -139,7 +139,7 @@ TEST(Simulate, ScalesWithTheTimes) {
     }
 }
 
-// Tasks that take twice as long while all other devices, or so many `neighbours`, compute; stage 1's are longer by
+// Tasks that take twice as long while all other devices, or `neighbours` of them, compute; stage 1's are longer by
 // `factor`.
 Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> hosts = {}, int neighbours = 0) {
     Costs costs = uniform(p, 10, 10, 10);
@@ -154,10 +154,10 @@ Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> h
 }
 
 TEST(Simulate, BusyNeighboursSlowATaskDown) {
-    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);                // nobody computes beside another
-    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);   // alone, then side by side, then alone
+    EXPECT_EQ(crowded("naive", 3, 4), 4 * 3 * 30);                // no two devices compute at once
+    EXPECT_EQ(crowded("forward-only", 2, 5), 10 + 4 * 20 + 10);   // alone, then both, then alone
     EXPECT_EQ(crowded("forward-only", 3, 2), 10 + 15 + 15 + 10);  // two of three: half of what three would be
-    // The second stage has done half of its task beside the first's, when it is alone again.
+    // The second stage has done half of its task in parallel with the first's when it is alone again.
     EXPECT_EQ(crowded("forward-only", 2, 2, 2), 10 + 20 + 10 + 20);
 }
 
@@ -176,7 +176,7 @@ TEST(Simulate, OnlyDevicesOfTheSameHostSlowATaskDown) {
     EXPECT_EQ(crowded("forward-only", 3, 2, 1, {0, 0, 1}), 10 + 20 + 10 + 10);
 }
 
-// Behind a long task the list receives one message after the other that has come in long ago.
+// After a long task the list receives many messages, one after the other, that arrived long ago.
 TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInTheList) {
     constexpr int kMessages = 10'000;
     std::string first, receives, forwards;
@@ -198,7 +198,7 @@ TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInTheList) {
     }
 }
 
-// In one lane for all, messages that have come in stand behind a SEND whose task is late.
+// In one lane for everything, messages that have arrived queue after a SEND whose task is late.
 TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
     constexpr int kMessages = 5'000;
     const Plan plan = [&] {

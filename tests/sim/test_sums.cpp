@@ -1,5 +1,4 @@
-// Sums of gradients as messages over the same wires as all others. Where it does not say otherwise, 1 GB/s: a byte
-// takes 1 ns.
+// Sums of gradients as messages over the same links as all others. Unless it says otherwise, 1 GB/s: a byte takes 1 ns.
 #include "schedules/plan/durations.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
@@ -76,7 +75,7 @@ struct Times {
     Ns gradients_arrive = 0, sum_starts = 0, sum_ends = 0;
 };
 
-// Of the last stage's S, and of the gradients on the stage before it.
+// The times of the last stage's S, and of the gradients on the stage before it.
 Times times_of(const Plan& plan, const Costs& costs) {
     Times times;
     for (const TraceEvent& event : simulate(plan, costs).events) {
@@ -93,7 +92,7 @@ Times times_of(const Plan& plan, const Costs& costs) {
 // Two stages on two devices each, all on hosts of their own. Stage 1 has its gradients at 410: forwards end at 100,
 // they come 10 later without bytes, 100 forward and 200 backward. Then 100 bytes go back from each device of stage 1,
 // and its sum begins, two steps of 100 bytes in a ring of two.
-TEST(Sums, AndMessagesSlowEachOtherDown) {
+TEST(Sums, ShareLinksWithMessages) {
     const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
     Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
     costs.edges.push_back({0, 1, 0, 100});
@@ -105,7 +104,7 @@ TEST(Sums, AndMessagesSlowEachOtherDown) {
     EXPECT_EQ(times.gradients_arrive, 620);
     EXPECT_EQ(times.sum_starts, 410);
     EXPECT_EQ(times.sum_ends, 730);
-    // Without messages at the same time the sum takes what it says.
+    // Without messages at the same time the sum takes its own time.
     costs.edges[0].backward = 0;
     EXPECT_EQ(times_of(plan, costs).sum_ends, 410 + 220);
 }
@@ -127,8 +126,8 @@ TEST(Sums, OfThreeHostsInARingWaitForTheSlowestMessageOfAStep) {
     EXPECT_EQ(times.sum_ends, 770 + 3 * 110);
 }
 
-// 400 bytes in buckets of 100 are four, where a run sums beside the backward: each holder has one stage, which shares
-// no parameters.
+// 400 bytes in buckets of 100 are four buckets, if a run overlaps sums with the backward: each holder has one stage,
+// which shares no parameters.
 TEST(Sums, ComeInBucketsOnlyWhereARunDoesThat) {
     Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
     costs.sum_bucket = 100;
@@ -149,7 +148,7 @@ TEST(Sums, ComeInBucketsOnlyWhereARunDoesThat) {
 }
 
 // Two stages on two devices each, on hosts of their own: 200 bytes of weights, an update of 40. The sum of halves is
-// one step of 100 bytes, as is handing the halves round after half of the update.
+// one step of 100 bytes, and so is the exchange of the halves after half of the update.
 TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
     const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
     Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
@@ -161,7 +160,7 @@ TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
     EXPECT_EQ(costs.stage[1].sum_gradients, 110);
     EXPECT_EQ(costs.stage[1].update, 21);
     EXPECT_EQ(costs.stage[1].gather_weights, 110);
-    // As above, beside the gradients: both leave at 610. Then half of the update and a step alone.
+    // As above, at the same time as the gradients: both leave at 610. Then half of the update and a step alone.
     const auto end_of = [&](Op op) {
         for (const TraceEvent& event : simulate(plan, costs).events)
             if (event.task.stage == 1 && event.task.op == op)
@@ -179,7 +178,7 @@ TEST(Sums, OfAShardedOptimizerAreCutInTwoHalves) {
 }
 
 // Each of n buckets is full at a part of the pass, and is summed when the one before it is.
-TEST(Sums, InBucketsGoOnBesideTheBackward) {
+TEST(Sums, InBucketsOverlapTheBackward) {
     Random random(25);
     for (int round = 0; round < rounds(400); ++round) {
         const Ns buckets = pick(random, 1, 9), part = pick(random, 0, 400), bytes = pick(random, 1, 200);
@@ -197,7 +196,7 @@ TEST(Sums, InBucketsGoOnBesideTheBackward) {
         for (const TraceEvent& event : simulate(plan, costs).events)
             if (event.task.op == Op::SumGradients) {
                 ASSERT_EQ(event.end - event.start, ended - buckets * part + costs.dispatch)
-                    << buckets << " buckets of " << bytes << " beside " << part;
+                    << buckets << " buckets of " << bytes << " against " << part;
             }
     }
 }
@@ -245,9 +244,9 @@ TEST(Sums, InBucketsTakeAPartOfTheDevices) {
     }
 }
 
-// As in AndMessagesSlowEachOtherDown, in two buckets: each is two steps of 50 bytes, 60 ns each, and the first is full
+// As in ShareLinksWithMessages, in two buckets: each is two steps of 50 bytes, 60 ns each, and the first is full
 // at 310, the middle of stage 1's backward.
-TEST(Sums, InBucketsAndMessagesSlowEachOtherDown) {
+TEST(Sums, InBucketsShareLinksWithMessages) {
     const Plan plan = plan_of("gpipe", Replicas{2, 2}, 2);
     Costs costs = costs_on_hosts(2, {0, 1, 2, 3});
     costs.edges.push_back({0, 1, 0, 100});
@@ -265,7 +264,7 @@ TEST(Sums, InBucketsAndMessagesSlowEachOtherDown) {
     EXPECT_EQ(times_of(plan, costs).sum_ends, 310 + 4 * 60);
 }
 
-// Step by step in the queue of events, where what slows down counts in whole nanoseconds, against all at once.
+// Step by step in the queue of events, where delays count in whole nanoseconds, against all at once.
 TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
     Random random(18);
     for (int round = 0; round < rounds(400); ++round) {

@@ -170,7 +170,7 @@ TEST(UnequalLengths, RepeatInEveryStepOfAnAsynchronousPlan) {
         }
 }
 
-// What each task takes is known from the costs alone; a trace keeps the lengths, so that its kinds are known too.
+// The time of each task follows from the costs alone; a trace keeps the lengths, so that its kinds follow too.
 TEST(UnequalLengths, AreOfOtherKindsInAReplay) {
     Notices notices;
     const Job job = make_job(load(kFourStages, {"pipeline.micro_batch_lengths=" + list_of(kTokens)}), notices);

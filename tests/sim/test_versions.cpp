@@ -1,5 +1,5 @@
-// Which weight version every task of an asynchronous plan reads, with and without replicas, how far ahead weights
-// are predicted, and what that holds.
+// The weight version that every task of an asynchronous plan reads, with and without replicas, how far ahead weights
+// are predicted, and the memory of that.
 #include "job/plan.h"
 #include "schedules/orders/orders.h"
 #include "schedules/plan/versions.h"

@@ -1,4 +1,4 @@
-// When messages come in that all leave at once, each from a device of its own or not.
+// Arrival times of messages that all leave at once, each from a device of its own or not.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -25,7 +25,7 @@ inline Costs costs_of_messages(int stages) {
     return costs;
 }
 
-// Returns when each message has come in, less the latency. All leave stages without inputs, which end at kForward.
+// Returns the arrival time of each message, less the latency. All leave stages without inputs, which end at kForward.
 inline std::vector<Ns> arrivals_of(const std::vector<Message>& messages, Costs costs) {
     Shape shape;
     shape.devices = shape.stages = static_cast<int>(costs.stage.size());

@@ -1,4 +1,4 @@
-// Runs the built binary in a folder of its own and keeps what it said.
+// Runs the built binary in a folder of its own and keeps its output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Said {
     Json json() const { return Json::parse(out); }
 };
 
-// Returns the text of a profile without what it says about other programs that ran beside the measurement.
+// Returns the text of a profile without its remarks about other programs that ran during the measurement.
 inline std::string of_a_quiet_machine(std::string profile) {
     if (const std::size_t at = profile.find("  cpu_share:"); at != std::string::npos)
         profile.erase(at, profile.find('\n', at) + 1 - at);

@@ -1,4 +1,4 @@
-// Central differences of what a layer computes in double: of <p, output> for a random p, or of the loss itself.
+// Central differences of a layer's output in double: of <p, output> for a random p, or of the loss itself.
 #pragma once
 
 #include "tests/support/layer_rig.h"

@@ -1,4 +1,4 @@
-// A configuration, ready to run: what the tests of the executors drive.
+// A configuration, ready to run, for the tests of the executors.
 #pragma once
 
 #include "exec/execute.h"

@@ -1,4 +1,4 @@
-// An oracle that tells whether a plan runs through, found by following every interleaving of its devices and lanes.
+// An oracle that decides whether a plan completes, by following every interleaving of its devices and lanes.
 #pragma once
 
 #include "schedules/plan/lanes.h"
@@ -13,9 +13,9 @@
 
 namespace pw {
 
-// The oracle has the semantics of lists, lanes and protocols once more, as plainly as possible and sharing nothing with
-// the library: a state says how far every list is and which transfers are complete. It takes chains of stages whose
-// holders take turns.
+// The oracle implements the semantics of lists, lanes and protocols a second time, as plainly as possible and without
+// code of the library: a state is the position of every list and the set of complete transfers. It takes chains of
+// stages whose holders take turns.
 class Oracle {
 public:
     Oracle(const Plan& plan, TransferMode mode) : plan_(plan), mode_(mode) {
@@ -119,7 +119,7 @@ private:
             if (other == send)
                 break;
             if (is_send(task(other).op) && !is_active(state, places_[other].other_end))
-                return false;  // its message still lies in the slot
+                return false;  // its message is still in the slot
         }
         return true;
     }
@@ -132,7 +132,7 @@ private:
         return is_active(state, transfer) && is_complete(state, places_[transfer].other_end);
     }
 
-    // Tells whether a tensor of `stage` that `by` makes is there.
+    // Returns whether a tensor of `stage` that `by` makes is ready.
     bool is_there(const State& state, int device, int stage, Op by, Op received_by, int reader) const {
         if (holder(stage, task(reader).microbatch) == device)
             return has_reached(state, by_stage(by, stage, reader));
@@ -153,7 +153,7 @@ private:
         return true;
     }
 
-    // Tells whether the transfers between a task and the one that computes before it are complete.
+    // Returns whether the transfers between a task and the previous one that computes are complete.
     bool has_exchanged(const State& state, int id) const {
         for (int position = places_[id].position - 1; position >= 0; --position) {
             const int before = id_at(places_[id].device, position);

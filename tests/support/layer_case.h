@@ -1,4 +1,4 @@
-// Layers that the layer tests try, with a name each.
+// The layers of the layer tests, each with a name.
 #pragma once
 
 #include "tests/support/layer_rig.h"

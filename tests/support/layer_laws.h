@@ -1,4 +1,4 @@
-// What the kernels of every backend keep, layer by layer, beside the reference kernels.
+// Laws of the kernels of every backend, layer by layer, against the reference kernels.
 #pragma once
 
 #include "exec/training/batch_statistics.h"
@@ -71,8 +71,8 @@ inline bool has_nan(const std::vector<float>& values) {
     return std::ranges::any_of(values, [](float value) { return std::isnan(value); });
 }
 
-// Checks that a layer keeps NaN as PyTorch's layers do, ReLU and max pool included: a run that diverges must not look
-// well.
+// Checks that a layer passes NaN on as PyTorch's layers do, ReLU and max pool included: a run that diverges must not
+// look sound.
 inline void keep_nan(LayerRig tested) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> values = random_values(tested.input_elements(0), 5);
@@ -90,7 +90,7 @@ inline void keep_nan(LayerRig tested) {
         EXPECT_TRUE(has_nan(gradient));
 }
 
-// Checks what a ReLU lets through: NaN as well, and its gradient there.
+// Checks that a ReLU passes NaN on, and the gradient there.
 inline void pass_nan_back(LayerRig tested) {
     std::vector<float> values = random_values(tested.input_elements(0), 5);
     values.front() = std::numeric_limits<float>::quiet_NaN();
@@ -115,7 +115,7 @@ inline void add_up_weight_gradients(LayerRig tested, double tolerance) {
     expect_close(tested.parameter_gradients(), doubled, tolerance, "parameter gradient");
 }
 
-// Checks evaluation: nothing is written but the output.
+// Checks evaluation: only the output is written.
 inline void evaluate_as_the_reference_does(LayerRig tested, LayerRig expected, double tolerance) {
     const auto parameters = tested.parameters();
     for (LayerRig* each : {&tested, &expected}) {

@@ -1,4 +1,4 @@
-// One layer with a kernel and buffers of its own on the kernel's device: what the layer tests and the bench drive.
+// One layer with a kernel and buffers of its own on the kernel's device, for the layer tests and the bench.
 #pragma once
 
 #include "exec/kernels.h"
@@ -31,8 +31,8 @@ private:
     std::unique_ptr<std::byte[], Free> data_;
 };
 
-// A block is memory that kernels work on. For host kernels it is on the heap, where the address sanitizer knows its
-// ends.
+// A block is memory that kernels work on. For host kernels it is on the heap, where the address sanitizer checks its
+// bounds.
 class Block {
 public:
     Block(const Kernels& kernels, Bytes size, unsigned char fill = 0xff) : size_(size) {
@@ -114,7 +114,7 @@ public:
     }
 
     LayerRig(LayerRig&&) = default;
-    ~LayerRig() { kernels_->finish(); }  // what is queued works on the buffers
+    ~LayerRig() { kernels_->finish(); }  // queued work uses the buffers
 
     // Fills in random inputs, parameters and output gradient, the same for every backend, in values that `rounded`
     // keeps.

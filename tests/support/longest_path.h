@@ -1,4 +1,4 @@
-// The makespan of a plan in which nobody waits but for the tasks before it.
+// The makespan of a plan whose tasks wait only for their inputs and the tasks before them in the list.
 #pragma once
 
 #include "schedules/plan/plan.h"

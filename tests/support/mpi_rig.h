@@ -1,4 +1,4 @@
-// Runs a program on ranks under every MPI that is here, in a folder of its own.
+// Runs a program on ranks under every installed MPI, in a folder of its own.
 #pragma once
 
 #include "tests/support/cli_rig.h"
@@ -34,7 +34,7 @@ class MpiRig : public Cli, public testing::WithParamInterface<Mpi> {
 protected:
     void SetUp() override {
         Cli::SetUp();
-        // Open MPI asks root whether it means it, and counts the cores; MPICH knows neither question.
+        // Open MPI refuses root and more ranks than cores unless it is told otherwise; MPICH does not.
         for (const char* variable :
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
@@ -42,7 +42,7 @@ protected:
     }
 
     virtual const char* program() const { return GetParam().binary; }
-    // Runs the program of this MPI on so many ranks.
+    // Runs the program of this MPI on `ranks` ranks.
     Said on_ranks(int ranks, const std::string& arguments) {
         return launch(fmt::format("-n {} '{}' {}", ranks, program(), arguments));
     }
@@ -54,12 +54,12 @@ protected:
         return said;
     }
 
-    // What is the same under every MPI is tried on all of these numbers of ranks under the first one; under the others
-    // on the last, unless it soaks.
+    // Tests that do not depend on the MPI use all of these numbers of ranks under the first MPI, and the last number
+    // under the others, unless they soak.
     static std::vector<int> tried(const std::vector<int>& numbers) {
         return is_mpich() && !soaks() ? std::vector<int>{numbers.back()} : numbers;
     }
-    // On ranks it may have `more` that must not change a bit.
+    // On ranks it may have `more` settings, which must not change a bit.
     void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4},
                      const std::string& more = "") {
         const Json alone = run_well("run " + arguments + " --json").json();

@@ -1,4 +1,4 @@
-// Plans broken at random, and whether what came out is still a plan.
+// Plans broken at random, and whether the result is still a plan.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -11,7 +11,7 @@ namespace pw {
 
 struct Mutation {
     Plan plan;
-    Task culprit;  // as it stands in the plan, or as it stood when it is gone
+    Task culprit;  // as it is in the plan, or was before it was removed
 };
 
 class Mutator {
@@ -85,8 +85,8 @@ private:
     std::mt19937 random_;
 };
 
-// Tells whether the plan has what the oracle needs: the tasks of the plan it came from, each once and on its device,
-// and on every device what a task needs before the task.
+// Returns whether the oracle can judge the plan: it has the tasks of the original plan, each once and on its device,
+// and on every device the inputs of a task before the task.
 inline bool is_well_formed(const Plan& plan, const Plan& original) {
     for (std::size_t device = 0; device < plan.order.size(); ++device) {
         std::vector<Task> tasks = plan.order[device], wanted = original.order[device];

@@ -1,4 +1,4 @@
-// What tests of pictures share: a folder, two traces, and what a file says.
+// The common parts of tests of pictures: a folder, two traces, and the text of a file.
 #pragma once
 
 #include "tests/support/sample_traces.h"

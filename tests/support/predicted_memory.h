@@ -1,4 +1,4 @@
-// Predicted memory beside what a run counts.
+// Predicted memory against the memory that a run counts.
 #pragma once
 
 #include "job/build.h"

@@ -1,4 +1,4 @@
-// Small configs with values from nothing to the largest that the reader takes, the same for the same seed.
+// Small configs with values from 0 to the largest that the reader accepts, the same for the same seed.
 #pragma once
 
 #include <fmt/format.h>

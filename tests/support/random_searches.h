@@ -14,7 +14,7 @@
 namespace pw {
 
 struct RandomSearch {
-    // What is drawn in any case; the rest is drawn, too, but less often.
+    // The features that are always drawn; others are drawn less often.
     enum class Kind { Chunks, ForwardOnly, Branches, Shares, Orders, Hosts, Memory, Rules, Asynchronous };
     static constexpr int kKinds = 9;
     struct Row {
@@ -103,7 +103,7 @@ struct RandomSearch {
             schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute);
     }
 
-    // Adds to the costs of the layers what a layer graph does not say.
+    // Adds costs to the layers that a layer graph does not have.
     Profile changed(Profile profile) const {
         for (std::size_t layer = 0; layer < rows.size(); ++layer) {
             profile.layers[layer].update.median = rows[layer].update;
@@ -202,10 +202,10 @@ private:
         RandomSearch::Row& last = search_.rows.back();
         last.forward = 10 * last.forward + 100;
         if (search_.devices.front().memory != kUnlimited)
-            last.weights = search_.devices.front().memory / 128 * 64;  // and so much again twice
+            last.weights = search_.devices.front().memory / 128 * 64;  // gradients and momentum take as much each
     }
 
-    // Branches without time that hold what the first device lacks, in turn with others that hold nothing.
+    // Branches without time, in turn with more memory than the first device has left and with none.
     void make_every_other_branch_large() {
         for (std::size_t layer = 1; layer + 1 < search_.rows.size(); ++layer) {
             RandomSearch::Row& row = search_.rows[layer];

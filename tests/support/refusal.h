@@ -1,4 +1,4 @@
-// What malformed input is told.
+// Error messages for malformed input.
 #pragma once
 
 #include "workloads/error.h"

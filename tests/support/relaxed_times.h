@@ -26,8 +26,8 @@ inline void PrintTo(const TaskTime& time, std::ostream* out) { *out << time.star
 // Tasks are numbered device by device.
 class RelaxedTimes {
 public:
-    // `durations` are what tasks take, of a SEND the time for which it occupies its link; `bytes` is what transfers
-    // move; `latency` is that between two devices.
+    // `durations` are by task; that of a SEND is the time for which it occupies its link. `bytes` are those of
+    // transfers; `latency` is that between two devices.
     using Latency = std::function<Ns(int from, int to)>;
     RelaxedTimes(const Plan& plan, const TransferMode& mode, const Latency& latency, const std::vector<Ns>& durations,
                  const std::vector<Bytes>& bytes)
@@ -45,7 +45,7 @@ public:
             rules_.push_back(is_transfer(tasks_[number].op) ? rule_of_transfer(number) : rule_of_compute(number));
         times_.resize(tasks_.size());
         free_.resize(tasks_.size(), 0);
-        // so many raises follow from each other at most, two of a task, or somebody waits in a circle
+        // at most this many raises follow from each other, two of a task, unless tasks wait in a cycle
         std::size_t left = 2 * tasks_.size() + 1;
         while (raise(latency, durations) && left > 0)
             --left;
@@ -56,7 +56,7 @@ public:
     const std::vector<TaskTime>& times() const { return times_; }
 
 private:
-    // What a task waits for besides its list, -1 for none.
+    // The tasks that a task waits for besides its list; -1 for none.
     struct Rule {
         std::vector<int> inputs;
         int in_lane = -1;    // the transfer before it
@@ -68,8 +68,8 @@ private:
         return task.op == Op::SumGradients || (task.op == Op::Update && plan_.shape.global_norm);
     }
 
-    // What begins together has one key: sums of a stage, or of all stages that share parameters in the end, and with a
-    // common norm all updates.
+    // Tasks that begin together have one key: sums of a stage, or at the end of all stages that share parameters, and
+    // with a common norm all updates.
     std::pair<int, int> meeting_of(const Task& task) const {
         std::set<int> stages = {task.stage};
         for (bool grows = task.op == Op::SumGradients; grows;) {
@@ -107,7 +107,7 @@ private:
         return rule;
     }
 
-    // Returns who was last at `key` before.
+    // Returns the last task with `key` so far.
     static int take_place(std::map<std::array<int, 4>, int>& last, const std::array<int, 4>& key, int number) {
         const auto [found, fresh] = last.try_emplace(key, number);
         return fresh ? -1 : std::exchange(found->second, number);
@@ -137,7 +137,7 @@ private:
         return rule;
     }
 
-    // A device has come to a meeting when it has computed what stands before its first task there.
+    // A device has come to a meeting when it has computed the tasks before its first task there.
     void add_arrivals(const std::vector<int>& meeting, std::vector<int>& inputs) const {
         std::set<int> devices;
         for (const int first : meeting) {
@@ -153,7 +153,7 @@ private:
 
     Ns end_of(int number) const { return number < 0 ? 0 : times_[number].end; }
 
-    // Raises every time to what its rule asks for; false when all have been.
+    // Raises every time to the value that its rule requires; false if all are there already.
     bool raise(const Latency& latency, const std::vector<Ns>& durations) {
         bool raised = false;
         Ns reached = 0;    // when the list comes here

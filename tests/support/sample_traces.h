@@ -1,4 +1,4 @@
-// Traces made by hand, for tests of what reads traces: 1F1B in a pipeline of equal stages.
+// Traces made by hand, for tests of readers of traces: 1F1B in a pipeline of equal stages.
 #pragma once
 
 #include "schedules/trace/trace.h"

@@ -1,5 +1,5 @@
-// Acts with a stack 32 times smaller than the usual one: what recurses once per element of its input ends there with
-// inputs of some thousands, as it would with 1e5 of them elsewhere.
+// Acts with a stack 32 times smaller than the usual one: a function that recurses once per element of its input
+// overflows it with inputs of some thousands, as it would overflow the usual one with 1e5.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A folder of one test's own, which goes with the object.
+// A folder of one test's own, removed with the object.
 #pragma once
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ namespace pw {
 
 class TemporaryFolder {
 public:
-    // A name of its own each time: a process that was killed leaves its folder, and its number comes back.
+    // A new name each time: a process that was killed leaves its folder, and its number is reused.
     explicit TemporaryFolder(const std::filesystem::path& home = std::filesystem::temp_directory_path()) {
         std::string name = (home / "pipewright-test-XXXXXX").string();
         if (mkdtemp(name.data()) == nullptr)

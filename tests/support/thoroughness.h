@@ -1,5 +1,5 @@
-// How much a test tries: a part of what there is, under sanitizers, which slow it down, a smaller one; with
-// PIPEWRIGHT_SOAK=1 all of it.
+// How much a test tries: a part of all cases, a smaller one under sanitizers, which slow it down; with
+// PIPEWRIGHT_SOAK=1 all of them.
 #pragma once
 
 #include <cstdlib>

@@ -137,7 +137,7 @@ TEST_F(Plot, ALogarithmicAxisPutsPowersAtEqualDistances) {
     }
 }
 
-TEST_F(Plot, ChartsOfOnePointOrNoneThatStands) {
+TEST_F(Plot, ChartsOfOnePointOrNone) {
     const Curve one{"one", {5}, {3}, Style::LineWithPoints}, none{"none", {NAN}, {1}, Style::Points};
     std::vector<std::string> names = {"a.html", "a.txt", "a.json"};
     if (has_gnuplot())
@@ -149,7 +149,7 @@ TEST_F(Plot, ChartsOfOnePointOrNoneThatStands) {
     plot_chart({{none}, {"x", Quantity::Time, true}, {"y", Quantity::Size, true}}, file("b.html"));
 }
 
-// Bars begin at zero, are as high as their values, and stand over their numbers.
+// Bars begin at zero, are as high as their values, and are centred on their numbers.
 TEST_F(Plot, BarsBeginAtZero) {
     const Chart bars{{{"load", {2, 4}, {0, 1}, Style::Bars}}, {"stage", Quantity::Number, false, {0, 1}}, {"load"}};
     plot_chart(bars, file("bars.html"));

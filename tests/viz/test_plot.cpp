@@ -1,4 +1,4 @@
-// Timelines in every format, and what cannot be drawn.
+// Timelines in every format, and data that cannot be drawn.
 #include "schedules/trace/trace_json.h"
 #include "tests/support/plot_rig.h"
 #include "viz/formats.h"
@@ -42,7 +42,7 @@ TEST_F(Plot, TheScriptMakesThePictureAgainWhereverItIsMoved) {
     fs::create_directories(elsewhere);
     plot(both(), (elsewhere / "picture.gp").string());
     ASSERT_EQ(std::system(("cd '" + elsewhere.string() + "' && gnuplot picture.gp").c_str()), 0);
-    const std::regex title("<title>[^<]*</title>");  // gnuplot's own say nothing to people
+    const std::regex title("<title>[^<]*</title>");  // gnuplot's own titles are useless to readers
     EXPECT_EQ(std::regex_replace(contents(elsewhere / "picture.svg"), title, ""),
               std::regex_replace(contents(file("picture.svg")), title, ""));
 }
@@ -69,7 +69,7 @@ TEST_F(Plot, NamesAndTitlesAreTextNotCommands) {
                  {"it's `touch x` $HOME", "a_b^c {d} &lt;e> &amp; \\ % 100 @ next"});
 }
 
-// What browsers show under the mouse and screen readers read out.
+// The names that browsers show under the mouse and screen readers read out.
 TEST_F(Plot, SvgIsNamedForPeople) {
     NEED_GNUPLOT();
     plot({{&predicted_, "a < b"}, {&measured_, "c"}}, file("named.svg"));
@@ -117,7 +117,7 @@ TEST_F(Plot, SaysWhatIsMissingWithoutGnuplot) {
     EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
-// A gnuplot of our own, which cannot: its words are passed on, and no file is left.
+// A fake gnuplot that fails: its message is passed on, and no file is left.
 TEST_F(Plot, PassesOnWhatGnuplotComplainsAbout) {
     fs::create_directories(file("bin"));
     fs::create_directories(file("temporary"));
@@ -184,20 +184,20 @@ TEST_F(Plot, JsonIsTheTraceItself) {
     expect_error(ExitCode::BadInput, {"2 traces", "one trace"}, [&] { plot(both(), file("two.json")); });
 }
 
-// The page knows operations by what its data says of them.
-TEST_F(Plot, ThePageIsToldWhatItDrawsOfEveryOperation) {
+// The page draws operations by the facts in its data.
+TEST_F(Plot, ThePageHasTheDataOfEveryOperation) {
     plot(both(), file("ops.html"));
     const std::string page = contents(file("ops.html"));
     const std::size_t begin = page.find("const picture = ") + 16, end = page.find(";\n\"use strict\"");
     const auto picture = nlohmann::json::parse(page.substr(begin, end - begin));
     for (int number = 0; number <= static_cast<int>(Op::RecvBackward); ++number) {
-        const auto& told = picture["ops"][number];
+        const auto& facts = picture["ops"][number];
         const Op op = static_cast<Op>(number);
-        EXPECT_EQ(told["letters"], letters_of(op));
-        EXPECT_EQ(told["transfer"], is_transfer(op));
-        EXPECT_EQ(told["receive"], is_recv(op));
-        EXPECT_EQ(told["numbered"], is_compute(op));
-        EXPECT_EQ(told["hatched"], op == Op::Recompute);
+        EXPECT_EQ(facts["letters"], letters_of(op));
+        EXPECT_EQ(facts["transfer"], is_transfer(op));
+        EXPECT_EQ(facts["receive"], is_recv(op));
+        EXPECT_EQ(facts["numbered"], is_compute(op));
+        EXPECT_EQ(facts["hatched"], op == Op::Recompute);
     }
     EXPECT_EQ(picture["fields"][1], "start");
     EXPECT_EQ(picture["panels"][0]["rows"][0]["tasks"][0].size(), picture["fields"].size());
@@ -224,7 +224,7 @@ TEST_F(Plot, EveryFormatShowsTimelinesAndCharts) {
     EXPECT_EQ(plot_formats(), "svg, png, pdf, html, txt, json, gp");
 }
 
-// What cannot be drawn
+// Data that cannot be drawn
 
 TEST_F(Plot, AnUnknownSuffixListsTheLegalOnes) {
     for (const char* name : {"a.gif", "a", "a.SVG", ".svg", "svg"})

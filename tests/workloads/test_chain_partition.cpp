@@ -16,7 +16,7 @@ namespace {
 using Starts = std::vector<int>;
 constexpr Ns kNone = std::numeric_limits<Ns>::max();
 
-// What a part costs, from the definition; kNone when it does not fit.
+// The cost of a part, from the definition; kNone if it does not fit.
 Ns part_cost(const Chain& chain, const ChainDevice& device, int from, int to) {
     const int layers = static_cast<int>(chain.time.size());
     Ns time = 0;

@@ -22,7 +22,7 @@ std::vector<float> image_of(const Dataset& data, std::int64_t index) {
     return image;
 }
 
-// Where the one sample with this label comes in the first epoch.
+// The position of the one sample with this label in the first epoch.
 std::int64_t find_label(const Dataset& data, int label) {
     for (int i = 0; i < data.samples(); ++i)
         if (data.label(i) == label)
@@ -81,7 +81,7 @@ TEST(Resize, KeepsAConstantConstant) {
 }
 
 TEST(Order, EveryEpochShowsEverySampleOnce) {
-    // a sample is known by its label
+    // a sample is identified by its label
     for (const int classes : {1, 2, 3, 10, 1000, 2048}) {
         const Dataset data = Dataset::synthetic({1, 4, 4}, classes, 5);
         ASSERT_EQ(data.samples(), 2048);
@@ -124,7 +124,7 @@ TEST(Order, IsShuffled) {
     EXPECT_LT(neighbours, 10);
 }
 
-// The nearest class mean, learnt from one half, tells the other half apart.
+// The nearest class mean, learned from one half, classifies the other half.
 TEST(Synthetic, ClassesAreLearnable) {
     for (const Dims dims : {Dims{3, 32, 32}, Dims{3, 48, 48}, Dims{1, 28, 28}}) {
         const Dataset data = Dataset::synthetic(dims, 10, 3);

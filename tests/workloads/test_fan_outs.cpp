@@ -1,4 +1,5 @@
-// The gradient of a tensor that several layers read: what each stage sends back, and in which order it is summed.
+// The gradient of a tensor that several layers read: the gradients that each stage sends back, and the order of their
+// sum.
 #include "workloads/models/models.h"
 #include "workloads/stages/stage_layout.h"
 
@@ -89,7 +90,7 @@ StageSplit whole_of(const StageSplit& split) {
     return whole;
 }
 
-// Values as terms, numbered: equal numbers are equal bits, whatever the numbers in them are. Sums commute.
+// Values as numbered terms: equal numbers mean equal bits, whatever the floating-point values are. Sums commute.
 class Terms {
 public:
     static constexpr int kGarbage = -1;
@@ -280,7 +281,7 @@ TEST(FanOuts, SendOneGradientPerTensorAndReadingStage) {
     }
 }
 
-// Where W reads the sum, its landing buffer is kept for it.
+// If W reads the sum, its landing buffer is kept for it.
 TEST(FanOuts, KeepTheLandedSumForTheWeightPass) {
     std::mt19937 random(7);
     for (int round = 0; round < 1000; ++round) {

@@ -1,4 +1,4 @@
-// Files are read within bounds and written whole or not at all.
+// Files are read within bounds and written completely or not at all.
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/process.h"
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files of this process can grow to so many bytes: what a full disk does to them.
+// Limits the files of this process to this many bytes, which has the effect of a full disk.
 class FullDisk {
 public:
     explicit FullDisk(rlim_t bytes) {
@@ -82,7 +82,7 @@ TEST(ReadText, RefusesMoreThanItsLimit) {
     expect_says(refusal([&] { open_file(path, "write less", 1024); }), {path, "larger than 1 KiB"});
 }
 
-// Opening a pipe that nobody writes to would wait forever.
+// Opening a pipe without a writer would wait forever.
 TEST(ReadText, RefusesWhatIsNoFileInsteadOfWaiting) {
     const TemporaryFolder folder;
     const std::string pipe = (folder.path() / "pipe").string();
@@ -111,7 +111,7 @@ TEST(NewFile, ReplacesAFileAtOnceAndKeepsItsMode) {
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"result"});
 }
 
-// Whole blocks go past the cache where the file system lets them, the rest does not; on a disk and in memory.
+// Whole blocks bypass the cache if the file system allows it, the rest does not; on a disk and in memory.
 TEST(NewFile, PastTheCacheIsTheSameFile) {
     for (const fs::path& home : {fs::temp_directory_path(), fs::path("/dev/shm")}) {
         if (access(home.c_str(), W_OK) != 0)
@@ -132,7 +132,7 @@ TEST(NewFile, PastTheCacheIsTheSameFile) {
     }
 }
 
-TEST(NewFile, PastTheCacheAFullDiskIsSaid) {
+TEST(NewFile, PastTheCacheAFullDiskIsReported) {
     const TemporaryFolder folder;
     const std::string path = folder.write("result", "old");
     for (const rlim_t room : {rlim_t{1} << 20, (rlim_t{1} << 20) + 5000}) {
@@ -170,7 +170,7 @@ TEST(NewFile, AFullDiskLeavesTheOldFileAndNothingElse) {
     EXPECT_EQ(contents(path).size(), 1000u);
 }
 
-// Returns the number of a process that is no more.
+// Returns the number of a process that has ended.
 pid_t dead_process() {
     const pid_t child = fork();
     if (child == 0)
@@ -242,7 +242,7 @@ TEST(NewFile, WritesDevicesAsTheyAre) {
     EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }
 
-TEST(NewFile, StaysBehindLinks) {
+TEST(NewFile, KeepsLinksToIt) {
     const TemporaryFolder folder;
     fs::create_directory(folder.path() / "inner");
     fs::create_symlink("inner/result", folder.path() / "link");
@@ -318,7 +318,7 @@ TEST(NewFolder, AFullDiskLeavesTheOldFiles) {
 }
 
 // A directory where a file has to go: the files moved before it are new, the others old.
-TEST(NewFolder, OneThatWasCutOffIsKnownUntilTheNextWhole) {
+TEST(NewFolder, AnInterruptedOneIsRecognisedUntilTheNextCompleteOne) {
     const TemporaryFolder folder;
     fs::create_directories(folder.path() / "a" / "in the way");
     write_failure([&] { write_both(folder.path().string(), "new"); });

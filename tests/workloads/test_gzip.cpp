@@ -1,4 +1,4 @@
-// What gzip has compressed is read as it was, and refused with its place where it is damaged or made to fill memory.
+// Files compressed with gzip are read, and refused with the place if they are damaged or made to fill memory.
 #include "workloads/text/gzip.h"
 
 #include "tests/support/temporary_folder.h"
@@ -124,7 +124,7 @@ TEST_F(Gzip, ASmallFileThatHoldsVeryMuchIsRefused) {
     } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("200 times"), std::string::npos);
     }
-    const std::string even(std::size_t{4} << 20, ' ');  // much less than what memory holds
+    const std::string even(std::size_t{4} << 20, ' ');  // much less than the machine's memory
     EXPECT_EQ(gunzip(compressed(even), "x.gz", kHelp, kMostText), even);
 }
 

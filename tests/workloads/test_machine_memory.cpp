@@ -1,4 +1,4 @@
-// What the control groups of a process leave it, in folders laid out as the kernel's.
+// The memory that the control groups of a process leave it, in folders laid out like the kernel's.
 #include "workloads/machine_memory.h"
 
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-// What a file says reaches a terminal as text, never as commands to it.
+// The text of a file reaches a terminal as text, never as commands.
 #include "workloads/text/printable.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The profile file: what is written is read back, and mistakes are named with their place.
+// The profile file: it is read back as it was written, and mistakes are named with their place.
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/costs.h"
 #include "workloads/error.h"

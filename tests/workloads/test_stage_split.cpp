@@ -1,4 +1,4 @@
-// Stage splits: which are legal, which is the best, and what crosses the cuts.
+// Stage splits: which are legal, which is the best, and which tensors cross the cuts.
 #include "tests/support/refusal.h"
 #include "workloads/error.h"
 #include "workloads/models/resnet.h"

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, Sizes,
                                          Reading{"0 B", 0}, Reading{"1.61 GB", 1'610'000'000}, Reading{"inf", kLargest},
                                          Reading{"0.5 B", 1}));
 
-// No unit, a sign, junk, an octal trap and what does not fit are no quantities of any kind.
+// Texts without a unit, with a sign, with junk, with a leading zero, or too large are not quantities of any kind.
 class Junk : public testing::TestWithParam<const char*> {};
 TEST_P(Junk, IsNoQuantity) {
     EXPECT_FALSE(parse_time(GetParam()));
@@ -72,7 +72,7 @@ TEST(Flops, ArePerSecond) {
     EXPECT_FALSE(parse_flops("150 GFLOP"));
 }
 
-// A unit that is another's but for its spelling; no unit at all is not guessed.
+// Units that differ from another one only in spelling; a missing unit is not guessed.
 TEST(Meant, IsTheNearestUnit) {
     EXPECT_EQ(meant_bytes("16 gb"), "16 GB");
     EXPECT_EQ(meant_bytes("1 KB"), "1 kB");
@@ -106,7 +106,7 @@ TEST(Print, KeepsFourDigits) {
     EXPECT_EQ(print_bytes(kLargest), "inf");
 }
 
-// What is printed exactly reads back as the same value.
+// Texts that are printed exactly read back as the same value.
 TEST(Exact, ReadsBack) {
     for (const std::int64_t value :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{999}, std::int64_t{1000}, std::int64_t{1024},

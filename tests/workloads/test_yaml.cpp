@@ -16,7 +16,7 @@ Yaml read(const std::string& text, const std::vector<std::string>& set = {}) {
     return Yaml::parse(std::make_shared<Source>("cfg.yaml", text), set);
 }
 
-// All mistakes of a text, once `use` has read what it wants.
+// All mistakes of a text after `use` has read it.
 template <class Use>
 std::string mistakes(const std::string& text, const std::vector<std::string>& set, Use use) {
     try {
@@ -176,7 +176,7 @@ TEST(Yaml, ClosedChoicesAreReadByTheirTables) {
     EXPECT_FALSE(contains(message, "'a'")) << message;
 }
 
-// Each of these scalars is no whole number in range, whatever YAML 1.1 thinks of it.
+// None of these scalars is a whole number in range, whatever it is in YAML 1.1.
 class NoInteger : public testing::TestWithParam<const char*> {};
 TEST_P(NoInteger, IsAMistake) {
     const std::string message = mistakes(std::string("a: ") + GetParam(), {},
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, NoNumber,
                          testing::Values("nan", ".nan", "inf", ".inf", "1e999", "00.5", "0,5", "2", "-0.1", "0x1",
                                          "x"));
 
-// What is no single, finite, plain document is refused while it is parsed.
+// A text that is not a single, finite, plain document is refused while it is parsed.
 struct Refusal {
     std::string text, fact;
 };
@@ -298,7 +298,8 @@ INSTANTIATE_TEST_SUITE_P(Grid, BadSet,
                                          "a.b[2]=1", "a.b[-1]=1", "a.b[x]=1", "a.b.k=1", "c.d=1", "a[0]=1", "a.b[0]x=1",
                                          "a=[1", "a={b: 1", "a={b: 1, b: 2}", "a=b: c: d", "a='x", "a=*x"));
 
-// Within the time limit of a test: looking for each key among all before it takes a quarter of an hour.
+// Finishes within the time limit of a test: a search for each key among all earlier ones would take a quarter of an
+// hour.
 TEST(Load, AMapMayHaveHalfAMillionKeys) {
     std::string text;
     for (int key = 0; key < 500'000; ++key)
