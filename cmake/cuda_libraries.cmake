@@ -1,5 +1,5 @@
-# The libraries of the cuda backend, for its build and for those who build against an installed pipewright that has it.
-# Appends to `missing` what is not there.
+# The libraries of the cuda backend, for its build and for builds against an installed pipewright that has it. Appends the
+# missing ones to `missing`.
 find_package(CUDAToolkit 13.0 QUIET)
 if(CUDAToolkit_FOUND)
   find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,5 +1,5 @@
-# The libraries that pipewright's own link to. Its build reads this file, and so does find_package(pipewright) for those
-# who build against an installed one: there a missing library makes pipewright missing, here it is an error.
+# The libraries that pipewright's own link to. Its build reads this file, and so does find_package(pipewright) in builds
+# against an installed one: there a missing library makes pipewright missing, here it is an error.
 include(CMakeFindDependencyMacro)
 set(required "")
 if(NOT CMAKE_FIND_PACKAGE_NAME)
@@ -13,7 +13,7 @@ find_dependency(Threads ${required})
 find_dependency(ZLIB ${required})
 find_dependency(OpenMP ${required} COMPONENTS CXX)
 
-# Debian's package configuration of oneDNN wants OpenCL, which its CPU engine does not need.
+# Debian's package configuration of oneDNN requires OpenCL, which its CPU engine does not need.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp ${required})
 find_library(DNNL_LIBRARY dnnl ${required})
 if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY AND NOT TARGET oneDNN::dnnl)

@@ -2,7 +2,7 @@
 # find_package(pipewright) reads. The function pipewright_library names the headers of each library.
 include(CMakePackageConfigHelpers)
 
-# All libraries behind one name, in the build as in what is installed.
+# All libraries under one name, in the build and in an installation.
 add_library(pipewright_library INTERFACE)
 add_library(pipewright::pipewright ALIAS pipewright_library)
 target_compile_features(pipewright_library INTERFACE cxx_std_20)

@@ -180,7 +180,7 @@ ncclUniqueId agree_on_id(int rank, const std::filesystem::path& folder) {
     const Ns start = clock_now();
     while (!std::filesystem::exists(place)) {
         if (clock_now() - start > kConnect)
-            fail_with(ExitCode::PeerSilent, "rank 0 has made no id since {}", print_time(kConnect));
+            fail_with(ExitCode::PeerSilent, "rank 0 has made no id for {}", print_time(kConnect));
         std::this_thread::sleep_for(10ms);
     }
     ncclUniqueId id{};

@@ -107,7 +107,7 @@ void MaxLoadSearch::extend_from(int set) {
     collect(set);
     if (reached_.empty() && last_.empty())
         return;
-    look_behind(set);
+    count_earlier(set);
     if (!last_.empty())
         finish(set);
     if (!reached_.empty())
@@ -140,7 +140,7 @@ void MaxLoadSearch::collect(int set) {
         }
 }
 
-void MaxLoadSearch::look_behind(int set) {
+void MaxLoadSearch::count_earlier(int set) {
     before_.assign(graph_.nets.size(), 0);
     for (int group = 0; group < sets_.vertices; ++group)
         if (sets_.contains(set, group))

@@ -58,7 +58,7 @@ private:
     void start(double bound);
     void extend_from(int set);
     void collect(int set);
-    void look_behind(int set);
+    void count_earlier(int set);
     void finish(int set);
     void extend(int first);
     void add(int group, Load& load);

@@ -70,7 +70,7 @@ public:
         std::vector<char> is_cut(cuts_, false);  // before the stage
         is_cut.front() = true;
         for (int stage = 0; stage < stages_; ++stage) {
-            std::vector<char> is_cut_behind(cuts_, false);
+            std::vector<char> is_cut_after(cuts_, false);
             for (std::size_t cut = 0; cut < cuts_; ++cut) {
                 deadline.check();
                 first_.push_back(to_.size());
@@ -80,10 +80,10 @@ public:
                     if ((piece.to == space.whole()) == (stage + 1 == stages_))
                         if (const Ns time = time_of(stage, piece); time < limit) {
                             add(bound, stage, piece, time);
-                            is_cut_behind[static_cast<std::size_t>(piece.to)] = true;
+                            is_cut_after[static_cast<std::size_t>(piece.to)] = true;
                         }
             }
-            is_cut.swap(is_cut_behind);
+            is_cut.swap(is_cut_after);
         }
         first_.push_back(to_.size());
     }

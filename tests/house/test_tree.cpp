@@ -1,4 +1,6 @@
 // The tree of folders and of the rooms in them: data flows one way, from workloads to cli.
+#include "tests/house/tree_text.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +15,6 @@
 namespace fs = std::filesystem;
 
 namespace {
-
-const fs::path kRoot = PIPEWRIGHT_SOURCE_DIR;
 
 // The folders that a folder may include besides itself.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
@@ -110,13 +110,6 @@ std::string circle_in(const Rooms& rooms) {
 std::string forbidden_in(const std::string& folder, const std::string& text) {
     std::istringstream stream(text);
     return forbidden_in(folder, stream);
-}
-
-std::string text_of(const fs::path& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
 }
 
 // The first text of every row, `{"name", ...`, of the tables in `text` that begin with `head` and end before `end`.

@@ -243,7 +243,7 @@ TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
         });
 }
 
-// Times are so long that rounding lengths does not matter, and differ by operation.
+// The times are too long for rounded lengths to matter, and differ by operation.
 TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
     Random random(77);
     expect_the_least(20263u, soaks() ? 12 : 5, [&](Profile& profile, Config& config) {

@@ -35,9 +35,9 @@ TEST(Hosts, AllToOneShareWhatLeadsIn) {
     EXPECT_EQ(arrivals_on_hosts(4, {{0, 3, 30}, {1, 3, 60}, {2, 3, 90}}), (Times{90, 150, 180}));
 }
 
-// Into host 3 goes a third of each of three messages. What the first of them leaves of host 0's way out, the message
-// to host 4 has: two thirds.
-TEST(Hosts, WhatAMessageCannotTakeGoesToAnother) {
+// Three messages enter host 3, each at a third. The message to host 4 gets the part of host 0's way out that the first of
+// them leaves: two thirds.
+TEST(Hosts, UnusedBandwidthGoesToAnotherMessage) {
     EXPECT_EQ(arrivals_on_hosts(5, {{0, 3, 60}, {0, 4, 60}, {1, 3, 60}, {2, 3, 60}}), (Times{180, 90, 180, 180}));
 }
 

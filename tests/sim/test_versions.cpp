@@ -302,7 +302,7 @@ TEST(Config, PredictsWeightsUnderLatestOnly) {
             from_config(
                 "schedule: pipedream, weights: latest, prediction: spectrain, replicas: [2, 1], micro_batches: 2");
         }),
-        {"cfg.yaml:2:", "knows no replicas"});
+        {"cfg.yaml:2:", "replicas"});
 }
 
 TEST(Config, OfReplicasNamesTheNextNumberOfMicroBatchesThatComesOutEven) {

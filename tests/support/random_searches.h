@@ -46,7 +46,7 @@ struct RandomSearch {
     std::string network, rest, schedule;  // lines of the config
     std::vector<int> stages, sizes;
     int mini_batch = 1;
-    bool replicas = false, knows_busy = false;
+    bool replicas = false, has_busy = false;
     std::string recompute = "none";
     MakespanLimits limits;
 
@@ -110,7 +110,7 @@ struct RandomSearch {
             LayerTimes& times = profile.layers[layer].times.begin()->second;
             times.accumulate.median = rows[layer].accumulate;
             times.recompute.median = rows[layer].recompute;
-            if (!knows_busy)
+            if (!has_busy)
                 continue;
             LayerTimes busy = times;
             for (Measured* pass : {&busy.forward, &busy.backward, &busy.backward_input, &busy.backward_weight})
@@ -282,7 +282,7 @@ private:
         }
         if (one_in(4))
             search_.network += fmt::format(", dispatch: {} ns", pick(random_, 1, 5));
-        search_.knows_busy = is(Kind::Rules) && one_in(3);
+        search_.has_busy = is(Kind::Rules) && one_in(3);
     }
 
     void draw_rest() {

@@ -123,7 +123,7 @@ StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>&
             .accumulate = median(&LayerTimes::accumulate)};
 }
 
-bool knows_neighbours(const Profile& profile) {
+bool has_neighbours(const Profile& profile) {
     return std::none_of(profile.layers.begin(), profile.layers.end(),
                         [](const LayerProfile& layer) { return layer.busy.empty(); });
 }
@@ -272,7 +272,7 @@ void check_profile(const Model& model, const Profile& profile) {
 
 CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
     check_profile(model, profile);
-    const bool busy = knows_neighbours(profile);
+    const bool busy = has_neighbours(profile);
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
         alone_.push_back(layer_cost(layer, layer.times, samples));

@@ -84,7 +84,7 @@ double by_row_linear(const Layer& layer) {
     return static_cast<double>(layer.input.height) * layer.input.width * layer.output.width;
 }
 
-// Scores and their products with the values; a row sees half of the others.
+// Scores and their products with the values; a row reads half of the others.
 double by_attention(const Layer& layer) {
     const auto rows = static_cast<double>(layer.input.height);
     return rows * (rows + 1) * layer.output.width;

@@ -186,7 +186,7 @@ StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, 
 
 namespace {
 
-// Tells whether a stage's readers of a tensor add up to one piece of its gradient's sum.
+// Returns whether a stage's readers of a tensor add up to one piece of its gradient's sum.
 bool send_one_gradient(const StageSplit& split, const std::vector<int>& readers, int stage) {
     int least = std::numeric_limits<int>::max(), most = -1, elsewhere = -1;  // groups
     for (const int reader : readers) {

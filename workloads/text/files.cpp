@@ -78,7 +78,7 @@ int open_to_read(const std::string& path, std::string_view help, std::uintmax_t 
 }
 
 // The target of a name: links to a file stay when the file is replaced.
-std::string behind_links(std::string path) {
+std::string resolved_links(std::string path) {
     std::error_code error;
     for (int link = 0; link < 40 && !is_open_already(path) && fs::is_symlink(path, error); ++link)
         path = (fs::path(path).parent_path() / fs::read_symlink(path, error)).string();
@@ -144,7 +144,7 @@ std::ifstream open_file(const std::string& path, std::string_view help, std::uin
 void check_target_file(const std::string& path) {
     if (path.empty() || is_open_already(path))
         return;
-    const std::string target = behind_links(path);
+    const std::string target = resolved_links(path);
     struct stat state {};
     const bool exists = stat(target.c_str(), &state) == 0;
     if ((exists && S_ISDIR(state.st_mode)) || path.ends_with('/'))
@@ -159,13 +159,13 @@ void check_target_folder(const std::string& path) {
     if (path.empty())
         return;
     std::error_code error;
-    fs::path folder = fs::absolute(behind_links(path), error);
+    fs::path folder = fs::absolute(resolved_links(path), error);
     while (!fs::exists(folder, error) && folder.has_relative_path())
         folder = folder.parent_path();
     check_folder_is_writable(path, folder.string());
 }
 
-NewFile::NewFile(std::string path) : path_(std::move(path)), target_(behind_links(path_)) {
+NewFile::NewFile(std::string path) : path_(std::move(path)), target_(resolved_links(path_)) {
     check_target_file(path_);
     buffer_.reset(static_cast<char*>(std::aligned_alloc(kBlock, kBuffer)));
     if (buffer_ == nullptr)
@@ -270,7 +270,7 @@ void write_file(const std::string& path, std::string_view text) {
 NewFolder::NewFolder(std::string path) : path_(std::move(path)) {
     check_target_folder(path_);
     std::error_code error;
-    path_ = behind_links(path_);
+    path_ = resolved_links(path_);
     if (path_.ends_with('/') && path_.size() > 1)
         path_.pop_back();
     fresh_ = !fs::exists(path_, error);
