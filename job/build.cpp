@@ -218,6 +218,7 @@ void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
     costs.link = profiled ? profile.link : cluster.link;
     costs.sums = profiled ? profile.sums : cluster.link;
     costs.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    costs.optimizer = config.training.optimizer;
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;

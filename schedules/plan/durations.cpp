@@ -313,9 +313,10 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
+        const Bytes gradients = training_bytes(weights, costs.optimizer).gradients;
         const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
-        const int buckets = overlaps ? buckets_of(weights, costs.sum_bucket) : 1;
-        StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
+        const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
+        StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), gradients, costs));
         sum.buckets = buckets;
         Ns time = sum.alone;
         for (const StageTie& tie : ties)

@@ -65,8 +65,10 @@ void Trial::expect() {
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);
     const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device, so many gradients
-    const Bytes states = problem_.config.training.shard_optimizer ? weights / pipelines : weights;
-    if (schedule_named(choice.schedule).trains && 2 * weights + states > most) {
+    const TrainingConfig& training = problem_.config.training;
+    const TrainingBytes state = training_bytes(weights, training.optimizer);
+    const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
+    if (schedule_named(choice.schedule).trains && weights + state.gradients + states > most) {
         expected_ = kNever;
         return;
     }

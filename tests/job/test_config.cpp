@@ -213,7 +213,7 @@ class ClosedChoices : public testing::Test {};
 using AllChoices =
     testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
                    TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
-                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer,
+                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, OptimizerKind,
                    TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,
                    RunConfig::GradientOrder, RunConfig::FanOutGradients, SearchConfig::Objective,
                    SearchConfig::Recompute, SearchConfig::P2p>;

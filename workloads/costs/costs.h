@@ -4,8 +4,9 @@
 
 #include "workloads/costs/convolution_choice.h"
 #include "workloads/costs/link.h"
-#include "workloads/costs/precision.h"
 #include "workloads/costs/sums.h"
+#include "workloads/models/optimizer.h"
+#include "workloads/models/precision.h"
 #include "workloads/stages/stage_layout.h"
 
 #include <cstdint>
@@ -140,6 +141,7 @@ struct Costs {
     // gradients on each of its devices, since kernels move them, as NCCL's do. Tasks that compute meanwhile have the
     // rest.
     double mover_share = 0;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
@@ -169,19 +171,26 @@ struct DeviceRates {
     double memory_bandwidth = 15e9;  // B/s
 };
 
+// What a model is trained in and by.
+struct TrainingKind {
+    Precision precision = Precision::Fp32;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
+};
+
 inline constexpr Bytes kAlignment = 64;  // alignment of every buffer, and of what lies in one
 constexpr Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Returns the plain fp32 sizes of a layer, each aligned.
-LayerBytes analytic_bytes(const Layer& layer, int samples);
+// Returns the sizes of a layer in plain layout, each aligned.
+LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision = Precision::Fp32);
 // Returns the times of passes, each max(FLOPs / rate, bytes touched / bandwidth).
-LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates,
+                          Precision precision = Precision::Fp32);
 
 inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that nobody measured
 bool is_measured(const Profile& profile);             // not analytic, and not times that a model's file brings
 
 // Makes a profile of `model` from analytic costs at one micro-batch size.
-Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training = {});
 
 // Returns a layer's sizes as the profile has them, scaled to `samples` and not aligned.
 LayerBytes raw_bytes(const LayerProfile& layer, int samples);
