@@ -72,11 +72,9 @@ void Trial::expect() {
         expected_ = kNever;
         return;
     }
-    Costs costs;
-    add_cluster(costs, problem_.config, model_.profile);
     const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
     expected_ = static_cast<Ns>(static_cast<double>(found_.lower_bound) * (1 + filling)) +
-                ring_sum(pipelines, model_.weights / choice.stages, costs.sums);
+                ring_sum(pipelines, model_.weights / choice.stages, cluster_of(problem_.config, model_.profile)->sums);
 }
 
 Judge& Trial::judge() {

@@ -148,6 +148,11 @@ Bytes scaled_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
 }
 
+std::shared_ptr<const Cluster> default_cluster() {
+    static const auto cluster = std::make_shared<const Cluster>(ClusterFacts{});
+    return cluster;
+}
+
 Ns ring_sum(int holders, Bytes bytes, const Link& link) {
     const int steps = 2 * (holders - 1);
     const Ns moving = bounded(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);

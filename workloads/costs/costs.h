@@ -2,8 +2,8 @@
 // from FLOPs and bytes.
 #pragma once
 
+#include "workloads/cluster/cluster.h"
 #include "workloads/costs/convolution_choice.h"
-#include "workloads/costs/link.h"
 #include "workloads/costs/sums.h"
 #include "workloads/models/optimizer.h"
 #include "workloads/models/precision.h"
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -104,14 +105,8 @@ struct MicroBatchLength {
 // Returns a size of a micro-batch that is this long.
 Bytes scaled_bytes(Bytes bytes, double length);
 
-// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
-// an end in it, in whatever direction, such as those on a bus.
-struct Capacity {
-    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
-    std::vector<int> devices;  // ascending
-    double bandwidth = 0;      // bytes per second
-    bool operator==(const Capacity&) const = default;
-};
+// Returns the cluster of costs that say nothing of it: equal devices on one host, whose messages take no time.
+std::shared_ptr<const Cluster> default_cluster();
 
 // Costs stand beside a plan: they are the simulator's second argument.
 struct Costs {
@@ -125,14 +120,7 @@ struct Costs {
     std::vector<EdgeBytes> last_edges;
     // By micro-batch of a step, and so again in every step; when empty, all are as long as these costs say.
     std::vector<MicroBatchLength> lengths;
-    std::vector<double> speed;  // per device, relative; when empty, 1
-    Link link;                  // between two devices
-    // Between devices of different hosts, where that is another link. The messages that leave a host share its
-    // bandwidth, and those that come in do.
-    std::optional<Link> between_hosts;
-    std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
-    std::vector<Capacity> shared;                   // beside what leads out of hosts and into them
-    Link sums;                                      // the same as `link` for S
+    std::shared_ptr<const Cluster> cluster = default_cluster();
     // How S of each stage moves its bytes; when empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
     Bytes sum_bucket =
@@ -145,25 +133,28 @@ struct Costs {
     bool shard_optimizer =
         false;  // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1), so that
     std::vector<StageSum> stage_gathers;  // U ends with these; empty where it does not, or where nothing can be shared
-    std::vector<int> host;  // per device: devices of one host slow each other down (busy); when empty, all of them do
-    int neighbours = 0;     // 0: all other devices of the host
-    Ns dispatch = 0;        // per task
-    bool dispatch_by_host = false;  // one dispatcher per host issues the calls of all its devices, one at a time
-    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;      // some time was not measured at this micro-batch size
+    int neighbours = 0;         // devices of a host that slow each other down (busy); 0: all others of the host
+    Ns dispatch = 0;            // per task
+    bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;  // some time was not measured at this micro-batch size
 
     MicroBatchLength length_of(int microbatch) const {
         return lengths.empty() ? MicroBatchLength{} : lengths[static_cast<std::size_t>(microbatch) % lengths.size()];
     }
-    bool are_apart(int device, int other) const {  // on different hosts
-        return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
-    }
-    const Link& link_of(int from, int to) const {  // devices
-        if (!own_links.empty())
-            if (const auto own = own_links.find({from, to}); own != own_links.end())
-                return own->second;
-        return between_hosts && are_apart(from, to) ? *between_hosts : link;
-    }
+};
+
+// Changes the cluster of costs, which get a new one at the end of the edit: `ClusterEdit(costs)->link = link;`.
+class ClusterEdit {
+public:
+    explicit ClusterEdit(Costs& costs) : costs_(costs), facts_(*costs.cluster) {}
+    ~ClusterEdit() { costs_.cluster = std::make_shared<const Cluster>(std::move(facts_)); }
+    ClusterEdit(const ClusterEdit&) = delete;
+    ClusterEdit& operator=(const ClusterEdit&) = delete;
+    ClusterFacts* operator->() { return &facts_; }
+
+private:
+    Costs& costs_;
+    ClusterFacts facts_;
 };
 
 struct DeviceRates {

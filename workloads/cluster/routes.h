@@ -1,17 +1,24 @@
 // What a message takes on its way from one device to another: capacities that it may have to share, and its link.
 #pragma once
 
-#include "workloads/costs/costs.h"
-
+#include <cstdint>
 #include <vector>
 
 namespace pw {
 
-// The capacities are what leads out of every host and into it, where `between_hosts` says how much that is, and then
-// Costs::shared; those without bound are not among them.
+// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
+// an end in it, in whatever direction, such as those on a bus.
+struct Capacity {
+    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
+    std::vector<int> devices;  // ascending
+    double bandwidth = 0;      // bytes per second
+    bool operator==(const Capacity&) const = default;
+};
+
 class Routes {
 public:
-    explicit Routes(const Costs& costs);
+    // Capacities without bound are left out.
+    explicit Routes(const std::vector<Capacity>& capacities);
 
     const std::vector<double>& capacities() const { return capacities_; }  // bytes per second
     std::vector<int> takes(int from, int to) const;                        // numbers of capacities, ascending
