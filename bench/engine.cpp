@@ -43,7 +43,7 @@ double peak_bytes() {
 
 Costs costs_of(int stages) {
     Costs costs;
-    costs.link = {.latency = 5'000, .bandwidth = 25e9};
+    ClusterEdit(costs)->link = {.latency = 5'000, .bandwidth = 25e9};
     for (int stage = 0; stage < stages; ++stage) {
         costs.stage.push_back(
             {.forward = 1'000'000, .backward = 2'000'000, .backward_input = 1'000'000, .backward_weight = 1'000'000});

@@ -14,7 +14,6 @@
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "sim/simulate.h"
-#include "workloads/costs/routes.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -71,7 +70,7 @@ Shape shape_of(const Case& one) {
 // Forwards and backwards of stages differ, so that devices wait.
 Costs costs_of(const Case& one, const Shape& shape) {
     Costs costs;
-    costs.link = {.latency = one.latency, .bandwidth = kBytesPerNs * 1e9};
+    ClusterEdit(costs)->link = {.latency = one.latency, .bandwidth = kBytesPerNs * 1e9};
     for (int stage = 0; stage < shape.stages; ++stage) {
         const Ns unit = 1'000'000 + 10'007 * (stage * 7 % 11);
         costs.stage.push_back(
@@ -149,7 +148,7 @@ void run_simgrid(const Plan& plan, const Costs& costs, SimgridTimes& simgrid) {
                 lane_of(task).messages.push_back(bytes_of(task, costs));
         }
     }
-    const Routes routes(costs);
+    const Routes& routes = costs.cluster->routes;
     std::vector<sg::LinkInRoute> capacities;
     for (std::size_t number = 0; number < routes.capacities().size(); ++number)
         capacities.emplace_back(
@@ -157,9 +156,9 @@ void run_simgrid(const Plan& plan, const Costs& costs, SimgridTimes& simgrid) {
     for (auto& [ends, lane] : lanes) {
         const auto& [from, to, gradients] = ends;
         const std::string lane_name = fmt::format("{}-{}-{}", from, to, gradients);
-        const Link& own = costs.link_of(from, to);
+        const Link& own = costs.cluster->link_of(from, to);
         const std::vector<int> takes = routes.takes(from, to);
-        lane.shares = !takes.empty() || !costs.own_links.empty();
+        lane.shares = !takes.empty() || !costs.cluster->own_links.empty();
         lane.mailbox = sg::Mailbox::by_name(lane_name);
         lane.out = zone->create_host("out" + lane_name, 1.0);
         lane.ready = sg::Semaphore::create(0);
@@ -303,10 +302,10 @@ using Pick = std::function<int(int least, int most)>;
 
 // Links of pairs from an eighth to twice the common one, up to two buses of as much, and a switch above some hosts.
 void add_network(const Pick& pick, int devices, Costs& costs) {
-    const auto bandwidth = [&] { return costs.link.bandwidth * pick(1, 16) / 8; };
+    const auto bandwidth = [&] { return costs.cluster->link.bandwidth * pick(1, 16) / 8; };
     for (int count = pick(0, 3); count > 0; --count)
         if (const int from = pick(0, devices - 1), to = pick(0, devices - 1); from != to)
-            costs.own_links[{from, to}] = {0, bandwidth()};
+            ClusterEdit(costs)->own_links[{from, to}] = {0, bandwidth()};
     const auto some = [&](const auto& belongs) {
         std::vector<int> chosen;
         for (int device = 0; device < devices; ++device)
@@ -315,12 +314,13 @@ void add_network(const Pick& pick, int devices, Costs& costs) {
         return chosen;
     };
     for (int count = pick(0, 2); count > 0; --count)
-        costs.shared.push_back({Capacity::Of::Touching, some([&](int) { return pick(0, 1) != 0; }), bandwidth()});
+        ClusterEdit(costs)->shared.push_back(
+            {Capacity::Of::Touching, some([&](int) { return pick(0, 1) != 0; }), bandwidth()});
     const int first = pick(0, 2), last = pick(first, 2);
     const std::vector<int> below =
-        some([&](int device) { return first <= costs.host[device] && costs.host[device] <= last; });
+        some([&](int device) { return first <= costs.cluster->host[device] && costs.cluster->host[device] <= last; });
     for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
-        costs.shared.push_back({of, below, bandwidth()});
+        ClusterEdit(costs)->shared.push_back({of, below, bandwidth()});
 }
 
 // Returns how far apart the two are for a random plan, and adds to `slower` by how much sharing prolongs the step.
@@ -339,16 +339,16 @@ double shared_distance(std::mt19937& random, bool network, double& slower) {
     for (EdgeBytes& edge : costs.edges)
         edge.forward = edge.backward = kBytesPerNs * pick(1'000, 1'500'000) * kScale;
     for (int device = 0; device < shape.devices; ++device)
-        costs.host.push_back(pick(0, 2));
+        ClusterEdit(costs)->host.push_back(pick(0, 2));
     const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
     Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
                         {.sent_copies = false});
-    costs.between_hosts = Link{0, 1e18};
+    ClusterEdit(costs)->between_hosts = Link{0, 1e18};
     const auto without = static_cast<double>(simulator.step_time(costs));  // anything shared
-    costs.between_hosts->bandwidth = costs.link.bandwidth;
+    ClusterEdit(costs)->between_hosts->bandwidth = costs.cluster->link.bandwidth;
     if (network) {
         add_network(pick, shape.devices, costs);
-        costs.link.latency = 0;  // SimGrid's flows of unlike latencies have unlike shares
+        ClusterEdit(costs)->link.latency = 0;  // SimGrid's flows of unlike latencies have unlike shares
     }
     slower += static_cast<double>(simulator.step_time(costs)) / without - 1;
     const std::vector<double> ends = ends_of(simulator.trace(costs));

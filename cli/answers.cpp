@@ -83,8 +83,10 @@ void add_stragglers(const Job& job, Simulator& simulator, const Report& report, 
     Table table({"slower by 10 %", "step time", "change"});
     for (int device = 0; device < job.plan.shape.devices; ++device) {
         Costs costs = job.costs;
-        costs.speed.resize(static_cast<std::size_t>(job.plan.shape.devices), 1);
-        costs.speed[static_cast<std::size_t>(device)] /= 1 + kSlower;
+        std::vector<double> speeds;
+        for (int other = 0; other < job.plan.shape.devices; ++other)
+            speeds.push_back(costs.cluster->speed_of(other) / (other == device ? 1 + kSlower : 1));
+        ClusterEdit(costs)->set_speeds(speeds);
         const Ns time = simulator.step_time(costs);
         const double change = delta(time, report.metrics.step_time);
         rows.push_back({{"device", device}, {"slower", kSlower}, {"step_time_ns", time}, {"change", change}});

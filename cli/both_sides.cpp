@@ -123,7 +123,7 @@ void add_calibrated(const Sides& sides, Json& json) {
     json["calibrated"] = {{"step_time_ns", time},
                           {"step_time_error", relative_error(time, sides.measured.metrics.step_time)},
                           {"dispatch_ns", costs.dispatch},
-                          {"link_latency_ns", costs.link.latency},
+                          {"link_latency_ns", costs.cluster->link.latency},
                           {"tasks", std::move(tasks)}};
     json["drift"] = sides.drift();
     json["slices"] = calibrated.turns;

@@ -25,15 +25,15 @@ std::vector<std::string> model_row(const BuiltInModel& row) {
     config.workload.options.image_size = default_image_size(row, data_sources().front());
     const Model model = build_model(config);
     double multiply_accumulates = 0;
-    Bytes parameter_bytes = 0;
+    std::int64_t parameters = 0;
     for (const auto layer : boost::make_iterator_range(boost::vertices(model.layers))) {
         multiply_accumulates += model.layers[layer].flops_forward / 2;
-        parameter_bytes += model.layers[layer].tied_to.empty() ? model.layers[layer].parameter_bytes : 0;
+        parameters += model.layers[layer].tied_to.empty() ? model.layers[layer].parameters : 0;
     }
     return {
         model.name,
         fmt::format("{}x{}x{}, {} classes", model.input.channels, model.input.height, model.input.width, model.classes),
-        fmt::format("{:.2f} M", static_cast<double>(parameter_bytes) / sizeof(float) / 1e6),
+        fmt::format("{:.2f} M", static_cast<double>(parameters) / 1e6),
         fmt::format("{:.4f} GMAC", multiply_accumulates / 1e9)};
 }
 

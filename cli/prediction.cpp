@@ -136,9 +136,9 @@ std::string note_on_share(const Profile& profile) {
 // Devices on the host that has the most.
 int most_on_a_host(const Costs& costs, int devices) {
     std::map<int, int> on;
-    for (const int host : costs.host)
+    for (const int host : costs.cluster->host)
         ++on[host];
-    int most = costs.host.empty() ? devices : 0;
+    int most = costs.cluster->host.empty() ? devices : 0;
     for (const auto& [host, count] : on)
         most = std::max(most, count);
     return most;

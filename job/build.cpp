@@ -182,47 +182,51 @@ Profile in_cluster(Profile profile, const Config& config) {
 namespace {
 
 // `hosts` numbers them.
-void add_network(Costs& costs, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
-    costs.own_links.clear();
+void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
     for (const ClusterConfig::PairLink& pair : cluster.links)
-        costs.own_links[{pair.from, pair.to}] = pair.link;
-    costs.shared.clear();
+        facts.own_links[{pair.from, pair.to}] = pair.link;
     for (const ClusterConfig::Shared& shared : cluster.shared)
-        costs.shared.push_back({Capacity::Of::Touching, shared.devices, shared.bandwidth});
+        facts.shared.push_back({Capacity::Of::Touching, shared.devices, shared.bandwidth});
     for (const ClusterConfig::Switch& group : cluster.switches) {
         std::vector<char> below(hosts.size(), 0);
         for (const std::string& name : group.hosts)
             if (const auto host = hosts.find(name); host != hosts.end())
                 below[static_cast<std::size_t>(host->second)] = 1;
         std::vector<int> devices;
-        for (int device = 0; device < static_cast<int>(costs.host.size()); ++device)
-            if (below[static_cast<std::size_t>(costs.host[device])])
+        for (int device = 0; device < static_cast<int>(facts.host.size()); ++device)
+            if (below[static_cast<std::size_t>(facts.host[device])])
                 devices.push_back(device);
         for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
-            costs.shared.push_back({of, devices, group.bandwidth});
+            facts.shared.push_back({of, devices, group.bandwidth});
     }
 }
 
 }  // namespace
 
-void add_cluster(Costs& costs, const Config& config, const Profile& profile) {
+std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;
-    costs.speed.clear();
-    costs.host.clear();
-    std::map<std::string, int> hosts;  // devices that do not say stand on one, the nameless
+    ClusterFacts facts;
+    std::map<std::string, int> hosts;  // devices without a name of their host share one
+    std::vector<double> speeds;
     for (const DeviceConfig& device : cluster.devices) {
-        costs.speed.push_back(device.speed);
-        costs.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
+        speeds.push_back(device.speed);
+        facts.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
     }
+    facts.set_speeds(speeds);
     const bool profiled = is_measured(profile) && !cluster.link_given;
-    costs.link = profiled ? profile.link : cluster.link;
-    costs.sums = profiled ? profile.sums : cluster.link;
-    costs.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    facts.link = profiled ? profile.link : cluster.link;
+    facts.sums = profiled ? profile.sums : cluster.link;
+    facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
+    add_network(facts, cluster, hosts);
+    return std::make_shared<const Cluster>(std::move(facts));
+}
+
+void add_settings(Costs& costs, const Config& config) {
+    costs.optimizer = config.training.optimizer;
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;
-    costs.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
-    add_network(costs, cluster, hosts);
     if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;
 }
@@ -235,11 +239,12 @@ Dataset open_dataset(const Config& config, const Model& model) {
     return data;
 }
 
-Costs complete_costs(Costs of_stages, const Config& config, const Profile& profile, const LayerGraph& graph,
-                     const StageSplit& split, const Shape& shape) {
+Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<const Cluster> cluster,
+                     const LayerGraph& graph, const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
     costs.lengths = config.pipeline.micro_batch_lengths;
-    add_cluster(costs, config, profile);
+    costs.cluster = std::move(cluster);
+    add_settings(costs, config);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     return costs;
 }

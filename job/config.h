@@ -6,9 +6,9 @@
 #include "schedules/plan/lanes.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/costs/precision.h"
 #include "workloads/data/dataset.h"
 #include "workloads/models/models.h"
+#include "workloads/models/precision.h"
 #include "workloads/text/choice.h"
 #include "workloads/text/yaml.h"
 
@@ -136,7 +136,7 @@ bool is_replicated(const PipelineConfig& pipeline);
 
 struct TrainingConfig {
     int steps = 20;
-    enum class Optimizer { Sgd } optimizer = Optimizer::Sgd;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
     double clip_norm = 0;  // largest L2 norm of all gradients together; 0: any
     enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
@@ -147,9 +147,6 @@ struct TrainingConfig {
     std::int64_t seed = 1;
     bool shard_optimizer = false;  // each replica of a stage keeps the optimizer's states of a part (ZeRO-1)
 };
-template <>
-inline constexpr Choice<TrainingConfig::Optimizer> kChoices<TrainingConfig::Optimizer>[] = {
-    {"sgd", TrainingConfig::Optimizer::Sgd}};
 template <>
 inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] = {
     {"cross_entropy", TrainingConfig::Loss::CrossEntropy}, {"mse", TrainingConfig::Loss::MeanSquaredError}};

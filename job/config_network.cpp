@@ -1,6 +1,6 @@
 // What messages take: links, and what they share on their way.
 #include "job/config_blocks.h"
-#include "workloads/costs/link_yaml.h"
+#include "workloads/cluster/link_yaml.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "job/config_blocks.h"
 #include "job/cost_source.h"
-#include "workloads/costs/link_yaml.h"
+#include "workloads/cluster/link_yaml.h"
 #include "workloads/models/models.h"
 
 #include <algorithm>

@@ -26,10 +26,11 @@ Profile measured_profile(const Config& config, const Model&) {
 // Makes an analytic profile at every size that the micro-batches have.
 Profile profile_by_rates(const Config& config, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
-    Profile profile = analytic_profile(model, sizes.full, config.cluster.rates);
+    const TrainingKind training{.optimizer = config.training.optimizer};
+    Profile profile = analytic_profile(model, sizes.full, config.cluster.rates, training);
     if (sizes.is_even())
         return profile;
-    const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates);
+    const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates, training);
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         profile.layers[layer].times.insert(last.layers[layer].times.begin(), last.layers[layer].times.end());
         profile.layers[layer].bytes.insert(last.layers[layer].bytes.begin(), last.layers[layer].bytes.end());

@@ -74,7 +74,8 @@ Job uniform_job(Config config, Notices& notices) {
     check_profile_exists(job.config);
     add_plan(job, {}, notices);
     job.costs = uniform_costs(job.config, stages_per_device(job.plan));
-    add_cluster(job.costs, job.config, {});
+    job.costs.cluster = cluster_of(job.config, {});
+    add_settings(job.costs, job.config);
     check_messages(job, notices);
     return job;
 }
@@ -90,7 +91,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     job.split = make_split(job.config, model, job.profile);
     add_plan(job, links_of(model.layers, job.split), notices);
     job.costs = complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
-                               job.profile, model.layers, job.split, job.plan.shape);
+                               cluster_of(job.config, job.profile), model.layers, job.split, job.plan.shape);
     tell_larger_buckets(job.costs, notices);
     check_messages(job, notices);
     job.model = std::make_shared<const Model>(std::move(model));

@@ -27,7 +27,7 @@ std::vector<int> listed_stages(const Config& config, const LayerGraph& layers) {
 
 void check_parameters_have_stages(const Config& config, const LayerGraph& layers, const std::vector<int>& stage_of) {
     for (std::size_t layer = 0; layer < stage_of.size(); ++layer)
-        if (stage_of[layer] < 0 && (layers[layer].parameter_bytes > 0 || !layers[layer].tied_to.empty()))
+        if (stage_of[layer] < 0 && (layers[layer].parameters > 0 || !layers[layer].tied_to.empty()))
             break_rule(config, kStages, fmt::format("layer '{}' has parameters and no stage", layers[layer].name),
                        "list it in a stage");
 }

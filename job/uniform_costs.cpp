@@ -71,10 +71,6 @@ Costs uniform_costs(const Config& config, int per_device) {
     costs.lengths = config.pipeline.micro_batch_lengths;
     if (const MicroBatchSizes sizes = sizes_of(config.pipeline); !sizes.is_even())
         add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
-    if (std::any_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed != 1; }))
-        for (const DeviceConfig& device : devices)
-            costs.speed.push_back(device.speed);
     return costs;
 }
 

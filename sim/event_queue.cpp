@@ -64,13 +64,13 @@ void EventQueue::begin() {
 }
 
 void EventQueue::lay_routes() {
-    const Routes routes(*costs_);
+    const Routes& routes = costs_->cluster->routes;
     std::vector<double> capacities = routes.capacities();
     unit_ = capacities.empty() ? 1 : capacities.front();
     for (double& capacity : capacities)
         capacity /= unit_;
     shares_ = FairShares(std::move(capacities));
-    lay_sums(routes);
+    lay_sums();
     demands_.assign(kinds_.all().size(), {});
     if (routes.capacities().empty())
         return;
@@ -80,20 +80,22 @@ void EventQueue::lay_routes() {
         if (!is_send(kind.op))
             continue;
         const double bandwidth = bandwidth_for(static_cast<double>(traffic.bytes(graph_.task(kind.first))),
-                                               costs_->link_of(kind.device, kind.receiver));
+                                               costs_->cluster->link_of(kind.device, kind.receiver));
         demands_[number] = {.takes = routes.takes(kind.device, kind.receiver),
                             .most = std::min(bandwidth, routes.most(kind.device, kind.receiver)) / unit_};
     }
 }
 
 void EventQueue::place_on_hosts() {
-    host_of_ = costs_->host.empty() ? std::vector<int>(plan_.order.size(), 0) : costs_->host;
+    host_of_.clear();
+    for (int device = 0; device < std::ssize(plan_.order); ++device)
+        host_of_.push_back(costs_->cluster->host_of(device));
     devices_on_.clear();
     for (std::size_t device = 0; device < plan_.order.size(); ++device) {
         devices_on_.resize(std::max(devices_on_.size(), static_cast<std::size_t>(host_of_[device]) + 1));
         devices_on_[host_of_[device]].push_back(static_cast<int>(device));
     }
-    dispatchers_.assign(costs_->dispatch_by_host && costs_->dispatch > 0 ? devices_on_.size() : 0, {});
+    dispatchers_.assign(costs_->cluster->dispatch_by_host && costs_->dispatch > 0 ? devices_on_.size() : 0, {});
     asks_for_call_.assign(plan_.order.size(), false);
     hosts_to_call_.clear();
 }
@@ -168,7 +170,7 @@ void EventQueue::start_send(int send, Ns now) {
 }
 
 Ns EventQueue::latency_of(int send) const {
-    return costs_->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
+    return costs_->cluster->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
 }
 
 void EventQueue::leave(int send, Ns now) {

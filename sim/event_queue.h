@@ -7,9 +7,8 @@
 #include "schedules/plan/plan.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/rows.h"
+#include "workloads/cluster/fair_shares.h"
 #include "workloads/costs/costs.h"
-#include "workloads/costs/fair_shares.h"
-#include "workloads/costs/routes.h"
 
 #include <cstdint>
 #include <queue>
@@ -121,8 +120,8 @@ private:
     void end_flow(std::int64_t seq, Ns now);
     void share_links(Ns now);
     void share_when_due(Ns now);
-    void lay_sums(const Routes& routes);
-    std::vector<Round> rounds_for(const StageSum& sum, const Routes& routes) const;
+    void lay_sums();
+    std::vector<Round> rounds_for(const StageSum& sum) const;
     const StageSum& sum_of_work(int work) const;
     Ns after_own(int node) const;
     void fill_buckets();

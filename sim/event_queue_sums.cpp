@@ -9,18 +9,18 @@
 
 namespace pw {
 
-std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const Routes& routes) const {
+std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum) const {
     std::vector<Round> rounds;
     bool takes = false;
     for (const SumRound& round : sum.rounds) {
         Round& own = rounds.emplace_back(Round{{}, round.steps});
         const double bytes = static_cast<double>(sum.bytes) / round.parts;
         for (const SumRound::Pair& pair : round.messages) {
-            Demand demand = demand_of_sum(pair, bytes, *costs_, routes);
+            Demand demand = demand_of_sum(pair, bytes, *costs_->cluster);
             const double time = bytes > 0 ? bytes / demand.most * 1e9 : 0;
             demand.most /= unit_;
             takes = takes || !demand.takes.empty();
-            own.messages.push_back({std::move(demand), time, sum_link_of(pair, *costs_).latency});
+            own.messages.push_back({std::move(demand), time, sum_link_of(pair, *costs_->cluster).latency});
         }
     }
     return takes || costs_->mover_share > 0 ? rounds : std::vector<Round>{};
@@ -28,13 +28,13 @@ std::vector<EventQueue::Round> EventQueue::rounds_for(const StageSum& sum, const
 
 // Sums that share no capacity stay tasks of a known length; in buckets, they end a known time after their first bucket
 // is full.
-void EventQueue::lay_sums(const Routes& routes) {
+void EventQueue::lay_sums() {
     sums_.clear();
     sum_of_.assign(static_cast<std::size_t>(graph_.size()), -1);
     rounds_.clear();
     for (const std::vector<StageSum>* sums : {&costs_->stage_sums, &costs_->stage_gathers})
         for (const StageSum& sum : *sums)
-            rounds_.push_back(rounds_for(sum, routes));
+            rounds_.push_back(rounds_for(sum));
     const auto is_task = [&](int work) {
         return work >= std::ssize(rounds_) || (rounds_[work].empty() && sum_of_work(work).buckets == 1);
     };

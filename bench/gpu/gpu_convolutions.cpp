@@ -145,7 +145,7 @@ void time_graph(const CudaKernels& kernels, LayerRig& rig, const Layer& shape, C
         tensors.y = rig.output_gradient.get();
     if (makes_weights)
         tensors.w = read_by_products(rig.weight_gradient.get());
-    const std::int64_t count = rig.layer.parameter_bytes / static_cast<Bytes>(sizeof(float));
+    const std::int64_t count = rig.layer.parameters;
     times.plans = static_cast<int>(graph.plans().size());
     for (int k = 0; k < times.plans; ++k) {
         const ConvolutionGraph::Plan& plan = graph.plans()[static_cast<std::size_t>(k)];

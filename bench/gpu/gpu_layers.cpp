@@ -89,7 +89,7 @@ double most_flops(Precision precision, int share) {
 std::array<double, 3> bytes_moved(const Layer& layer, int samples, double element, double masks) {
     const double in = samples * static_cast<double>(layer.input.elements()) * element;
     const double out = samples * static_cast<double>(layer.output.elements()) * element;
-    const double weights = static_cast<double>(layer.parameter_bytes) / sizeof(float) * element;
+    const double weights = static_cast<double>(layer.parameters) * element;
     switch (layer.kind) {
         case LayerKind::Convolution:
         case LayerKind::Linear:
@@ -228,7 +228,7 @@ void print_others(const Profile& profile, const Model& model, int samples, Preci
     double parameters = 0;
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         update += profile.layers[layer].update.median;
-        parameters += static_cast<double>(model.layers[layer].parameter_bytes) / sizeof(float);
+        parameters += static_cast<double>(model.layers[layer].parameters);
     }
     // the gradient twice, for its norm too; weights and momentum read and written; the bf16 copy written
     const double moved = parameters * (6 * sizeof(float) + (precision == Precision::Bf16 ? 2 : 0));

@@ -235,8 +235,8 @@ Emulation::Emulation(const RunPlan& the_plan)
         devices_.push_back(std::make_unique<EmulatedDevice>(*this, device));
     if (!may_wait_for_calls(shape, job.costs))
         return;
-    const auto last_host = std::max_element(job.costs.host.begin(), job.costs.host.end());
-    for (int host = 0; host <= (job.costs.host.empty() ? 0 : *last_host); ++host)
+    const auto last_host = std::max_element(job.costs.cluster->host.begin(), job.costs.cluster->host.end());
+    for (int host = 0; host <= (job.costs.cluster->host.empty() ? 0 : *last_host); ++host)
         dispatchers_.push_back(std::make_unique<Dispatcher>());
 }
 
@@ -261,7 +261,7 @@ void Dispatcher::stop() {
 Dispatcher* Emulation::dispatcher_of(int device) const {
     if (dispatchers_.empty())
         return nullptr;
-    const std::vector<int>& hosts = job.costs.host;
+    const std::vector<int>& hosts = job.costs.cluster->host;
     return dispatchers_[hosts.empty() ? 0 : static_cast<std::size_t>(hosts[device])].get();
 }
 

@@ -3,7 +3,6 @@
 #include "exec/engine/guards.h"
 #include "exec/engine/ranks_of_run.h"
 #include "schedules/plan/durations.h"
-#include "workloads/costs/routes.h"
 
 #include <algorithm>
 #include <limits>
@@ -35,22 +34,22 @@ std::vector<Way> ways_of(const PlanGraph& graph) {
 }
 
 LinkTimes link_times(const RunPlan& plan, const Costs& costs, const TransferMode& mode) {
-    const Routes routes(costs);
+    const Cluster& cluster = *costs.cluster;
     const bool shared = may_share_links(plan.graph, mode, costs);
     LinkTimes times;
     times.occupation.assign(plan.moved.size(), 0);
     times.latency.assign(plan.moved.size(), 0);
     std::vector<Demand> demands(plan.moved.size());
     for (const auto& [send, from, to] : ways_of(plan.graph)) {
-        const Link& link = costs.link_of(from, to);
-        const double most = routes.most(from, to);
+        const Link& link = cluster.link_of(from, to);
+        const double most = cluster.routes.most(from, to);
         times.occupation[send] = occupation_of(plan.moved[send], link, most);
         times.latency[send] = link.latency;
         const double bandwidth = bandwidth_for(static_cast<double>(plan.moved[send]), link);
-        demands[send] = {.takes = routes.takes(from, to), .most = std::min(bandwidth, most)};
+        demands[send] = {.takes = cluster.routes.takes(from, to), .most = std::min(bandwidth, most)};
     }
     if (shared)
-        times.shared = {routes.capacities(), std::move(demands)};
+        times.shared = {cluster.routes.capacities(), std::move(demands)};
     return times;
 }
 

@@ -1,8 +1,8 @@
 // Messages under way on emulated links that share what they take: at every moment each goes at its max-min fair rate,
-// by the rule of the simulator (workloads/costs/fair_shares.h).
+// by the rule of the simulator (workloads/cluster/fair_shares.h).
 #pragma once
 
-#include "workloads/costs/fair_shares.h"
+#include "workloads/cluster/fair_shares.h"
 #include "workloads/units.h"
 
 #include <optional>

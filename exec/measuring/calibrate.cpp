@@ -3,7 +3,6 @@
 #include "exec/measuring/turns.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
-#include "workloads/costs/routes.h"
 #include "workloads/error.h"
 #include "workloads/median.h"
 
@@ -110,7 +109,7 @@ private:
 class Collector {
 public:
     explicit Collector(const Job& job)
-        : job_(job), messages_are_timed_(is_on_ranks() || !Routes(job.costs).capacities().empty()) {}
+        : job_(job), messages_are_timed_(is_on_ranks() || !job.costs.cluster->routes.capacities().empty()) {}
 
     void add(const ProbeTrace& probe) {
         const PlanGraph graph(probe.job->plan);
@@ -131,7 +130,7 @@ public:
     Calibration calibration() const {
         Calibration calibration{job_.costs, {}};
         Costs& costs = calibration.costs;
-        costs.speed.clear();
+        ClusterEdit(costs)->kind.clear();
         costs.interpolated = false;
         costs.busy = costs.stage;
         costs.neighbours = 0;  // the probes have as many devices as the plan
@@ -144,20 +143,24 @@ public:
         }
         if (!own_gaps_.empty())
             costs.dispatch = std::llround(mean_median(own_gaps_));
-        if (job_.config.cluster.link_given && !emulates_link())
-            return calibration;  // the user wants another link predicted than this machine's
-        if (!sends_messages()) {
-            costs.link = {far_gaps_.empty() ? costs.link.latency : 0};
-            costs.between_hosts.reset();
-        }
-        const Ns longer = far_gaps_.empty() ? 0 : std::llround(mean_median(far_gaps_)) - costs.dispatch;
-        costs.link.latency = std::max<Ns>(0, costs.link.latency + longer);
-        if (costs.between_hosts)
-            costs.between_hosts->latency = std::max<Ns>(0, costs.between_hosts->latency + longer);
+        if (!job_.config.cluster.link_given || emulates_link())  // else the user wants another link predicted
+            set_links(costs);
         return calibration;
     }
 
 private:
+    void set_links(Costs& costs) const {
+        ClusterEdit cluster(costs);
+        if (!sends_messages()) {
+            cluster->link = {far_gaps_.empty() ? cluster->link.latency : 0};
+            cluster->between_hosts.reset();
+        }
+        const Ns longer = far_gaps_.empty() ? 0 : std::llround(mean_median(far_gaps_)) - costs.dispatch;
+        cluster->link.latency = std::max<Ns>(0, cluster->link.latency + longer);
+        if (cluster->between_hosts)
+            cluster->between_hosts->latency = std::max<Ns>(0, cluster->between_hosts->latency + longer);
+    }
+
     bool emulates_link() const { return job_.config.run.transport == RunConfig::Transport::Link; }
     bool is_on_ranks() const { return job_.config.run.transport == RunConfig::Transport::Mpi; }
     bool sends_messages() const { return emulates_link() || is_on_ranks(); }
@@ -232,9 +235,10 @@ private:
         for (const int recv : graph.inputs(node))
             if (is_recv(graph.task(recv).op))
                 for (const int maker : graph.inputs(graph.inputs(recv).front())) {
-                    const Ns way = emulates_link() ? job_.costs.link.latency +
-                                                         occupation_of(traffic.bytes(graph.task(recv)), job_.costs.link)
-                                                   : 0;
+                    const Ns way = emulates_link()
+                                       ? job_.costs.cluster->link.latency +
+                                             occupation_of(traffic.bytes(graph.task(recv)), job_.costs.cluster->link)
+                                       : 0;
                     last = std::max(last, messages_are_timed_ ? events[recv]->end : events[maker]->end + way);
                 }
         return last;

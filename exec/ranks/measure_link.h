@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/ranks/ranks.h"
-#include "workloads/costs/link.h"
+#include "workloads/cluster/link.h"
 
 #include <optional>
 #include <string>

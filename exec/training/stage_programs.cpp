@@ -87,7 +87,7 @@ Costs Training::prepare_memory() {
         add_last(costs, costs_of(layouts.last, last_bytes));
     }
     if (job.config.run.transport == RunConfig::Transport::Link)
-        add_cluster(costs, job.config, {});
+        costs.cluster = cluster_of(job.config, {}), add_settings(costs, job.config);
     else if (plan.ranks != nullptr)
         costs.sent_copies = true;
     layouts_.emplace(std::move(layouts));

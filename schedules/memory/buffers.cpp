@@ -93,15 +93,15 @@ private:
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
+                const TrainingBytes state = training_bytes(bytes.weights, costs_.optimizer);
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
-                    add({BufferUse::Gradients, MemoryKind::Gradients, bytes.weights, device, stage, -1, -1, -1, 0, end,
-                         part});
-                const int momenta = versions_.predicts(stage) ? versions_.held[stage] : 1;
-                const Bytes momentum = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
-                for (int version = 0; version < momenta; ++version)
-                    add({BufferUse::Optimizer, MemoryKind::Optimizer, momentum, device, stage, -1, -1, version, 0,
-                         end});
+                    add({BufferUse::Gradients, MemoryKind::Gradients, state.gradients, device, stage, -1, -1, -1, 0,
+                         end, part});
+                const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
+                const Bytes states = costs_.shard_optimizer ? shard_of(state.states, stage) : state.states;
+                for (int version = 0; version < versions; ++version)
+                    add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
             }
             if (versions_.predicts(stage))
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,

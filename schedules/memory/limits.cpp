@@ -97,7 +97,7 @@ Blame blame_for(Op op) {
                                const Costs& costs) {
     const int device = graph.device_of(share.node);
     std::string key = blame.key, help = blame.help;
-    if (is_compute(graph.task(share.node).op) && !costs.speed.empty() && costs.speed[device] < 1) {
+    if (is_compute(graph.task(share.node).op) && costs.cluster->speed_of(device) < 1) {
         key = fmt::format("cluster.devices[{}].speed", device);
         help = "raise the speed of the device, 1 is that of the costs";
     }
@@ -165,7 +165,7 @@ void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vect
         const TaskKinds::Kind& kind = kinds.all()[number];
         const Ns time = busy.empty() ? durations[number] : std::max(durations[number], busy[number]);
         if (is_send(kind.op))
-            total += latency.add(costs.link_of(kind.device, kind.receiver).latency, kind);
+            total += latency.add(costs.cluster->link_of(kind.device, kind.receiver).latency, kind);
         total += shares[static_cast<int>(is_send(kind.op) ? Op::SendForward : kind.op)].add(time, kind);
     }
     if (total <= static_cast<double>(kLongestPlan))

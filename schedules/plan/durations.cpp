@@ -3,7 +3,6 @@
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
 #include "workloads/bounded.h"
-#include "workloads/costs/routes.h"
 #include "workloads/costs/sum_times.h"
 
 #include <algorithm>
@@ -81,8 +80,8 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     if (kind.accumulates)
         time += cost.accumulate;
     const bool computes = kind.op != Op::SumGradients;
-    if (computes && !costs.speed.empty() && costs.speed[kind.device] != 1)
-        time = bounded(static_cast<double>(time) / costs.speed[kind.device]);
+    if (const double speed = computes ? costs.cluster->speed_of(kind.device) : 1; speed != 1)
+        time = bounded(static_cast<double>(time) / speed);
     if (kind.op == Op::Update)
         time = bounded_sum(time, cost.gather_weights);
     return bounded_sum(time, costs.dispatch);
@@ -97,13 +96,13 @@ const StageSum* sum_in_buckets(int stage, const Costs& costs) {
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
                              const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     const Traffic traffic(shape, graph.index(), costs);
-    const Routes routes(costs);
+    const Cluster& cluster = *costs.cluster;
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
         durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
-                                                             costs.link_of(kind.device, kind.receiver),
-                                                             routes.most(kind.device, kind.receiver))
+                                                             cluster.link_of(kind.device, kind.receiver),
+                                                             cluster.routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
@@ -126,31 +125,31 @@ bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to 
 // stage.
 using Uses = std::vector<std::map<int, double>>;
 
-void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Costs& costs, const Routes& routes,
-                          Uses& uses) {
+void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Cluster& cluster, Uses& uses) {
     const LaneTable table(graph, mode.communicator);
     std::set<std::array<int, 3>> ways;  // lane, from, to
     for (int send = 0; send < graph.size(); ++send)
         if (is_send(graph.task(send).op) && table.partner[send] >= 0)
             ways.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
     for (const auto& [lane, from, to] : ways)
-        for (const int capacity : routes.takes(from, to)) {
+        for (const int capacity : cluster.routes.takes(from, to)) {
             double& use = uses[capacity][lane];
-            use = std::max(use, std::min(costs.link_of(from, to).bandwidth, routes.most(from, to)));
+            use = std::max(use, std::min(cluster.link_of(from, to).bandwidth, cluster.routes.most(from, to)));
         }
 }
 
 // Messages of one step share with each other too, which the time of the sum alone knows.
-void add_uses_of_sums(const std::vector<StageSum>& sums, const Costs& costs, const Routes& routes, Uses& uses) {
+void add_uses_of_sums(const std::vector<StageSum>& sums, const Cluster& cluster, Uses& uses) {
     for (std::size_t stage = 0; stage < sums.size(); ++stage)
         for (const SumRound& round : sums[stage].rounds) {
             std::map<int, double> of_round;
             for (const SumRound::Pair& pair : round.messages)
-                for (const int capacity : routes.takes(pair.from, pair.to))
-                    of_round[capacity] += std::min(sum_link_of(pair, costs).bandwidth, routes.most(pair.from, pair.to));
+                for (const int capacity : cluster.routes.takes(pair.from, pair.to))
+                    of_round[capacity] +=
+                        std::min(sum_link_of(pair, cluster).bandwidth, cluster.routes.most(pair.from, pair.to));
             for (const auto& [capacity, use] : of_round) {
                 double& most = uses[capacity][-1 - static_cast<int>(stage)];
-                most = std::max(most, std::min(use, routes.capacities()[capacity]));
+                most = std::max(most, std::min(use, cluster.routes.capacities()[capacity]));
             }
         }
 }
@@ -271,7 +270,7 @@ std::vector<Ns> TaskKinds::latencies(const Costs& costs) const {
     std::vector<Ns> latencies;
     latencies.reserve(all_.size());
     for (const Kind& kind : all_)
-        latencies.push_back(is_send(kind.op) ? costs.link_of(kind.device, kind.receiver).latency : 0);
+        latencies.push_back(is_send(kind.op) ? costs.cluster->link_of(kind.device, kind.receiver).latency : 0);
     return latencies;
 }
 
@@ -311,19 +310,21 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         const std::vector<int> holders = shape.devices_of(stage);
         const bool sharded = costs.shard_optimizer && holders.size() > 1;
         std::vector<SumRound> rounds =
-            rounds_of(algorithm, holders, costs.host, sharded ? SumPart::Scatter : SumPart::All);
+            rounds_of(algorithm, holders, costs.cluster->host, sharded ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
+        const Bytes gradients = training_bytes(weights, costs.optimizer).gradients;
         const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
-        const int buckets = overlaps ? buckets_of(weights, costs.sum_bucket) : 1;
-        StageSum& sum = costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), weights, costs));
+        const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
+        StageSum& sum =
+            costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster));
         sum.buckets = buckets;
         Ns time = sum.alone;
         for (const StageTie& tie : ties)
             if (is_of(tie, stage))
-                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, costs, algorithm).alone);
+                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, *costs.cluster, algorithm).alone);
         std::reverse(rounds.begin(), rounds.end());
-        const StageSum& gather =
-            costs.stage_gathers.emplace_back(sharded ? timed_sum(std::move(rounds), weights, costs) : StageSum{});
+        const StageSum& gather = costs.stage_gathers.emplace_back(
+            sharded ? timed_sum(std::move(rounds), weights, *costs.cluster) : StageSum{});
         for (std::vector<StageCost>* all : {&costs.stage, &costs.busy}) {
             if (all->empty())
                 continue;
@@ -377,31 +378,31 @@ std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
 }
 
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    const Routes routes(costs);
+    const Routes& routes = costs.cluster->routes;
     if (routes.capacities().empty())
         return false;
     Uses uses(routes.capacities().size());
-    add_uses_of_messages(graph, mode, costs, routes, uses);
+    add_uses_of_messages(graph, mode, *costs.cluster, uses);
     return is_short(uses, routes);
 }
 
 bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    const Routes routes(costs);
+    const Routes& routes = costs.cluster->routes;
     if (routes.capacities().empty())
         return false;
     Uses uses(routes.capacities().size());
-    add_uses_of_messages(graph, mode, costs, routes, uses);
-    add_uses_of_sums(costs.stage_sums, costs, routes, uses);
-    add_uses_of_sums(costs.stage_gathers, costs, routes, uses);  // never beside its stage's sum
+    add_uses_of_messages(graph, mode, *costs.cluster, uses);
+    add_uses_of_sums(costs.stage_sums, *costs.cluster, uses);
+    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never beside its stage's sum
     return is_short(uses, routes);
 }
 
 bool may_wait_for_calls(const Shape& shape, const Costs& costs) {
-    if (!costs.dispatch_by_host || costs.dispatch == 0)
+    if (!costs.cluster->dispatch_by_host || costs.dispatch == 0)
         return false;
     std::set<int> hosts;
     for (int device = 0; device < shape.devices; ++device)
-        hosts.insert(costs.host.empty() ? 0 : costs.host[device]);
+        hosts.insert(costs.cluster->host_of(device));
     return std::ssize(hosts) < shape.devices;
 }
 

@@ -104,8 +104,8 @@ private:
     Loads full_, last_;                      // of a mini-batch's last micro-batch, empty where that is no smaller
 };
 
-// Returns whether messages may be under way at once that share a capacity (workloads/costs/routes.h) and could together
-// use more than there is of it; the second, whether messages and sums of gradients, or two sums, may.
+// Returns whether messages may be under way at once that share a capacity (workloads/cluster/routes.h) and could
+// together use more than there is of it; the second, whether messages and sums of gradients, or two sums, may.
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 

@@ -57,14 +57,14 @@ SearchProblem problem_of(const Config& config, const Model& model) {
 
 Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs)
     : problem_(problem),
-      profile_(profile),
       costs_(costs),
       config_(config_of(problem.config, choice)),
+      cluster_(cluster_of(config_, profile)),
       mode_(problem.mode),
       chain_(make_plan(config_, {chain_of(choice.stages), {}}, config_.training.steps)) {
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
-    add_cluster(any, config_, profile);
+    add_settings(any, config_);
     mode_.sent_copies = keeps_copies(any, mode_.early_receive());
     for (const DeviceConfig& device : config_.cluster.devices)
         memory_.push_back(device.memory);
@@ -89,7 +89,7 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
 }
 
 Costs Judge::executed(Costs of_stages, const StageSplit& split, const Plan& plan) const {
-    return complete_costs(std::move(of_stages), config_, profile_, problem_.model.layers, split, plan.shape);
+    return complete_costs(std::move(of_stages), config_, cluster_, problem_.model.layers, split, plan.shape);
 }
 
 std::optional<Ns> Judge::step_time(const StageSplit& split) {

@@ -64,9 +64,9 @@ private:
     Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;
 
     const SearchProblem& problem_;
-    const Profile& profile_;
     const CostTable& costs_;
     Config config_;
+    std::shared_ptr<const Cluster> cluster_;
     TransferMode mode_;
     Plan chain_;
     std::vector<Bytes> memory_;  // by device

@@ -47,16 +47,15 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
         weights += own.weights;
         sent += (tensors + (by_layer ? readers : tensors)) * static_cast<double>(own.output);
     }
-    Costs links;
-    add_cluster(links, config, profile);
+    const std::shared_ptr<const Cluster> cluster = cluster_of(config, profile);
     const double stages = plan.shape.stages, messages = stages * std::min(stages, 1.0 * num_edges(graph) + 1);
     const double compute = micro_batches * std::max(sum_of(costs.alone()), sum_of(costs.busy())) / slowest +
                            tasks * static_cast<double>(profile.dispatch.median);
-    const double moving =
-        micro_batches * (sent / links.link.bandwidth * 1e9 + 2 * messages * static_cast<double>(links.link.latency)) +
-        updates * (2 * static_cast<double>(weights) / links.sums.bandwidth * 1e9 +
-                   2 * static_cast<double>(links.sums.latency) * config.cluster.devices.size() *
-                       buckets_of(weights, config.sum_bucket));
+    const double moving = micro_batches * (sent / cluster->link.bandwidth * 1e9 +
+                                           2 * messages * static_cast<double>(cluster->link.latency)) +
+                          updates * (2 * static_cast<double>(weights) / cluster->sums.bandwidth * 1e9 +
+                                     2 * static_cast<double>(cluster->sums.latency) * config.cluster.devices.size() *
+                                         buckets_of(weights, config.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
         throw BeyondLimit(

@@ -225,7 +225,8 @@ Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
 }
 
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
-    : asynchronous_(plan.asynchronous),
+    : optimizer_(config.training.optimizer),
+      asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),
@@ -369,7 +370,8 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const int shards = sharded_ ? replicas : 1;
     const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
-    const Bytes to_update = any.updates ? piece.weights + shard_of(piece.weights, shards) : 0;
+    const TrainingBytes state = training_bytes(piece.weights, optimizer_);
+    const Bytes to_update = any.updates ? state.gradients + shard_of(state.states, shards) : 0;
     if (piece.weights + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
@@ -405,12 +407,12 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    const Bytes gradients = stage.updates ? piece.weights : 0;
-    const Bytes momentum = shard_of(gradients, stage.shards);
+    const TrainingBytes state = training_bytes(piece.weights, optimizer_);
+    const Bytes updated = stage.updates ? state.gradients + shard_of(state.states, stage.shards) : 0;
     const int held = stage.recomputes ? 1 : stage.in_flight;
     const Bytes activations =
         lengths_.empty() ? held * piece.activations : least_bytes(piece.activations, stage.in_flight_bytes);
-    return stage.versions * piece.weights + gradients + momentum + piece.statistics + activations;
+    return stage.versions * piece.weights + updated + piece.statistics + activations;
 }
 
 Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }

@@ -115,6 +115,7 @@ private:
     Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 
+    OptimizerKind optimizer_;
     bool asynchronous_ = false, sharded_ = false;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
     double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest

@@ -64,17 +64,17 @@ void Trial::expect() {
     Bytes most = 0;
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);
-    const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device; gradients are as large
-    const Bytes states = problem_.config.training.shard_optimizer ? weights / pipelines : weights;
-    if (schedule_named(choice.schedule).trains && 2 * weights + states > most) {
+    const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device
+    const TrainingConfig& training = problem_.config.training;
+    const TrainingBytes state = training_bytes(weights, training.optimizer);
+    const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
+    if (schedule_named(choice.schedule).trains && weights + state.gradients + states > most) {
         expected_ = kNever;
         return;
     }
-    Costs costs;
-    add_cluster(costs, problem_.config, model_.profile);
     const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
     expected_ = static_cast<Ns>(static_cast<double>(found_.lower_bound) * (1 + filling)) +
-                ring_sum(pipelines, model_.weights / choice.stages, costs.sums);
+                ring_sum(pipelines, model_.weights / choice.stages, cluster_of(problem_.config, model_.profile)->sums);
 }
 
 Judge& Trial::judge() {

@@ -100,7 +100,8 @@ Trace predicted(const Config& config) {
     Plan plan;
     if (config.workload.model == "uniform") {
         costs = uniform_costs(config);
-        add_cluster(costs, config, {});
+        costs.cluster = cluster_of(config, {});
+        add_settings(costs, config);
         plan = make_plan(config, {}, config.training.steps);
     } else {
         const Model model = build_model(config);
@@ -108,7 +109,8 @@ Trace predicted(const Config& config) {
         const StageSplit split = make_split(config, model, profile);
         plan = make_plan(config, links_of(model.layers, split), config.training.steps);
         costs = costs_of(model, split, profile, sizes_of(config.pipeline));
-        add_cluster(costs, config, profile);
+        costs.cluster = cluster_of(config, profile);
+        add_settings(costs, config);
         add_gradient_sums(costs, plan.shape, ties_of(model.layers, split));
     }
     Trace trace = simulate(plan, costs, config.transfer);

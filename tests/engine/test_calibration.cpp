@@ -108,8 +108,8 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     Job job = execution.job();
     Costs& told = job.costs;
     told.dispatch = 0;
-    told.link = {5'000, std::numeric_limits<double>::infinity()};
-    told.speed.clear();
+    ClusterEdit(told)->link = {5'000, std::numeric_limits<double>::infinity()};
+    ClusterEdit(told)->kind.clear();
     told.busy.clear();
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
         const Ns unit = 1'000'000 + 300'000 * stage;
@@ -132,7 +132,7 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     const double step = static_cast<double>(Simulator(job.plan, job.mode).step_time(told));
     const double again = static_cast<double>(Simulator(job.plan, job.mode).step_time(found));
     EXPECT_NEAR(again / step, 1, 0.015);
-    EXPECT_NEAR(static_cast<double>(found.link.latency), 5'000, 50);
+    EXPECT_NEAR(static_cast<double>(found.cluster->link.latency), 5'000, 50);
     EXPECT_EQ(found.dispatch, 0);
 }
 
@@ -199,9 +199,9 @@ TEST(Probes, TakeAtMostTwiceAsLongAsTheRun) {
                     for (StageCost& cost : job.costs.stage)
                         cost.forward = cost.backward = cost.backward_input = cost.backward_weight = 1'000'000;
                     job.costs.busy.clear();
-                    job.costs.speed.clear();
+                    ClusterEdit(job.costs)->kind.clear();
                     job.costs.dispatch = 0;
-                    job.costs.link = {};
+                    ClusterEdit(job.costs)->link = {};
                     const int turns = affordable_turns(job, 8);
                     const Probes probes = probes_of(job, turns);
                     const auto time_of = [](const Job& one) {

@@ -105,7 +105,8 @@ void fuzz_simulate(const std::string& bytes) {
     if (!is_small(config))
         return;
     Costs costs = uniform_costs(config);
-    add_cluster(costs, config, {});
+    costs.cluster = cluster_of(config, {});
+    add_settings(costs, config);
     const Plan plan = make_plan(config, {}, config.training.steps);
     Trace trace = simulate(plan, costs, config.transfer);
     trace.label = "predicted";

@@ -213,7 +213,7 @@ class ClosedChoices : public testing::Test {};
 using AllChoices =
     testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
                    TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
-                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, TrainingConfig::Optimizer,
+                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, OptimizerKind,
                    TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,
                    RunConfig::GradientOrder, RunConfig::FanOutGradients, SearchConfig::Objective,
                    SearchConfig::Recompute, SearchConfig::P2p>;
@@ -335,12 +335,13 @@ TEST(Uniform, HasOneValuePerStage) {
     EXPECT_EQ(costs.edges[1].forward, 10);
     EXPECT_EQ(costs.edges[1].backward, 10);
     EXPECT_EQ(costs.dispatch, 0);
-    EXPECT_TRUE(costs.speed.empty());
 }
 
 TEST(Uniform, SpeedsArePerDevice) {
     const Config config = load("{workload: {model: uniform}, cluster: {devices: [{speed: 2}, {}]}}");
-    EXPECT_EQ(uniform_costs(config).speed, (std::vector<double>{2, 1}));
+    const std::shared_ptr<const Cluster> cluster = cluster_of(config, {});
+    EXPECT_EQ(cluster->speed_of(0), 2);
+    EXPECT_EQ(cluster->speed_of(1), 1);
 }
 
 // The effective configuration reads back to itself.

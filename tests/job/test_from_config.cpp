@@ -84,17 +84,17 @@ TEST(FromConfig, PairsOfDevicesHaveTheLinkOfTheirHosts) {
     profile.backend = "cpu";
     profile.link = profile.sums = {1'000, 1e9};
     const Job one_link = make_job(config(""), profile, notices);
-    EXPECT_FALSE(one_link.costs.between_hosts);
+    EXPECT_FALSE(one_link.costs.cluster->between_hosts);
     profile.between_hosts = Link{9'000, 1e8};
     const Costs costs = make_job(config(", devices_per_host: 2"), profile, notices).costs;
-    EXPECT_EQ(costs.link_of(0, 1), profile.link);
-    EXPECT_EQ(costs.link_of(3, 2), profile.link);
-    EXPECT_EQ(costs.link_of(1, 2), *profile.between_hosts);
-    EXPECT_EQ(costs.link_of(3, 0), *profile.between_hosts);
+    EXPECT_EQ(costs.cluster->link_of(0, 1), profile.link);
+    EXPECT_EQ(costs.cluster->link_of(3, 2), profile.link);
+    EXPECT_EQ(costs.cluster->link_of(1, 2), *profile.between_hosts);
+    EXPECT_EQ(costs.cluster->link_of(3, 0), *profile.between_hosts);
     // A link of the config stands in for both.
     const Costs given = make_job(config(", link: {latency: 5 ns}"), profile, notices).costs;
-    EXPECT_EQ(given.link_of(1, 2), Link{5});
-    EXPECT_FALSE(given.between_hosts);
+    EXPECT_EQ(given.cluster->link_of(1, 2), Link{5});
+    EXPECT_FALSE(given.cluster->between_hosts);
     // One device sends nothing.
     EXPECT_NO_THROW(make_job(load("workload: {model: mlp}"), profile, notices));
     const std::string message = refusal([&] { make_job(config(""), profile, notices); });

@@ -102,8 +102,8 @@ TEST(Dispatcher, IsOneOfTwo) {
     EXPECT_EQ(dispatcher("").yaml.find("dispatcher"), std::string::npos);
     EXPECT_THROW(dispatcher(", dispatcher: per rack"), Error);
     Notices notices;
-    EXPECT_TRUE(make_job(shared, notices).costs.dispatch_by_host);
-    EXPECT_FALSE(make_job(dispatcher(", dispatch: 3 us"), notices).costs.dispatch_by_host);
+    EXPECT_TRUE(make_job(shared, notices).costs.cluster->dispatch_by_host);
+    EXPECT_FALSE(make_job(dispatcher(", dispatch: 3 us"), notices).costs.cluster->dispatch_by_host);
 }
 
 }  // namespace

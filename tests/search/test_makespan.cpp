@@ -121,7 +121,8 @@ Metrics simulated(const SearchProblem& problem, const Config& config, const Prof
     group_readers(split, config.run);
     Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
     costs.lengths = config.pipeline.micro_batch_lengths;
-    add_cluster(costs, config, profile);
+    costs.cluster = cluster_of(config, profile);
+    add_settings(costs, config);
     add_gradient_sums(costs, plan.shape, {}, config.sums);
     return metrics_of(simulate(plan, costs, problem.mode));
 }

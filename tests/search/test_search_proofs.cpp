@@ -207,7 +207,8 @@ private:
         mode.sent_copies = profile_.sent_copies || !mode.early_receive();
         const std::vector<StageSplit>& splits = splits_[choice.stages];
         const auto costs_of_split = [&](Costs costs, const StageSplit& split, const Made& made) {
-            return complete_costs(std::move(costs), config, profile_, model_.layers, split, made.proven.plan.shape);
+            return complete_costs(std::move(costs), config, cluster_of(config, profile_), model_.layers, split,
+                                  made.proven.plan.shape);
         };
         std::vector<std::pair<Ns, std::size_t>> times;
         for (std::size_t number = 0; number < splits.size(); ++number)

@@ -22,8 +22,8 @@ namespace {
 
 Costs called_by_host(Costs costs, Ns dispatch, std::vector<int> host = {}) {
     costs.dispatch = dispatch;
-    costs.dispatch_by_host = true;
-    costs.host = std::move(host);
+    ClusterEdit(costs)->dispatch_by_host = true;
+    ClusterEdit(costs)->host = std::move(host);
     return costs;
 }
 
@@ -178,8 +178,8 @@ TEST(SharedDispatcher, MakesTasksWaitForEarlierCallsAlone) {
         Costs costs = uniform(plan.shape.stages, pick(random, 1, 40), pick(random, 1, 40), pick(random, 1, 40));
         for (int stage = 1; stage < plan.shape.stages; ++stage)
             costs.edges.push_back({stage - 1, stage, pick(random, 0, 60), pick(random, 0, 60)});
-        costs.link = {.latency = pick(random, 0, 9), .bandwidth = 1e9};
-        costs.between_hosts = Link{.latency = pick(random, 0, 9), .bandwidth = 1e9};
+        ClusterEdit(costs)->link = {.latency = pick(random, 0, 9), .bandwidth = 1e9};
+        ClusterEdit(costs)->between_hosts = Link{.latency = pick(random, 0, 9), .bandwidth = 1e9};
         if (pick(random, 0, 1)) {
             costs.busy = costs.stage;
             for (StageCost& cost : costs.busy)
@@ -189,7 +189,7 @@ TEST(SharedDispatcher, MakesTasksWaitForEarlierCallsAlone) {
         for (int device = 0; device < plan.shape.devices; ++device)
             host.push_back(pick(random, 0, 1));
         costs = called_by_host(costs, pick(random, 1, 20), host);
-        costs.sums = costs.link;
+        ClusterEdit(costs)->sums = costs.cluster->link;
         for (StageBytes& bytes : costs.bytes)
             bytes.weights = pick(random, 0, 60);
         add_gradient_sums(costs, plan.shape);
@@ -235,10 +235,10 @@ TEST(SharedDispatcher, ChangesNothingWhereEveryHostHasOneDevice) {
         const Plan plan = plan_of(name, 4, 8, schedule_named(name).chunks);
         Costs costs = uniform(plan.shape.stages, 30, 20, 10);
         costs.dispatch = 7;
-        costs.host = {0, 1, 2, 3};
+        ClusterEdit(costs)->host = {0, 1, 2, 3};
         Simulator simulator(plan, {});
         const Trace own = simulator.trace(costs);
-        costs.dispatch_by_host = true;
+        ClusterEdit(costs)->dispatch_by_host = true;
         EXPECT_EQ(simulator.trace(costs), own) << name;
         EXPECT_EQ(simulator.trace_by_events(costs), own) << name;
     }

@@ -27,11 +27,11 @@ TEST(Explanation, CallsImbalanceWhatEqualStagesWouldSave) {
     EXPECT_EQ(Simulator(plan, {}).explain(costs).idle[0].dependency, 3 + 2);
 
     // A device of half the speed is a slower stage; one that recomputes, too.
-    costs.speed = {1, 0.5};
+    ClusterEdit(costs)->set_speeds({1, 0.5});
     EXPECT_GT(Simulator(plan, {}).explain(costs).idle[0].imbalance, 0);
     PlanOptions options;
     options.recompute = {1};
-    costs.speed.clear();
+    ClusterEdit(costs)->kind.clear();
     costs.stage[1].recompute = 2;
     const Plan recomputing = plan_of("gpipe", 2, 2, 1, options);
     // Device 1 is through with R and B at 13 and 17; device 0, from 6 on, waits 7 and 2. With R and B of 3 each they
@@ -48,7 +48,7 @@ TEST(Explanation, ABlockingExchangeIsACauseOfItsOwn) {
     const Plan plan = plan_of("forward-only", 2, 2, 1, options);
     Costs costs = uniform(2, 1000, 1000, 1000);
     costs.edges = {{0, 1, 1000, 1000}};
-    costs.link = {.latency = 0, .bandwidth = 1e9};
+    ClusterEdit(costs)->link = {.latency = 0, .bandwidth = 1e9};
     TransferMode mode = options.transfers;
     mode.sent_copies = false;
     const Explanation all = Simulator(plan, mode).explain(costs);

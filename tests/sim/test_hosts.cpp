@@ -15,9 +15,9 @@ namespace {
 // On hosts of their own, but the first stages on one.
 std::vector<Ns> arrivals_on_hosts(int stages, const std::vector<Message>& messages, int hosts_from = 0) {
     Costs costs = costs_of_messages(stages);
-    costs.between_hosts = costs.link;
+    ClusterEdit(costs)->between_hosts = costs.cluster->link;
     for (int stage = 0; stage < stages; ++stage)
-        costs.host.push_back(std::max(0, stage - hosts_from));
+        ClusterEdit(costs)->host.push_back(std::max(0, stage - hosts_from));
     return arrivals_of(messages, costs);
 }
 
@@ -35,8 +35,8 @@ TEST(Hosts, AllToOneShareWhatLeadsIn) {
     EXPECT_EQ(arrivals_on_hosts(4, {{0, 3, 30}, {1, 3, 60}, {2, 3, 90}}), (Times{90, 150, 180}));
 }
 
-// Three messages enter host 3, each at a third. The message to host 4 gets the part of host 0's way out that the first of
-// them leaves: two thirds.
+// Three messages enter host 3, each at a third. The message to host 4 gets the part of host 0's way out that the first
+// of them leaves: two thirds.
 TEST(Hosts, UnusedBandwidthGoesToAnotherMessage) {
     EXPECT_EQ(arrivals_on_hosts(5, {{0, 3, 60}, {0, 4, 60}, {1, 3, 60}, {2, 3, 60}}), (Times{180, 90, 180, 180}));
 }
@@ -57,13 +57,13 @@ TEST(Hosts, PlansTakeLongerWhereTheirMessagesShare) {
         Costs costs = uniform(plan.shape.stages, 100, 100, 100);
         for (int stage = 1; stage < plan.shape.stages; ++stage)
             costs.edges.push_back({stage - 1, stage, 80, 80});
-        costs.link = {.latency = 5, .bandwidth = 1e9};
-        costs.host = {0, 0, 1, 1};
+        ClusterEdit(costs)->link = {.latency = 5, .bandwidth = 1e9};
+        ClusterEdit(costs)->host = {0, 0, 1, 1};
         const Ns alone = Simulator(plan, {}).step_time(costs);
-        costs.between_hosts = costs.link;
+        ClusterEdit(costs)->between_hosts = costs.cluster->link;
         const Ns shared = Simulator(plan, {}).step_time(costs);
         EXPECT_GE(shared, alone) << schedule;
-        costs.between_hosts->bandwidth = 1e18;
+        ClusterEdit(costs)->between_hosts->bandwidth = 1e18;
         EXPECT_LE(Simulator(plan, {}).step_time(costs), alone) << schedule;
     }
 }

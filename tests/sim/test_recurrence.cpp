@@ -78,17 +78,21 @@ Costs random_costs(Random& random, const Shape& shape) {
         for (int microbatch = pick(random, 1, shape.microbatches); microbatch > 0; --microbatch)
             costs.lengths.push_back({pick(random, 1, 30) * 0.1, pick(random, 1, 30) * 0.1, pick(random, 1, 3) * 0.5,
                                      pick(random, 1, 3) * 0.5});
-    costs.link = {.latency = pick(random, 0, 1) * pick(random, 0, 40), .bandwidth = 1e9 / pick(random, 1, 3)};
-    if (pick(random, 0, 1))
+    ClusterEdit(costs)->link = {.latency = pick(random, 0, 1) * pick(random, 0, 40),
+                                .bandwidth = 1e9 / pick(random, 1, 3)};
+    if (pick(random, 0, 1)) {
+        std::vector<double> speeds;
         for (int device = 0; device < shape.devices; ++device)
-            costs.speed.push_back(pick(random, 5, 20) * 0.1);
+            speeds.push_back(pick(random, 5, 20) * 0.1);
+        ClusterEdit(costs)->set_speeds(speeds);
+    }
     costs.dispatch = pick(random, 0, 2);
     costs.sent_copies = pick(random, 0, 1) != 0;
     return costs;
 }
 
 RelaxedTimes::Latency latency_of(const Costs& costs) {
-    return [&costs](int from, int to) { return costs.link_of(from, to).latency; };
+    return [&costs](int from, int to) { return costs.cluster->link_of(from, to).latency; };
 }
 
 // Places the devices on hosts, whose messages may share the ways out and in, and adds other shared capacities and sums
@@ -105,18 +109,19 @@ void add_network(Random& random, const Shape& shape, Costs& costs) {
     };
     const auto any_bandwidth = [&] { return 1e9 / pick(random, 1, 3); };
     for (int device = 0; device < shape.devices; ++device)
-        costs.host.push_back(pick(random, 0, 2));
-    costs.between_hosts = {.latency = pick(random, 0, 40)};
+        ClusterEdit(costs)->host.push_back(pick(random, 0, 2));
+    ClusterEdit(costs)->between_hosts = {.latency = pick(random, 0, 40)};
     if (pick(random, 0, 1))
-        costs.between_hosts->bandwidth = any_bandwidth();
+        ClusterEdit(costs)->between_hosts->bandwidth = any_bandwidth();
     if (pick(random, 0, 2) == 0)
-        costs.between_hosts->half_size = pick(random, 1, 30);
+        ClusterEdit(costs)->between_hosts->half_size = pick(random, 1, 30);
     for (int count = pick(random, 0, 2); count > 0; --count)
-        costs.shared.push_back({static_cast<Capacity::Of>(pick(random, 0, 2)), any_devices(), any_bandwidth()});
+        ClusterEdit(costs)->shared.push_back(
+            {static_cast<Capacity::Of>(pick(random, 0, 2)), any_devices(), any_bandwidth()});
     if (pick(random, 0, 2) == 0 && shape.devices > 1)
-        costs.own_links[{pick(random, 1, shape.devices - 1), 0}] = {.latency = pick(random, 0, 40),
-                                                                    .bandwidth = any_bandwidth()};
-    costs.sums = costs.link;
+        ClusterEdit(costs)->own_links[{pick(random, 1, shape.devices - 1), 0}] = {.latency = pick(random, 0, 40),
+                                                                                  .bandwidth = any_bandwidth()};
+    ClusterEdit(costs)->sums = costs.cluster->link;
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = pick(random, 0, 60);
     costs.shard_optimizer = pick(random, 0, 2) == 0;
@@ -212,7 +217,7 @@ TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
         if (!drawn)
             continue;
         auto& [plan, costs, mode] = *drawn;
-        costs.sums = {.latency = pick(random, 0, 9), .bandwidth = 1e9 / pick(random, 1, 3)};
+        ClusterEdit(costs)->sums = {.latency = pick(random, 0, 9), .bandwidth = 1e9 / pick(random, 1, 3)};
         for (StageBytes& bytes : costs.bytes)
             bytes.weights = pick(random, 0, 300);
         costs.shard_optimizer = pick(random, 0, 2) == 0;
@@ -257,7 +262,7 @@ TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
         }
         Costs costs = random_costs(random, inside.shape);
         costs.dispatch = 0;
-        costs.speed.clear();
+        ClusterEdit(costs)->kind.clear();
         costs.last.clear();
         costs.lengths.clear();  // which F and B may have apart
         Costs longer = costs;
@@ -362,8 +367,8 @@ TEST(Explanation, BlamesNothingThatDoesNotExist) {
         if (!drawn)
             continue;
         auto& [plan, costs, mode] = *drawn;
-        costs.link = {};
-        costs.speed.clear();
+        ClusterEdit(costs)->link = {};
+        ClusterEdit(costs)->kind.clear();
         std::fill(costs.stage.begin(), costs.stage.end(), costs.stage.front());
         if (!costs.last.empty())
             costs.last = costs.stage;

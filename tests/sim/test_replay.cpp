@@ -62,7 +62,7 @@ Costs uneven(const Plan& plan, Ns link = 3) {
         if (stage > 0)
             costs.edges.push_back({stage - 1, stage, 4, 6});
     }
-    costs.link.bandwidth = 1e9;
+    ClusterEdit(costs)->link.bandwidth = 1e9;
     costs.dispatch = 2;
     return costs;
 }

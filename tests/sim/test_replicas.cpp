@@ -135,7 +135,7 @@ TEST(Replicas, KeepAsManyMicroBatchesInFlightAsPipeDreamKeepsVersions) {
 TEST(Replicas, SumWhenTheLastOfThemIsThere) {
     const Plan plan = plan_of("1f1b", Replicas{3, 1}, 7);
     Costs costs = summed(2, 100, 10);
-    costs.speed = {1, 0.5, 4, 1};
+    ClusterEdit(costs)->set_speeds({1, 0.5, 4, 1});
     const Trace trace = simulate(plan, costs);
     Ns last = 0;
     for (const TraceEvent& event : trace.events)
@@ -156,7 +156,7 @@ TEST(Replicas, SumInARing) {
     EXPECT_EQ(ring_sum(4, 8'000'000, {500, std::numeric_limits<double>::infinity()}), 3000);
     Costs costs = uniform(2, 1, 1, 1);
     costs.bytes[0].weights = costs.bytes[1].weights = 8'000'000;
-    costs.sums = link;
+    ClusterEdit(costs)->sums = link;
     add_gradient_sums(costs, plan_of("1f1b", Replicas{2, 1}, 2).shape);
     EXPECT_EQ(costs.stage[0].sum_gradients, 4'001'000);
     EXPECT_EQ(costs.stage[1].sum_gradients, 0);
@@ -236,7 +236,7 @@ TEST(Replicas, NeverWaitInTheLanesOfTheDefaultMode) {
             for (const int m : {1, 5, 12}) {
                 const Plan plan = plan_of(schedule->name, replicas, m);
                 Costs costs = summed(plan.shape.stages, 9, 4);
-                costs.link.latency = 3;
+                ClusterEdit(costs)->link.latency = 3;
                 for (int stage = 0; stage < plan.shape.stages; ++stage)
                     costs.stage[stage].forward += stage * 7 % 11;
                 EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, longest_path(plan, costs))

@@ -148,7 +148,7 @@ Ns crowded(const char* schedule, int p, int m, Ns factor = 1, std::vector<int> h
     for (StageCost& cost : costs.busy)
         for (Ns* time : {&cost.forward, &cost.backward, &cost.backward_input, &cost.backward_weight})
             *time *= 2;
-    costs.host = std::move(hosts);
+    ClusterEdit(costs)->host = std::move(hosts);
     costs.neighbours = neighbours;
     return metrics_of(simulate(plan_of(schedule, p, m), costs)).makespan;
 }
@@ -227,7 +227,7 @@ TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
     TransferMode mode;
     mode.communicator = TransferMode::Communicator::One;
     Costs costs = uniform(2, 1, 1, 1);
-    costs.speed = {1e-4, 1};  // F of stage 0 takes as long as all of device 1
+    ClusterEdit(costs)->set_speeds({1e-4, 1});  // F of stage 0 takes as long as all of device 1
     Ns makespan = 0;
     on_small_stack([&] { makespan = metrics_of(simulate(plan, costs, mode)).makespan; });
     EXPECT_EQ(makespan, 10'000 * (1 + kMessages));
@@ -239,7 +239,7 @@ TEST(Simulate, RefusesWhatTakesLongerThanTimesAreCounted) {
     EXPECT_THROW(simulate(plan_of("naive", 2, 5), costs), BeyondLimit);
     costs = uniform(2, 1, 1, 1);
     costs.edges = {{0, 1, 400'000'000, 400'000'000}};
-    costs.link.bandwidth = 1;
+    ClusterEdit(costs)->link.bandwidth = 1;
     EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 1), costs)).makespan, 800'000'000'000'000'006);
     EXPECT_THROW(simulate(plan_of("naive", 2, 2), costs), BeyondLimit);
 }
@@ -248,7 +248,7 @@ TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {
     Costs costs = uniform(2, 10, 0, 0);
     costs.stage[1] = {};
     costs.edges = {{0, 1, 100, 0}};
-    costs.link = {1000, 5e9};  // 20 ns per message
+    ClusterEdit(costs)->link = {1000, 5e9};  // 20 ns per message
     const Trace trace = simulate(plan_of("gpipe", 2, 3), costs);
     std::vector<Ns> arrivals;
     for (const TraceEvent& event : trace.events)
@@ -267,7 +267,7 @@ TEST(Simulate, BlockingExchangesHoldTheSender) {
         const Plan plan = plan_of("gpipe", 2, 2, 1, options);
         Costs costs = uniform(2, 3, 6, 0);
         costs.edges = {{0, 1, 10, 10}};
-        costs.link = {.latency = 0, .bandwidth = 1e9};
+        ClusterEdit(costs)->link = {.latency = 0, .bandwidth = 1e9};
         std::vector<Ns> starts;
         for (const TraceEvent& event : simulate(plan, costs, options.transfers).events)
             if (event.task.op == Op::Forward)
@@ -290,7 +290,7 @@ TEST(Simulate, SmallMessagesDoNotAskFirst) {
         Costs costs = uniform(2, 2, 6, 0);
         costs.stage[1].forward = 5;
         costs.edges = {{0, 1, 100, 0}};
-        costs.link = {.latency = 0, .bandwidth = 100e9};
+        ClusterEdit(costs)->link = {.latency = 0, .bandwidth = 100e9};
         std::vector<Ns> starts;
         for (const TraceEvent& event : simulate(plan, costs, options.transfers).events)
             if (event.task.op == Op::Forward && event.device == 1)
@@ -308,7 +308,7 @@ TEST(Simulate, SmallMessagesDoNotAskFirst) {
 TEST(Simulate, MovingMessagesTakesAPartOfBothDevices) {
     Costs costs = uniform(2, 10, 12, 0);
     costs.edges = {{0, 1, 100, 0}};
-    costs.link = {.latency = 0, .bandwidth = 25e9};
+    ClusterEdit(costs)->link = {.latency = 0, .bandwidth = 25e9};
     costs.mover_share = 0.25;
     std::vector<TaskTime> times;
     for (const TraceEvent& event : simulate(plan_of("gpipe", 2, 2), costs).events)

@@ -17,9 +17,11 @@ constexpr Ns kSumLatency = 10;
 
 Costs costs_on_hosts(int stages, const std::vector<int>& host) {
     Costs costs = uniform(stages, 100, 100, 100);
-    costs.link = costs.sums = {.latency = 5, .bandwidth = 4e9};
-    costs.between_hosts = Link{.latency = kSumLatency, .bandwidth = 1e9};
-    costs.host = host;
+    const Link link{.latency = 5, .bandwidth = 4e9};
+    ClusterEdit(costs)->link = link;
+    ClusterEdit(costs)->sums = link;
+    ClusterEdit(costs)->between_hosts = Link{.latency = kSumLatency, .bandwidth = 1e9};
+    ClusterEdit(costs)->host = host;
     return costs;
 }
 
@@ -27,7 +29,7 @@ Ns alone(SumAlgorithm algorithm, int holders, Bytes bytes, const Costs& costs) {
     std::vector<int> devices;
     for (int device = 0; device < holders; ++device)
         devices.push_back(device);
-    return sum_among(devices, bytes, costs, algorithm).alone;
+    return sum_among(devices, bytes, *costs.cluster, algorithm).alone;
 }
 
 // 400 bytes on two hosts of two devices.
@@ -44,14 +46,14 @@ TEST(Sums, TakeAsLongAsTheirRoundsByHand) {
 
 TEST(Sums, HaveClosedFormsOnEqualLinks) {
     Costs costs = uniform(1, 1, 1, 1);
-    costs.sums = {.latency = 7, .bandwidth = 1e9};
+    ClusterEdit(costs)->sums = {.latency = 7, .bandwidth = 1e9};
     for (int holders = 1, levels = 0; holders <= 33; ++holders) {
         levels += holders >= 1 << (levels + 1) ? 1 : 0;  // below the root
-        EXPECT_EQ(alone(SumAlgorithm::Ring, holders, 1'000, costs), ring_sum(holders, 1'000, costs.sums));
+        EXPECT_EQ(alone(SumAlgorithm::Ring, holders, 1'000, costs), ring_sum(holders, 1'000, costs.cluster->sums));
         EXPECT_EQ(alone(SumAlgorithm::Tree, holders, 1'000, costs), 2 * levels * 1'007);
         // on one host: all parts, and nothing between
         EXPECT_NEAR(static_cast<double>(alone(SumAlgorithm::TwoLevel, holders, 1'000, costs)),
-                    static_cast<double>(ring_sum(holders, 1'000, costs.sums)), 1);
+                    static_cast<double>(ring_sum(holders, 1'000, costs.cluster->sums)), 1);
     }
 }
 
@@ -66,8 +68,8 @@ TEST(Sums, ARingGoesThroughAllDevicesOfAHostBeforeItLeavesIt) {
 // A ring of four on a bus: each step is four messages at a quarter each.
 TEST(Sums, ShareABusWithThemselves) {
     Costs costs = uniform(1, 1, 1, 1);
-    costs.sums = {.latency = 7, .bandwidth = 1e9};
-    costs.shared.push_back({Capacity::Of::Touching, {0, 1, 2, 3}, 1e9});
+    ClusterEdit(costs)->sums = {.latency = 7, .bandwidth = 1e9};
+    ClusterEdit(costs)->shared.push_back({Capacity::Of::Touching, {0, 1, 2, 3}, 1e9});
     EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * (7 + 400));
 }
 
@@ -211,7 +213,9 @@ TEST(Sums, InBucketsDoNotWaitForAnExchange) {
     constexpr Ns kMs = 1'000'000;
     Costs costs = uniform(2, 50 * kMs, 50 * kMs, 50 * kMs);
     costs.edges = {{0, 1, 800'000'000, 800'000'000}};
-    costs.link = costs.sums = {.latency = 0, .bandwidth = 10e9};
+    const Link link{.latency = 0, .bandwidth = 10e9};
+    ClusterEdit(costs)->link = link;
+    ClusterEdit(costs)->sums = link;
     costs.bytes[1].weights = 6'000'000'000;
     costs.sum_bucket = 25'000'000;
     add_gradient_sums(costs, plan.shape);
@@ -274,8 +278,8 @@ TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
         for (int device = 0; device < holders; ++device)
             host.push_back(pick(random, 0, 1) ? device / 2 : pick(random, 0, 2));
         Costs costs = costs_on_hosts(1, host);
-        costs.sums.half_size = pick(random, 0, 1) * pick(random, 1, 500);
-        costs.between_hosts->bandwidth = 1e9 / pick(random, 1, 7);
+        ClusterEdit(costs)->sums.half_size = pick(random, 0, 1) * pick(random, 1, 500);
+        ClusterEdit(costs)->between_hosts->bandwidth = 1e9 / pick(random, 1, 7);
         costs.bytes[0].weights = pick(random, 0, 5'000);
         costs.stage[0].backward = pick(random, 0, 20'000);
         costs.sum_bucket = pick(random, 0, 2) == 0 ? pick(random, 500, 3'000) : 0;
@@ -284,9 +288,11 @@ TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
             if (pick(random, 0, 1))
                 members.push_back(device);
         if (!members.empty())
-            costs.shared.push_back({static_cast<Capacity::Of>(pick(random, 0, 2)), members, 1e9 / pick(random, 1, 7)});
+            ClusterEdit(costs)->shared.push_back(
+                {static_cast<Capacity::Of>(pick(random, 0, 2)), members, 1e9 / pick(random, 1, 7)});
         if (pick(random, 0, 1))
-            costs.own_links[{0, 1}] = {.latency = pick(random, 0, 30), .bandwidth = 1e9 / pick(random, 1, 9)};
+            ClusterEdit(costs)->own_links[{0, 1}] = {.latency = pick(random, 0, 30),
+                                                     .bandwidth = 1e9 / pick(random, 1, 9)};
         const auto algorithm = static_cast<SumAlgorithm>(pick(random, 0, 2));
         add_gradient_sums(costs, plan.shape, {}, algorithm);
         Simulator simulator(plan, {});

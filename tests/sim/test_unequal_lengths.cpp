@@ -127,7 +127,7 @@ TEST(UnequalLengths, ScaleEveryOperationByItsOwn) {
 TEST(UnequalLengths, ScaleMessages) {
     Costs costs = uniform(2, 100, 50, 50);
     costs.edges = {{0, 1, 40, 20}};
-    costs.link = {.bandwidth = 1e9};
+    ClusterEdit(costs)->link = {.bandwidth = 1e9};
     costs.lengths = {{.bytes = 2}, {.bytes = 0.5}};
     const Trace trace = simulate(plan_of("gpipe", 2, 2, 1), costs);
     for (const TraceEvent& event : trace.events)

@@ -21,7 +21,7 @@ struct Message {
 // Returns costs of links of 1 GB/s.
 inline Costs costs_of_messages(int stages) {
     Costs costs = uniform(stages, kForward, 0, 0);
-    costs.link = {.latency = kLatency, .bandwidth = 1e9};
+    ClusterEdit(costs)->link = {.latency = kLatency, .bandwidth = 1e9};
     return costs;
 }
 
@@ -43,7 +43,7 @@ inline std::vector<Ns> arrivals_of(const std::vector<Message>& messages, Costs c
     std::vector<Ns> arrivals;
     for (const Message& message : messages)
         arrivals.push_back(ends.at({message.from, message.to}) - kForward -
-                           costs.link_of(message.from, message.to).latency);
+                           costs.cluster->link_of(message.from, message.to).latency);
     return arrivals;
 }
 

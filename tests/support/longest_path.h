@@ -22,7 +22,7 @@ inline Ns longest_path(const Plan& plan, const Costs& costs) {
         for (const int input : graph.inputs(node))
             start = std::max(start, end[input]);
         if (is_transfer(task.op)) {
-            end[node] = start + (is_recv(task.op) ? costs.link.latency : 0);
+            end[node] = start + (is_recv(task.op) ? costs.cluster->link.latency : 0);
             continue;
         }
         const StageCost& cost = costs.stage[task.stage];

@@ -19,7 +19,8 @@ inline void expect_predicted_memory(const Execution& execution, const std::strin
     const Job job = execution.job();
     const int samples = job.config.pipeline.micro_batch_size;
     Costs costs = costs_of(*job.model, job.split, profile, samples);
-    add_cluster(costs, job.config, profile);
+    costs.cluster = cluster_of(job.config, profile);
+    add_settings(costs, job.config);
     const bool early = job.config.transfer.early_receive();
     const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
     const RunResult run = pw::run(job, {});

@@ -86,7 +86,7 @@ inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0
     Costs costs;
     costs.stage.assign(static_cast<std::size_t>(stages), {forward, input + weight, input, weight, forward, 0, 0});
     costs.bytes.resize(static_cast<std::size_t>(stages));
-    costs.link.latency = latency;
+    ClusterEdit(costs)->link.latency = latency;
     return costs;
 }
 

@@ -147,7 +147,7 @@ TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
             expect_near(cpu.plain_output(), reference.plain_output(), layer.name + " output");
         for (std::size_t k = 0; !reads_data && k < cpu.inputs.size(); ++k)
             expect_near(cpu.plain_input_gradient(k), reference.plain_input_gradient(k), layer.name + " input gradient");
-        if (layer.parameter_bytes > 0)
+        if (layer.parameters > 0)
             for (std::size_t k = 0; k < cpu.parameter_gradients().size(); ++k)
                 expect_near(cpu.parameter_gradients()[k], reference.parameter_gradients()[k],
                             layer.name + " parameter gradient");

@@ -140,12 +140,12 @@ TEST(Ties, AreRefusedWithoutAFlush) {
 TEST(Ties, CostTheExchangeOfTheTable) {
     const Plan plan = tied_plan(schedule_named("1f1b"), shape_of(Replicas{2, 1, 1}, 4), {{0, 2}});
     Costs costs = uniform(3, 10, 20, 10);
-    costs.sums = {500, 1e9};
+    ClusterEdit(costs)->sums = {500, 1e9};
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = 4'000'000;
     add_gradient_sums(costs, plan.shape, {{0, 2, 1'000'000}});
-    const Ns exchange = ring_sum(3, 1'000'000, costs.sums);
-    EXPECT_EQ(costs.stage[0].sum_gradients, ring_sum(2, 4'000'000, costs.sums) + exchange);
+    const Ns exchange = ring_sum(3, 1'000'000, costs.cluster->sums);
+    EXPECT_EQ(costs.stage[0].sum_gradients, ring_sum(2, 4'000'000, costs.cluster->sums) + exchange);
     EXPECT_EQ(costs.stage[1].sum_gradients, 0);
     EXPECT_EQ(costs.stage[2].sum_gradients, exchange);
     const Trace trace = simulate(plan, costs);

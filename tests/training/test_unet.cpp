@@ -32,7 +32,7 @@ TEST(UNetModel, HasTheLayersOfTheDrawing) {
                                   "up1.conv1", "up1.bn1", "up1.conv2", "up1.bn2", "classifier", "loss"}));
     Bytes bytes = 0;
     for (const int layer : all)
-        bytes += model.layers[static_cast<std::size_t>(layer)].parameter_bytes;
+        bytes += model.layers[static_cast<std::size_t>(layer)].parameters * kFloatBytes;
     const int down = 9 * 3 * 4 + 9 * 4 * 4, bottom = 9 * 4 * 8 + 9 * 8 * 8, up = 9 * 8 * 4 + 9 * 8 * 4 + 9 * 4 * 4;
     const int norms = 2 * (4 + 4 + 8 + 8 + 4 + 4), classifier = 4 * 3;
     EXPECT_EQ(bytes, 4 * (down + bottom + up + norms + classifier));

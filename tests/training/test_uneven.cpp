@@ -66,7 +66,7 @@ Config uniform_config(const Settings& set) {
 
 Trace predicted(const Config& config) {
     Costs costs = uniform_costs(config);
-    costs.link = {config.cluster.link.latency, config.cluster.link.bandwidth};
+    ClusterEdit(costs)->link = {config.cluster.link.latency, config.cluster.link.bandwidth};
     Trace trace = simulate(make_plan(config, {}, config.training.steps), costs);
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;

@@ -76,6 +76,17 @@ TEST(AnalyticBytes, AreThoseOfPlainTensors) {
     EXPECT_EQ(analytic_bytes(layer_of(model, "loss"), 4).output, 0);
 }
 
+// Tensors and the weights that products read have two bytes, master weights and statistics four, masks one.
+TEST(AnalyticBytes, FollowThePrecision) {
+    const Model model = build_resnet50(224, 1000);
+    const LayerBytes conv = analytic_bytes(layer_of(model, "conv1"), 4, Precision::Bf16);
+    EXPECT_EQ(conv.weights, (2 + 4) * 64 * 3 * 7 * 7);
+    EXPECT_EQ(conv.output, Bytes{2} * 4 * 64 * 112 * 112);
+    const LayerBytes bn = analytic_bytes(layer_of(model, "bn1"), 4, Precision::Bf16);
+    EXPECT_EQ(bn.statistics, 2 * 4 * 64);
+    EXPECT_EQ(bn.saved_until_input, 4 * 64 * 112 * 112 + 2 * 4 * 64);
+}
+
 TEST(AnalyticTimes, AreWorkOverRateWhenMemoryIsFast) {
     const Model model = build_resnet50(224, 1000);
     const DeviceRates rates{.flops = 1e9, .memory_bandwidth = kInfinity};

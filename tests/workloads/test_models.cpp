@@ -20,10 +20,10 @@ namespace {
 
 int size_of(const Model& model) { return static_cast<int>(num_vertices(model.layers)); }
 
-Bytes parameter_bytes(const Model& model) {
-    Bytes sum = 0;
+std::int64_t parameters_of(const Model& model) {
+    std::int64_t sum = 0;
     for (int layer = 0; layer < size_of(model); ++layer)
-        sum += model.layers[layer].parameter_bytes;
+        sum += model.layers[layer].parameters;
     return sum;
 }
 
@@ -45,9 +45,9 @@ std::vector<std::string> names_of(const Model& model, const std::vector<int>& la
 }  // namespace
 
 TEST(ResNet50, HasThePublishedParameters) {
-    EXPECT_EQ(parameter_bytes(build_resnet50(224, 1000)), 4 * Bytes{25'557'032});
-    EXPECT_EQ(parameter_bytes(build_resnet50(32, 1000)), 4 * Bytes{25'557'032});  // whatever the image
-    EXPECT_EQ(parameter_bytes(build_resnet50(224, 10)), 4 * Bytes{25'557'032 - 990 * 2049});
+    EXPECT_EQ(parameters_of(build_resnet50(224, 1000)), std::int64_t{25'557'032});
+    EXPECT_EQ(parameters_of(build_resnet50(32, 1000)), std::int64_t{25'557'032});  // whatever the image
+    EXPECT_EQ(parameters_of(build_resnet50(224, 10)), std::int64_t{25'557'032 - 990 * 2049});
 }
 
 TEST(ResNet50, DoesThePublishedWork) {
@@ -155,7 +155,7 @@ TEST(Mlp, HasReluAfterEveryLinearLayer) {
         all.push_back(layer);
     EXPECT_EQ(names_of(model, all), (std::vector<std::string>{"fc1", "relu1", "fc2", "relu2", "fc3", "relu3", "loss"}));
     const std::int64_t parameters = 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10;
-    EXPECT_EQ(parameter_bytes(model), 4 * parameters);
+    EXPECT_EQ(parameters_of(model), parameters);
     EXPECT_EQ(layer_of(model, "fc3").output, (Dims{10, 1, 1}));
     EXPECT_THROW(build_mlp({0, 28, 28}, 10), Error);
     EXPECT_THROW(build_mlp({1, 28, 28}, 0), Error);
@@ -206,20 +206,23 @@ TEST(LayerGraph, RefusesLayersThatDoNotFit) {
     EXPECT_EQ(num_vertices(model.layers), 7u);
 }
 
-TEST(FinishLayer, CountsWhatEachPassReadsAgain) {
+TEST(LayerFacts, CountMasksAndProbabilities) {
+    const auto masks = [](const Layer& layer, Precision precision = Precision::Fp32) {
+        return facts_of(layer.kind).mask_bytes(layer, bytes_of(precision));
+    };
     const Model model = build_resnet50(224, 1000);
-    const Layer& conv = layer_of(model, "layer1.0.conv2");
-    EXPECT_EQ(conv.saved_until_input, 0);
-    EXPECT_EQ(conv.kept_until_weight, 4 * conv.input.elements());
-    const Layer& bn = layer_of(model, "bn1");
-    EXPECT_EQ(bn.saved_until_input, 4 * bn.input.elements() + bn.output.elements());  // the mask is a byte each
-    EXPECT_EQ(bn.kept_until_weight, 0);
-    EXPECT_EQ(layer_of(model, "layer1.0.bn3").saved_until_input, 4 * layer_of(model, "layer1.0.bn3").input.elements());
-    EXPECT_EQ(layer_of(model, "layer1.0.add").saved_until_input, layer_of(model, "layer1.0.add").output.elements());
-    EXPECT_EQ(layer_of(model, "maxpool").saved_until_input, layer_of(model, "maxpool").output.elements());
-    EXPECT_EQ(layer_of(model, "avgpool").saved_until_input + layer_of(model, "avgpool").kept_until_weight, 0);
-    EXPECT_EQ(layer_of(model, "loss").saved_until_input, 4 * 1000);
-    EXPECT_EQ(layer_of(build_mlp({1, 28, 28}, 10), "relu1").saved_until_input, 4 * 512);
+    EXPECT_EQ(masks(layer_of(model, "layer1.0.conv2")), 0);
+    EXPECT_EQ(masks(layer_of(model, "bn1")), layer_of(model, "bn1").output.elements());  // a byte each
+    EXPECT_EQ(masks(layer_of(model, "layer1.0.bn3")), 0);                                // its ReLU is the add's
+    EXPECT_EQ(masks(layer_of(model, "layer1.0.add")), layer_of(model, "layer1.0.add").output.elements());
+    EXPECT_EQ(masks(layer_of(model, "maxpool")), layer_of(model, "maxpool").output.elements());
+    EXPECT_EQ(masks(layer_of(model, "avgpool")), 0);
+    for (const Precision precision : {Precision::Fp32, Precision::Bf16})
+        EXPECT_EQ(masks(layer_of(model, "loss"), precision), 4 * 1000);
+    const Layer attention{
+        .name = "attn", .kind = LayerKind::Attention, .input = {1, 16, 96}, .output = {1, 16, 32}, .heads = 4};
+    EXPECT_EQ(masks(attention), 4 * 4 * 16 * 16);
+    EXPECT_EQ(masks(attention, Precision::Bf16), 2 * 4 * 16 * 16);
 }
 
 TEST(FinishLayer, EachPassOfALayerDoesTheSameWorkButOnTheData) {

@@ -1,7 +1,7 @@
 #include "workloads/text/yaml.h"
 
 #include "tests/support/refusal.h"
-#include "workloads/costs/precision.h"
+#include "workloads/models/precision.h"
 
 #include <gtest/gtest.h>
 

@@ -148,34 +148,42 @@ Bytes scaled_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
 }
 
+std::shared_ptr<const Cluster> default_cluster() {
+    static const auto cluster = std::make_shared<const Cluster>(ClusterFacts{});
+    return cluster;
+}
+
 Ns ring_sum(int holders, Bytes bytes, const Link& link) {
     const int steps = 2 * (holders - 1);
     const Ns moving = bounded(static_cast<double>(bytes) * steps / holders / link.bandwidth * 1e9);
     return bounded_sum(bounded_product(steps, link.latency), moving);
 }
 
-LayerBytes analytic_bytes(const Layer& layer, int samples) {
+LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) {
+    const NumberBytes& numbers = bytes_of(precision);
     const LayerFacts& facts = facts_of(layer.kind);
     const bool by_channel = facts.statistics == Statistics::PerChannel, by_row = facts.statistics == Statistics::PerRow;
     const Bytes two_per_channel = by_channel ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
     const Bytes two_per_row = by_row ? 2 * kFloatBytes * layer.input.height : 0;
     const bool loss = is_loss(layer.kind);
-    return {.weights = aligned(layer.parameter_bytes),
+    return {.weights = aligned(layer.parameters * numbers.parameter()),
             .statistics = aligned(two_per_channel),
-            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * kFloatBytes, samples)),
-            .saved_until_input =
-                aligned(bounded_sum(bounded_product(facts.mask_bytes(layer) + two_per_row, samples), two_per_channel))};
+            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * numbers.activation, samples)),
+            .saved_until_input = aligned(bounded_sum(
+                bounded_product(facts.mask_bytes(layer, numbers) + two_per_row, samples), two_per_channel))};
 }
 
-LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates) {
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision) {
+    const NumberBytes& numbers = bytes_of(precision);
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
     const LayerFacts& facts = facts_of(layer.kind);
     const bool weighted = has_weight_pass(layer.kind);
     const double count = samples;
-    const auto weights = static_cast<double>(layer.parameter_bytes);  // bytes as doubles: exact up to 2^53
-    const double output = static_cast<double>(layer.output.elements() * kFloatBytes) * count;
-    const double inputs = static_cast<double>(input_elements(layer) * kFloatBytes) * count;
-    const double mask = static_cast<double>(facts.mask_bytes(layer)) * count;
+    const auto weights = static_cast<double>(layer.parameters * numbers.weight);  // bytes as doubles: exact up to 2^53
+    const auto gradients = static_cast<double>(layer.parameters * kFloatBytes);
+    const double output = static_cast<double>(layer.output.elements() * numbers.activation) * count;
+    const double inputs = static_cast<double>(input_elements(layer) * numbers.activation) * count;
+    const double mask = static_cast<double>(facts.mask_bytes(layer, numbers)) * count;
     const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
     const int passes = facts.statistics == Statistics::PerChannel ? 2 : 1;  // its sums come before its outputs
 
@@ -185,16 +193,18 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
         times.backward_input =
             longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates);
     if (weighted)
-        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + weights, rates);
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + gradients, rates);
     times.backward.median = bounded_sum(times.backward_input.median, times.backward_weight.median);
-    times.accumulate = longer_of(0, 3 * weights, rates);  // reads both, writes the sum
+    times.accumulate = longer_of(0, 3 * gradients, rates);  // reads both, writes the sum
     times.recompute = times.forward;
     return times;
 }
 
 bool is_measured(const Profile& profile) { return !profile.backend.empty() && profile.backend != kAnalytic; }
 
-Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates) {
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training) {
+    const NumberBytes& numbers = bytes_of(training.precision);
+    const int passes = facts_of(training.optimizer).passes();
     Profile profile;
     profile.model = model.name;
     profile.backend = kAnalytic;
@@ -202,13 +212,13 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
     profile.classes = model.classes;
     for (std::size_t number = 0; number < num_vertices(model.layers); ++number) {
         const Layer& layer = model.layers[number];
-        // The update reads weights, gradient and momentum and writes weights and momentum.
-        profile.layers.push_back({.name = layer.name,
-                                  .times = {{samples, analytic_times(layer, samples, rates)}},
-                                  .bytes = {{samples, analytic_bytes(layer, samples)}},
-                                  .update = longer_of(0, 5 * static_cast<double>(layer.parameter_bytes), rates)});
+        profile.layers.push_back(
+            {.name = layer.name,
+             .times = {{samples, analytic_times(layer, samples, rates, training.precision)}},
+             .bytes = {{samples, analytic_bytes(layer, samples, training.precision)}},
+             .update = longer_of(0, passes * static_cast<double>(layer.parameters * kFloatBytes), rates)});
     }
-    const Bytes data = aligned(bounded_product(model.input.elements() * kFloatBytes, samples));
+    const Bytes data = aligned(bounded_product(model.input.elements() * numbers.activation, samples));
     profile.data[samples] = longer_of(0, static_cast<double>(data), rates);
     profile.data_bytes[samples] = data;
     return profile;

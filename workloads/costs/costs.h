@@ -2,14 +2,16 @@
 // from FLOPs and bytes.
 #pragma once
 
+#include "workloads/cluster/cluster.h"
 #include "workloads/costs/convolution_choice.h"
-#include "workloads/costs/link.h"
-#include "workloads/costs/precision.h"
 #include "workloads/costs/sums.h"
+#include "workloads/models/optimizer.h"
+#include "workloads/models/precision.h"
 #include "workloads/stages/stage_layout.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -102,14 +104,8 @@ struct MicroBatchLength {
 // Returns a size of a micro-batch that is this long.
 Bytes scaled_bytes(Bytes bytes, double length);
 
-// A bandwidth that some messages share while they are under way: those that leave a group of devices, those that enter
-// it, or those with an end in it in either direction, as on a bus.
-struct Capacity {
-    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
-    std::vector<int> devices;  // ascending
-    double bandwidth = 0;      // bytes per second
-    bool operator==(const Capacity&) const = default;
-};
+// Returns the cluster of costs that say nothing of it: equal devices on one host, whose messages take no time.
+std::shared_ptr<const Cluster> default_cluster();
 
 // Costs are separate from a plan: they are the simulator's second argument.
 struct Costs {
@@ -122,41 +118,38 @@ struct Costs {
     std::vector<EdgeBytes> last_edges;
     // By micro-batch of a step, the same in every step; if empty, all micro-batches have length 1.
     std::vector<MicroBatchLength> lengths;
-    std::vector<double> speed;  // per device, relative; when empty, 1
-    Link link;                  // between two devices
-    // Between devices of different hosts, if that is another link. The messages that leave a host share its bandwidth,
-    // and so do those that enter it.
-    std::optional<Link> between_hosts;
-    std::map<std::pair<int, int>, Link> own_links;  // links of their own, from a device to another
-    std::vector<Capacity> shared;                   // in addition to the ways out of hosts and into them
-    Link sums;                                      // the same as `link` for S
+    std::shared_ptr<const Cluster> cluster = default_cluster();
     // How S of each stage moves its bytes; if empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
     Bytes sum_bucket = 0;  // gradients that are summed at once, as soon as they are ready; 0: all, at the end
     // The share of a device's multiprocessors that a message under way takes at both of its ends, and a sum of
     // gradients on each of its devices, if kernels move them, as NCCL's do. Tasks that compute meanwhile have the rest.
     double mover_share = 0;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
     bool shard_optimizer = false;         // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1)
     std::vector<StageSum> stage_gathers;  // the end of U with sharded states; empty without, or if they share nothing
-    std::vector<int> host;  // per device: devices of one host slow each other down (busy); when empty, all of them do
-    int neighbours = 0;     // 0: all other devices of the host
-    Ns dispatch = 0;        // per task
-    bool dispatch_by_host = false;  // one dispatcher per host issues the calls of all its devices, one at a time
-    bool sent_copies = true;        // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;      // some time was not measured at this micro-batch size
+    int neighbours = 0;                   // devices of a host that slow each other down (busy); 0: all of the host
+    Ns dispatch = 0;                      // per task
+    bool sent_copies = true;              // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;            // some time was not measured at this micro-batch size
 
     MicroBatchLength length_of(int microbatch) const {
         return lengths.empty() ? MicroBatchLength{} : lengths[static_cast<std::size_t>(microbatch) % lengths.size()];
     }
-    bool are_apart(int device, int other) const {  // on different hosts
-        return !host.empty() && device >= 0 && other >= 0 && host[device] != host[other];
-    }
-    const Link& link_of(int from, int to) const {  // devices
-        if (!own_links.empty())
-            if (const auto own = own_links.find({from, to}); own != own_links.end())
-                return own->second;
-        return between_hosts && are_apart(from, to) ? *between_hosts : link;
-    }
+};
+
+// Changes the cluster of costs, which get a new one at the end of the edit: `ClusterEdit(costs)->link = link;`.
+class ClusterEdit {
+public:
+    explicit ClusterEdit(Costs& costs) : costs_(costs), facts_(*costs.cluster) {}
+    ~ClusterEdit() { costs_.cluster = std::make_shared<const Cluster>(std::move(facts_)); }
+    ClusterEdit(const ClusterEdit&) = delete;
+    ClusterEdit& operator=(const ClusterEdit&) = delete;
+    ClusterFacts* operator->() { return &facts_; }
+
+private:
+    Costs& costs_;
+    ClusterFacts facts_;
 };
 
 struct DeviceRates {
@@ -164,19 +157,26 @@ struct DeviceRates {
     double memory_bandwidth = 15e9;  // B/s
 };
 
+// What a model is trained in and by.
+struct TrainingKind {
+    Precision precision = Precision::Fp32;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
+};
+
 inline constexpr Bytes kAlignment = 64;  // alignment of every buffer, and of what lies in one
 constexpr Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Returns the plain fp32 sizes of a layer, each aligned.
-LayerBytes analytic_bytes(const Layer& layer, int samples);
+// Returns the sizes of a layer in plain layout, each aligned.
+LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision = Precision::Fp32);
 // Returns the times of passes, each max(FLOPs / rate, bytes touched / bandwidth).
-LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates);
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates,
+                          Precision precision = Precision::Fp32);
 
 inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that were not measured
 bool is_measured(const Profile& profile);             // neither analytic nor times of a model's file
 
 // Makes a profile of `model` from analytic costs at one micro-batch size.
-Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates);
+Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training = {});
 
 // Returns a layer's sizes as the profile has them, scaled to `samples` and not aligned.
 LayerBytes raw_bytes(const LayerProfile& layer, int samples);

@@ -1,6 +1,6 @@
 // The file of a profile: YAML, so that people can read, compare and edit the measurements.
+#include "workloads/cluster/link_yaml.h"
 #include "workloads/costs/costs.h"
-#include "workloads/costs/link_yaml.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 #include "workloads/text/yaml.h"

@@ -76,15 +76,15 @@ std::vector<SumRound> two_level(const std::vector<Devices>& hosts, SumPart part)
 }
 
 // Returns the average rate of each message until it has left, if only the messages of its step share its route.
-std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Costs& costs, const Routes& routes) {
+std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Cluster& cluster) {
     std::vector<Demand> demands;
     for (const SumRound::Pair& pair : round.messages)
-        demands.push_back(demand_of_sum(pair, bytes, costs, routes));
+        demands.push_back(demand_of_sum(pair, bytes, cluster));
     std::vector<double> bandwidths, left(demands.size(), bytes);
     std::vector<char> slowed(demands.size(), 0);
     for (const Demand& demand : demands)
         bandwidths.push_back(demand.most);
-    FairShares shares(routes.capacities());
+    FairShares shares(cluster.routes.capacities());
     std::vector<Demand*> open;
     for (Demand& demand : demands)
         if (!demand.takes.empty())
@@ -112,12 +112,12 @@ std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Cos
     return bandwidths;
 }
 
-Ns time_of(const SumRound& round, Bytes bytes, const Costs& costs, const Routes& routes) {
+Ns time_of(const SumRound& round, Bytes bytes, const Cluster& cluster) {
     const auto all = static_cast<double>(bytes);
-    const std::vector<double> bandwidths = bandwidths_of(round, all / round.parts, costs, routes);
+    const std::vector<double> bandwidths = bandwidths_of(round, all / round.parts, cluster);
     Ns longest = 0;
     for (std::size_t message = 0; message < round.messages.size(); ++message) {
-        const Ns latency = sum_link_of(round.messages[message], costs).latency;
+        const Ns latency = sum_link_of(round.messages[message], cluster).latency;
         const Ns moving = bytes == 0 ? 0 : bounded(all * round.steps / round.parts / bandwidths[message] * 1e9);
         longest = std::max(longest, bounded_sum(bounded_product(round.steps, latency), moving));
     }
@@ -126,16 +126,16 @@ Ns time_of(const SumRound& round, Bytes bytes, const Costs& costs, const Routes&
 
 }  // namespace
 
-const Link& sum_link_of(const SumRound::Pair& pair, const Costs& costs) {
-    const Link& link = costs.link_of(pair.from, pair.to);
-    return &link == &costs.link ? costs.sums : link;
+const Link& sum_link_of(const SumRound::Pair& pair, const Cluster& cluster) {
+    const Link& link = cluster.link_of(pair.from, pair.to);
+    return &link == &cluster.link ? cluster.sums : link;
 }
 
-Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& costs, const Routes& routes) {
-    Demand demand{.takes = bytes > 0 ? routes.takes(pair.from, pair.to) : std::vector<int>{},
-                  .most = bandwidth_for(bytes, sum_link_of(pair, costs))};
+Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Cluster& cluster) {
+    Demand demand{.takes = bytes > 0 ? cluster.routes.takes(pair.from, pair.to) : std::vector<int>{},
+                  .most = bandwidth_for(bytes, sum_link_of(pair, cluster))};
     for (const int capacity : demand.takes)
-        demand.most = std::min(demand.most, routes.capacities()[capacity]);
+        demand.most = std::min(demand.most, cluster.routes.capacities()[capacity]);
     return demand;
 }
 
@@ -170,18 +170,17 @@ std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets) {
     return rounds;
 }
 
-StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs) {
+StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Cluster& cluster) {
     StageSum sum{bytes, std::move(rounds), 0};
     if (sum.rounds.empty())
         return sum;
-    const Routes routes(costs);
     for (const SumRound& round : sum.rounds)
-        sum.alone = bounded_sum(sum.alone, time_of(round, bytes, costs, routes));
+        sum.alone = bounded_sum(sum.alone, time_of(round, bytes, cluster));
     return sum;
 }
 
-StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm) {
-    return timed_sum(rounds_of(algorithm, devices, costs.host), bytes, costs);
+StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Cluster& cluster, SumAlgorithm algorithm) {
+    return timed_sum(rounds_of(algorithm, devices, cluster.host), bytes, cluster);
 }
 
 }  // namespace pw

@@ -1,22 +1,21 @@
 // The capacities that the messages of a sum take, and the time of the sum alone.
 #pragma once
 
-#include "workloads/costs/costs.h"
-#include "workloads/costs/fair_shares.h"
-#include "workloads/costs/routes.h"
+#include "workloads/cluster/cluster.h"
+#include "workloads/cluster/fair_shares.h"
 #include "workloads/costs/sums.h"
 
 #include <vector>
 
 namespace pw {
 
-const Link& sum_link_of(const SumRound::Pair& pair, const Costs& costs);
+const Link& sum_link_of(const SumRound::Pair& pair, const Cluster& cluster);
 // Returns the capacities that a message of `bytes` takes, in bytes per second.
-Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Costs& costs, const Routes& routes);
+Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Cluster& cluster);
 
 // Returns a sum with its time if nothing else is under way: its messages may share capacities with each other.
-StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Costs& costs, SumAlgorithm algorithm);
+StageSum sum_among(const std::vector<int>& devices, Bytes bytes, const Cluster& cluster, SumAlgorithm algorithm);
 // Returns the same of any rounds.
-StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Costs& costs);
+StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Cluster& cluster);
 
 }  // namespace pw

@@ -11,12 +11,11 @@ namespace pw {
 
 namespace {
 
-// Returns the bytes of the trained parameters; a shared table counts, because the layer has a copy.
-Bytes parameter_bytes_of(const Layer& layer) {
-    Bytes bytes = 0;
+std::int64_t trained_parameters(const Layer& layer) {
+    std::int64_t count = 0;
     for (const ParameterShape& parameter : facts_of(layer.kind).parameters(layer))
-        bytes += parameter.trained ? parameter.elements() * kFloatBytes : 0;
-    return bytes;
+        count += parameter.trained ? parameter.elements() : 0;
+    return count;
 }
 
 void check_tie(const LayerGraph& graph, const Layer& layer) {
@@ -73,10 +72,7 @@ int labels_per_sample(const Model& model) {
 
 void finish_layer(Layer& layer, bool reads_data) {
     const LayerFacts& facts = facts_of(layer.kind);
-    const Bytes input = layer.input.elements() * kFloatBytes;
-    layer.parameter_bytes = parameter_bytes_of(layer);
-    layer.saved_until_input = facts.mask_bytes(layer) + (facts.reread == Reread::ByInputGradient ? input : 0);
-    layer.kept_until_weight = facts.reread == Reread::ByWeightGradient ? input : 0;
+    layer.parameters = trained_parameters(layer);
     layer.flops_forward = 2 * facts.multiply_accumulates(layer);
     layer.flops_input = reads_data ? 0 : facts.input_gradient_products * layer.flops_forward;
     layer.flops_weight = has_weight_pass(layer.kind) ? layer.flops_forward : 0;

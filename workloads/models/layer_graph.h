@@ -6,6 +6,7 @@
 
 #include "workloads/models/layer_kind.h"
 #include "workloads/models/layer_part.h"
+#include "workloads/models/precision.h"
 #include "workloads/units.h"
 
 #include <boost/graph/adjacency_list.hpp>
@@ -16,8 +17,6 @@
 #include <vector>
 
 namespace pw {
-
-inline constexpr Bytes kFloatBytes = 4;  // bytes of one element of a tensor
 
 // Batch norm and layer norm add this to a variance before they take its root.
 inline constexpr double kNormEpsilon = 1e-5;
@@ -44,12 +43,9 @@ struct Layer {
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
-    // `finish_layer` derives the rest from the fields above: fp32, plain layout, per sample except for the parameters.
-    // A backend's own sizes replace the bytes (LayerBytes).
-    Bytes parameter_bytes = 0;    // trainable
-    Bytes saved_until_input = 0;  // read again by I, backward for inputs: inputs and masks
-    Bytes kept_until_weight = 0;  // read again by W, backward for weights
-    // FLOPs are 2 per multiply-accumulate of convolutions and linear layers; other layers are bound by memory.
+    // `finish_layer` derives the rest from the fields above.
+    std::int64_t parameters = 0;  // trained numbers; a shared table counts, because the layer has a copy
+    // FLOPs per sample: 2 per multiply-accumulate of convolutions and linear layers; other layers are bound by memory.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
     std::optional<LayerPart> part = {};  // as its file says
 };

@@ -90,12 +90,12 @@ double by_attention(const Layer& layer) {
     return rows * (rows + 1) * layer.output.width;
 }
 
-Bytes no_masks(const Layer&) { return 0; }
-Bytes per_output(const Layer& layer) { return layer.output.elements(); }
-Bytes if_relu(const Layer& layer) { return layer.relu ? layer.output.elements() : 0; }
-Bytes of_classes(const Layer& layer) { return layer.input.elements() * kFloatBytes; }
-Bytes of_scores(const Layer& layer) {
-    return Bytes{layer.heads} * layer.input.height * layer.input.height * kFloatBytes;
+Bytes no_masks(const Layer&, const NumberBytes&) { return 0; }
+Bytes per_output(const Layer& layer, const NumberBytes&) { return layer.output.elements(); }
+Bytes if_relu(const Layer& layer, const NumberBytes&) { return layer.relu ? layer.output.elements() : 0; }
+Bytes of_classes(const Layer& layer, const NumberBytes&) { return layer.input.elements() * kFloatBytes; }
+Bytes of_scores(const Layer& layer, const NumberBytes& numbers) {
+    return Bytes{layer.heads} * layer.input.height * layer.input.height * numbers.activation;
 }
 
 using enum LayerKind;

@@ -1,6 +1,7 @@
 // The kinds of layers, and a row of facts for each: every fact about a kind that is the same for all backends.
 #pragma once
 
+#include "workloads/models/precision.h"
 #include "workloads/units.h"
 
 #include <string_view>
@@ -57,7 +58,7 @@ struct LayerFacts {
     int input_gradient_products;  // multiply-accumulates of I, backward for inputs, for each of F
     // Returns the bytes that F writes for I in addition to tensors and statistics, in plain layout and per sample:
     // masks and the positions of maxima (a byte per element), the probabilities of attention and of the loss.
-    Bytes (*mask_bytes)(const Layer& layer);
+    Bytes (*mask_bytes)(const Layer& layer, const NumberBytes& numbers);
 };
 
 const LayerFacts& facts_of(LayerKind kind);

@@ -19,7 +19,7 @@ std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split) 
     for (const Tie& tie : ties_of(graph)) {
         const auto [from, to] = std::minmax(split.stage_of[tie.table], split.stage_of[tie.reader]);
         if (from != to)
-            bytes[{from, to}] += graph[tie.table].parameter_bytes;
+            bytes[{from, to}] += graph[tie.table].parameters * kFloatBytes;
     }
     std::vector<StageTie> ties;
     for (const auto& [stages, size] : bytes)

@@ -4,7 +4,7 @@
 
 #include "exec/cuda/device/check.h"
 #include "exec/cuda/device/owned.h"
-#include "workloads/costs/precision.h"
+#include "workloads/models/precision.h"
 #include "workloads/units.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "workloads/costs/fair_shares.h"
+#include "workloads/cluster/fair_shares.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,7 @@
 // Links in YAML, as configs and profiles have them.
 #pragma once
 
-#include "workloads/costs/link.h"
+#include "workloads/cluster/link.h"
 #include "workloads/text/yaml.h"
 
 #include <string>

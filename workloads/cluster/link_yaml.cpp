@@ -1,4 +1,4 @@
-#include "workloads/costs/link_yaml.h"
+#include "workloads/cluster/link_yaml.h"
 
 #include <fmt/ranges.h>
 

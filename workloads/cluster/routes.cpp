@@ -1,4 +1,4 @@
-#include "workloads/costs/routes.h"
+#include "workloads/cluster/routes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,16 +6,8 @@
 
 namespace pw {
 
-Routes::Routes(const Costs& costs) {
-    if (costs.between_hosts && !costs.host.empty()) {
-        std::vector<std::vector<int>> devices_on(*std::max_element(costs.host.begin(), costs.host.end()) + 1);
-        for (int device = 0; device < static_cast<int>(costs.host.size()); ++device)
-            devices_on[costs.host[device]].push_back(device);
-        for (const std::vector<int>& devices : devices_on)
-            for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
-                add({of, devices, costs.between_hosts->bandwidth});
-    }
-    for (const Capacity& capacity : costs.shared)
+Routes::Routes(const std::vector<Capacity>& capacities) {
+    for (const Capacity& capacity : capacities)
         add(capacity);
 }
 

@@ -1,4 +1,4 @@
-#include "workloads/costs/link.h"
+#include "workloads/cluster/link.h"
 
 #include "workloads/bounded.h"
 

@@ -1,17 +1,29 @@
 // The route of a message from one device to another: capacities that it may have to share, and its link.
 #pragma once
 
-#include "workloads/costs/costs.h"
-
+#include <cstdint>
 #include <vector>
 
 namespace pw {
 
+<<<<<<< HEAD:workloads/costs/routes.h
 // The capacities are the ways out of every host and into it, if `between_hosts` gives them, followed by Costs::shared;
 // unbounded ones are left out.
+=======
+// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
+// an end in it, in whatever direction, such as those on a bus.
+struct Capacity {
+    enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
+    std::vector<int> devices;  // ascending
+    double bandwidth = 0;      // bytes per second
+    bool operator==(const Capacity&) const = default;
+};
+
+>>>>>>> wt-train:workloads/cluster/routes.h
 class Routes {
 public:
-    explicit Routes(const Costs& costs);
+    // Capacities without bound are left out.
+    explicit Routes(const std::vector<Capacity>& capacities);
 
     const std::vector<double>& capacities() const { return capacities_; }  // bytes per second
     std::vector<int> takes(int from, int to) const;                        // numbers of capacities, ascending

@@ -1,0 +1,51 @@
+// The optimizers: a row of facts each. Their kernels are the backends' (exec/kernels.h).
+#pragma once
+
+#include "workloads/text/choice.h"
+#include "workloads/units.h"
+
+#include <cstddef>
+#include <iterator>
+
+namespace pw {
+
+enum class OptimizerKind { Sgd };
+template <>
+inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd}};
+
+struct OptimizerFacts {
+    OptimizerKind kind;
+    // Values that are kept for each parameter from one update to the next: one block as large as the gradients for
+    // each.
+    int states;
+
+    // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
+    // writes weights and states.
+    constexpr int passes() const { return 3 + 2 * states; }
+};
+
+inline constexpr OptimizerFacts kOptimizers[] = {
+    {OptimizerKind::Sgd, 1},  // momentum
+};
+
+constexpr bool are_in_order() {
+    for (std::size_t row = 0; row < std::size(kOptimizers); ++row)
+        if (kOptimizers[row].kind != static_cast<OptimizerKind>(row))
+            return false;
+    return true;
+}
+static_assert(are_in_order() && std::size(kOptimizers) == std::size(kChoices<OptimizerKind>),
+              "every optimizer has its row, in the order of the enum");
+
+constexpr const OptimizerFacts& facts_of(OptimizerKind kind) { return kOptimizers[static_cast<std::size_t>(kind)]; }
+
+// What training keeps besides weights. Gradients and each state of the optimizer lie as the weights do, in a block as
+// large.
+struct TrainingBytes {
+    Bytes gradients, states;
+};
+constexpr TrainingBytes training_bytes(Bytes weights, OptimizerKind kind) {
+    return {weights, facts_of(kind).states * weights};
+}
+
+}  // namespace pw

@@ -1,0 +1,40 @@
+// What a backend computes in, and how many bytes that takes.
+#pragma once
+
+#include "workloads/text/choice.h"
+#include "workloads/units.h"
+
+#include <array>
+#include <cstddef>
+
+namespace pw {
+
+// With Fp32, there is no TF32 anywhere. With Tf32, matrix products and convolutions are in TF32. With Bf16, tensors and
+// the weights that products read are bf16; sums, master weights, batch norm and gradients of weights are fp32.
+enum class Precision { Fp32, Tf32, Bf16 };
+template <>
+inline constexpr Choice<Precision> kChoices<Precision>[] = {
+    {"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"bf16", Precision::Bf16}};
+
+inline constexpr Bytes kFloatBytes = 4;  // bytes of an fp32 number: statistics, losses, probabilities
+
+// The bytes of one number, by what it belongs to.
+struct NumberBytes {
+    Bytes activation;  // tensors between layers, and their gradients
+    Bytes weight;      // weights as products read them
+    Bytes master;      // the copy that the optimizer updates; 0 where it updates the weights themselves
+
+    // Returns the bytes of one trained parameter.
+    constexpr Bytes parameter() const { return weight + master; }
+};
+
+inline constexpr std::array<NumberBytes, 3> kNumberBytes = {{
+    {.activation = 4, .weight = 4, .master = 0},  // Fp32
+    {.activation = 4, .weight = 4, .master = 0},  // Tf32
+    {.activation = 2, .weight = 2, .master = 4},  // Bf16
+}};
+static_assert(kNumberBytes.size() == std::size(kChoices<Precision>), "every precision has its row");
+
+constexpr const NumberBytes& bytes_of(Precision precision) { return kNumberBytes[static_cast<std::size_t>(precision)]; }
+
+}  // namespace pw
