@@ -77,11 +77,11 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                                  const VersionTable& versions);
 // Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
-// `costs.sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do. With
-// `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time, and
-// then hands the new weights round: that share is taken of the costs' U, so once. With `costs.sum_bucket` S is summed
-// in buckets: only what is left of it after the backward, or the W, that makes the last gradients is its duration.
-// Stages that share a parameter with another sum all at once.
+// the cluster's `sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do.
+// With `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time,
+// and then hands the new weights round: that share is taken of the costs' U, so once. With `costs.sum_bucket` S is
+// summed in buckets: only what is left of it after the backward, or the W, that makes the last gradients is its
+// duration. Stages that share a parameter with another sum all at once.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
                        SumAlgorithm algorithm = SumAlgorithm::Ring);
 

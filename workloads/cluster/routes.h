@@ -6,12 +6,8 @@
 
 namespace pw {
 
-<<<<<<< HEAD:workloads/costs/routes.h
-// The capacities are the ways out of every host and into it, if `between_hosts` gives them, followed by Costs::shared;
-// unbounded ones are left out.
-=======
-// What some messages share while they are under way: those that leave a group of devices, that enter it, or that have
-// an end in it, in whatever direction, such as those on a bus.
+// A bandwidth that some messages share while they are under way: those that leave a group of devices, those that enter
+// it, or those with an end in it in either direction, as on a bus.
 struct Capacity {
     enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
     std::vector<int> devices;  // ascending
@@ -19,7 +15,6 @@ struct Capacity {
     bool operator==(const Capacity&) const = default;
 };
 
->>>>>>> wt-train:workloads/cluster/routes.h
 class Routes {
 public:
     // Capacities without bound are left out.

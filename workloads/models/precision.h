@@ -1,4 +1,4 @@
-// What a backend computes in, and how many bytes that takes.
+// The precision of a backend's arithmetic, and the bytes of its numbers.
 #pragma once
 
 #include "workloads/text/choice.h"
