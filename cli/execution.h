@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/prediction.h"
-#include "cli/report.h"
+#include "report/notes.h"
+#include "report/report.h"
 #include "exec/execute.h"
 #include "exec/measuring/interleaved.h"
 #include "workloads/error.h"

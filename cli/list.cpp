@@ -1,7 +1,7 @@
 // list: what there is to choose from.
 #include "cli/command.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "schedules/orders/schedule.h"

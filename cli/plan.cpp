@@ -1,8 +1,8 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
-#include "cli/prediction.h"
+#include "report/notes.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "job/config.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"

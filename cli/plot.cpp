@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/file_kind.h"
-#include "cli/report.h"
+#include "report/report.h"
 #include "cli/streams.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/error.h"

@@ -3,7 +3,7 @@
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/all_ranks.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"

@@ -4,7 +4,7 @@
 #include "cli/option_numbers.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
 #include "exec/pieces.h"

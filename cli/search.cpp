@@ -1,11 +1,11 @@
 // search: the best stage split and plan, with a proof of how good it is.
-#include "cli/search.h"
+#include "report/plan_search.h"
 
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/cost_source.h"

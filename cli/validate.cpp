@@ -1,17 +1,17 @@
 // validate: check a config, a plan, a profile, a trace or a folder of results without running anything.
-#include "cli/accuracy.h"
+#include "report/accuracy.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
-#include "cli/prediction.h"
-#include "cli/report.h"
+#include "report/notes.h"
+#include "report/report.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/execute.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Everything that reads files, fed by libFuzzer. READER=csv build/asan/bin/fuzz FOLDER_OF_INPUTS
 #include "tests/fuzz/fuzz.h"
 
-#include "cli/accuracy.h"
+#include "report/accuracy.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/training/npy.h"
 #include "job/config_blocks.h"

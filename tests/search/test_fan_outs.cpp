@@ -1,6 +1,6 @@
 // Predicted: what a tensor costs that several layers of later stages read, by stage and by layer.
 #include "search/plans/makespan.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/temporary_folder.h"
 

@@ -3,7 +3,7 @@
 #include "job/job.h"
 #include "search/plans/device_orders.h"
 #include "search/plans/makespan.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/temporary_folder.h"
 

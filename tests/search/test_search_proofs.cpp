@@ -8,7 +8,7 @@
 #include "schedules/plan/versions.h"
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/every_split.h"
 #include "tests/support/random_searches.h"

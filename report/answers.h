@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/report.h"
+#include "report/report.h"
 #include "job/job.h"
 
 #include <nlohmann/json.hpp>

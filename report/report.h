@@ -3,7 +3,7 @@
 
 #include "job/config.h"
 #include "schedules/trace/trace.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "sim/metrics.h"
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,6 @@
-#include "cli/comparison.h"
+#include "report/comparison.h"
 
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/memory.h"
 #include "workloads/median.h"
 

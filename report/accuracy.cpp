@@ -1,6 +1,6 @@
-#include "cli/accuracy.h"
+#include "report/accuracy.h"
 
-#include "cli/table.h"
+#include "report/table.h"
 #include "workloads/error.h"
 #include "workloads/median.h"
 #include "workloads/text/files.h"

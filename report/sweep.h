@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/report.h"
+#include "report/report.h"
 #include "workloads/error.h"
 
 #include <optional>

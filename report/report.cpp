@@ -1,7 +1,7 @@
-#include "cli/report.h"
+#include "report/report.h"
 
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "job/config.h"
 #include "schedules/trace/trace_json.h"
 

@@ -1,6 +1,6 @@
 // Draws the step time of a sweep against the values of one of its keys.
-#include "cli/sweep.h"
-#include "cli/table.h"
+#include "report/sweep.h"
+#include "report/table.h"
 #include "viz/plot.h"
 #include "workloads/units.h"
 

@@ -1,12 +1,12 @@
 // Both sides of a comparison made anew: a job simulated and run, in turns with probes or not.
-#include "cli/comparison.h"
+#include "report/comparison.h"
 #include "cli/execution.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/all_ranks.h"
 #include "exec/measuring/probes.h"
 #include "exec/measuring/turns.h"
 #include "job/launched_ranks.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "workloads/median.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "search/predict.h"
+#include "report/predict.h"
 
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"

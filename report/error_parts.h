@@ -1,7 +1,7 @@
 // The error of a step time in parts, for people and for programs: sim/replay.h says what they are.
 #pragma once
 
-#include "cli/report.h"
+#include "report/report.h"
 #include "job/job.h"
 #include "sim/replay.h"
 

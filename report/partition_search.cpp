@@ -1,7 +1,7 @@
 // Searches for the objectives of published planners, each in its own cost model.
-#include "cli/search.h"
+#include "report/plan_search.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "job/build.h"
 #include "schedules/memory/limits.h"
 #include "search/pipedream/pipedream.h"

@@ -1,8 +1,8 @@
 // Tells what a search found, to people and to other programs.
 #pragma once
 
-#include "cli/prediction.h"
-#include "cli/report.h"
+#include "report/notes.h"
+#include "report/report.h"
 #include "search/plans/makespan.h"
 
 #include <optional>

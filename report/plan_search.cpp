@@ -1,7 +1,7 @@
-#include "cli/search.h"
-#include "cli/table.h"
+#include "report/plan_search.h"
+#include "report/table.h"
 #include "schedules/orders/schedule.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "viz/plot.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // least step_time_error and peak_memory_error.
 #pragma once
 
-#include "cli/report.h"
+#include "report/report.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-#include "cli/prediction.h"
+#include "report/notes.h"
 
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/measuring/yardstick.h"

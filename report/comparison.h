@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/error_parts.h"
-#include "cli/prediction.h"
-#include "cli/report.h"
+#include "report/error_parts.h"
+#include "report/notes.h"
+#include "report/report.h"
 #include "exec/execute.h"
 #include "exec/measuring/interleaved.h"
 

@@ -1,8 +1,8 @@
 // compare --schedules: one config, one profile, several schedules, one table.
-#include "cli/comparison.h"
+#include "report/comparison.h"
 #include "cli/execution.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "exec/all_ranks.h"
 #include "job/config.h"
 #include "job/launched_ranks.h"

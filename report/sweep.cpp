@@ -1,11 +1,11 @@
-#include "cli/sweep.h"
+#include "report/sweep.h"
 
-#include "cli/prediction.h"
+#include "report/notes.h"
 #include "cli/streams.h"
-#include "cli/table.h"
+#include "report/table.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "workloads/text/json_text.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Writes a split of a model in the words of other frameworks.
-#include "cli/search.h"
+#include "report/plan_search.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>

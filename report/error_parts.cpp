@@ -1,9 +1,9 @@
-#include "cli/error_parts.h"
+#include "report/error_parts.h"
 
-#include "cli/table.h"
+#include "report/table.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace_plan.h"
-#include "search/predict.h"
+#include "report/predict.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
