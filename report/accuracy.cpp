@@ -133,7 +133,7 @@ Accuracy read_accuracy(const std::string& folder) {
     return accuracy;
 }
 
-Json json_of(const Accuracy& accuracy) {
+Json to_json(const Accuracy& accuracy) {
     Json columns = Json::object();
     for (const ErrorColumn& column : accuracy.columns)
         columns[column.key] = {{"median_abs", column.median_abs}, {"p95_abs", column.p95_abs}, {"bias", column.bias}};
@@ -148,7 +148,7 @@ Json json_of(const Accuracy& accuracy) {
             {"kendall_tau", accuracy.kendall_tau ? Json(*accuracy.kendall_tau) : Json()}};
 }
 
-std::string print(const Accuracy& accuracy) {
+std::string to_text(const Accuracy& accuracy) {
     Table table({"point", "step time error", "peak memory error"});
     for (std::size_t index = 0; index < accuracy.points.size(); ++index) {
         const Json& point = accuracy.points[index];

@@ -2,7 +2,7 @@
 // least step_time_error and peak_memory_error.
 #pragma once
 
-#include "report/report.h"
+#include "report/json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -33,7 +33,7 @@ struct Accuracy {
 
 // Reads the tables of a folder. It throws Error (BadInput) naming the file and the point with something missing.
 Accuracy read_accuracy(const std::string& folder);
-Json json_of(const Accuracy& accuracy);
-std::string print(const Accuracy& accuracy);
+Json to_json(const Accuracy& accuracy);
+std::string to_text(const Accuracy& accuracy);
 
 }  // namespace pw

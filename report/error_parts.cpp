@@ -1,9 +1,9 @@
 #include "report/error_parts.h"
 
+#include "report/predict.h"
 #include "report/table.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace_plan.h"
-#include "report/predict.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -59,14 +59,14 @@ struct TracedPlan {
 
 }  // namespace
 
-ErrorParts error_parts(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured) {
+ErrorParts error_parts_of_run(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured) {
     const TransferMode mode = simulated_mode(job);
     const bool proven = job.proof && job.proof->graph.is_of(job.plan);
     return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, calibrated, measured,
                        job.costs.lengths);
 }
 
-ErrorParts error_parts(const Trace& predicted, const Trace& measured) {
+ErrorParts error_parts_of_traces(const Trace& predicted, const Trace& measured) {
     const TracedPlan traced(predicted);
     return error_parts(traced.plan, traced.proof, traced.rules.mode, predicted, nullptr, measured,
                        traced.rules.lengths);
@@ -101,7 +101,7 @@ std::vector<std::vector<std::string>> rows_of(const ErrorParts& parts) {
     return rows;
 }
 
-std::string print(const ErrorParts& parts) {
+std::string to_text(const ErrorParts& parts) {
     std::vector<std::vector<std::string>> rows = rows_of(parts);
     Table table(std::move(rows.front()));
     for (std::size_t row = 1; row < rows.size(); ++row)
@@ -184,7 +184,7 @@ std::string why(const ErrorParts& parts) {
 
 namespace {
 
-Json json_of(const Mechanics& mechanics) {
+Json json_of_mechanics(const Mechanics& mechanics) {
     return {{"begin_ns", mechanics.begin},
             {"hand_over_ns", mechanics.hand_over},
             {"dispatch_ns", mechanics.dispatch},
@@ -193,7 +193,7 @@ Json json_of(const Mechanics& mechanics) {
 
 }  // namespace
 
-Json json_of(const ErrorParts& parts) {
+Json to_json(const ErrorParts& parts) {
     Json by_task = Json::array();
     for (const CostPart& part : parts.by_task)
         by_task.push_back({{"op", letters_of(part.op)},
@@ -205,48 +205,41 @@ Json json_of(const ErrorParts& parts) {
                  {"jitter_ns", parts.jitter},
                  {"costs_ns", parts.costs},
                  {"drift_ns", nullptr},
-                 {"mechanics", json_of(parts.mechanics)},
+                 {"mechanics", json_of_mechanics(parts.mechanics)},
                  {"by_task", std::move(by_task)}};
     if (parts.drift)
         json["drift_ns"] = *parts.drift;
     return json;
 }
 
-namespace {
-
-Mechanics replayed(const Report& measured) {
+ReplayedTrace replayed(const Report& measured) {
     const Trace trace = with_updates(measured.trace);
     const TracedPlan traced(trace);
-    return mechanics_of(traced.plan, traced.proof, traced.rules.mode, trace);
+    return {trace.plan_hash, trace.schedule, measured.metrics.step, measured.metrics.step_time,
+            mechanics_of(traced.plan, traced.proof, traced.rules.mode, trace)};
 }
 
-}  // namespace
-
-Json json_of_replay(const Report& measured) {
-    const Mechanics mechanics = replayed(measured);
-    const Ns step = measured.metrics.step_time;
+Json to_json(const ReplayedTrace& replay) {
+    const Ns gap = replay.mechanics.total();
     return {{"schema_version", 1},
-            {"plan_hash", measured.trace.plan_hash},
-            {"schedule", measured.trace.schedule},
-            {"step", measured.metrics.step},
-            {"step_time_ns", step},
-            {"replayed_ns", step + mechanics.total()},
-            {"mechanics_ns", mechanics.total()},
-            {"mechanics_error", part_of(mechanics.total(), step)},
-            {"mechanics", json_of(mechanics)}};
+            {"plan_hash", replay.plan_hash},
+            {"schedule", replay.schedule},
+            {"step", replay.step},
+            {"step_time_ns", replay.step_time},
+            {"replayed_ns", replay.step_time + gap},
+            {"mechanics_ns", gap},
+            {"mechanics_error", part_of(gap, replay.step_time)},
+            {"mechanics", json_of_mechanics(replay.mechanics)}};
 }
 
-std::string print_replay(const Report& measured) {
-    const Mechanics mechanics = replayed(measured);
-    const Ns step = measured.metrics.step_time;
+std::string to_text(const ReplayedTrace& replay) {
+    const Ns step = replay.step_time, gap = replay.mechanics.total();
     Table table({"step time", "", "of the step"});
     table.add({"measured", print_time(step), ""});
-    table.add(
-        {"replayed with its own task times", print_time(step + mechanics.total()), percent(mechanics.total(), step)});
+    table.add({"replayed with its own task times", print_time(step + gap), percent(gap, step)});
     for (const auto& [name, time] : kBetween)
-        if (mechanics.*time != 0)
-            table.add(
-                {fmt::format("  {}", name), fmt::format("{} ms", ms(mechanics.*time)), percent(mechanics.*time, step)});
+        if (const Ns part = replay.mechanics.*time; part != 0)
+            table.add({fmt::format("  {}", name), fmt::format("{} ms", ms(part)), percent(part, step)});
     return table.print();
 }
 

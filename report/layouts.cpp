@@ -1,5 +1,6 @@
-// Writes a split of a model in the words of other frameworks.
-#include "report/plan_search.h"
+#include "report/layouts.h"
+
+#include "search/plans/plan_choice.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <fmt/format.h>

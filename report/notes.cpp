@@ -1,7 +1,5 @@
 #include "report/notes.h"
 
-#include "cli/streams.h"
-#include "report/table.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/measuring/yardstick.h"
@@ -9,6 +7,7 @@
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/data/data_sources.h"
 
 #include <fmt/format.h>
 
@@ -22,11 +21,6 @@
 namespace pw {
 
 namespace {
-
-void print_notes(const Notices& notices) {
-    for (const std::string& notice : notices)
-        print_note(notice);
-}
 
 std::string note_on_uniform(const Config& config) {
     if (!config.cluster.profile.empty())
@@ -75,25 +69,6 @@ std::string first_layers(const Job& job) {
 }
 
 }  // namespace
-
-Job job_of(Config config) {
-    Notices notices;
-    Job job = make_job(std::move(config), notices);
-    print_notes(notices);
-    return job;
-}
-
-Job job_of(Config config, Profile measured) {
-    Notices notices;
-    Job job = make_job(std::move(config), std::move(measured), notices);
-    print_notes(notices);
-    return job;
-}
-
-void print_idle_keys(const Job& job) {
-    for (const IdleKey& key : idle_keys(job.config, job.plan))
-        print_note(print(key));
-}
 
 std::string summary_of(const Job& job) {
     const std::string stages =
@@ -167,42 +142,54 @@ std::string note_on_profile(const Job& job, const std::vector<int>& used) {
     return note_on_sizes(job, used);
 }
 
-std::string note_on_file(const Job& job, const std::vector<int>& used) {
-    std::vector<std::string> notes = job.profile.notes;
+void add_note(Notices& notes, std::string note) {
+    if (!note.empty())
+        notes.push_back(std::move(note));
+}
+
+Notices notes_on_file(const Job& job, const std::vector<int>& used) {
+    Notices notes = job.profile.notes;
     if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
         notes.push_back(fmt::format(
             "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
             "counts in samples/s only",
             job.model->name, size));
-    if (const std::string note = note_on_sizes(job, used); !note.empty())
-        notes.push_back(note);
-    return fmt::format("{}", fmt::join(notes, "\nnote: "));
+    add_note(notes, note_on_sizes(job, used));
+    return notes;
 }
 
-std::string note_on_source(const Job& job, const std::vector<int>& used) {
+Notices notes_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
-            return note_on_uniform(job.config);
+            return {note_on_uniform(job.config)};
         case CostSource::File:
-            return note_on_file(job, used);
+            return notes_on_file(job, used);
         case CostSource::Measured:
-            return note_on_profile(job, used);
+            return {note_on_profile(job, used)};
         case CostSource::Analytic:
-            return "analytic costs: run `pipewright profile` to calibrate";
+            return {"analytic costs: run `pipewright profile` to calibrate"};
     }
     return {};
 }
 
 }  // namespace
 
-std::string note_on_costs(const Job& job, std::vector<int> used) {
-    if (used.empty())
-        used = sizes_of(job.config.pipeline).different();
-    std::string all;
-    for (const std::string& note : {note_on_share(job.profile), note_on_neighbours(job), note_on_source(job, used)})
-        if (!note.empty())
-            all += (all.empty() ? "" : "\nnote: ") + note;
-    return all;
+Notices notes_on_idle_keys(const Job& job) {
+    Notices notes;
+    for (const IdleKey& key : idle_keys(job.config, job.plan))
+        notes.push_back(print(key));
+    return notes;
+}
+
+Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
+    if (sizes.empty())
+        sizes = sizes_of(job.config.pipeline).different();
+    Notices notes;
+    add_note(notes, note_on_share(job.profile));
+    add_note(notes, note_on_neighbours(job));
+    for (std::string& note : notes_on_source(job, sizes))
+        add_note(notes, std::move(note));
+    return notes;
 }
 
 std::string note_on_speed(const Job& job) {
@@ -226,17 +213,29 @@ std::string note_on_speed(const Job& job) {
         now > before ? "slower" : "faster");
 }
 
-void require_layers(const Config& config, const std::string& command) {
+std::string note_on_data(const Config& config) {
+    const bool replaced =
+        !is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty();
+    return replaced ? fmt::format("no workload.path: the synthetic set stands in for {}", config.workload.dataset) : "";
+}
+
+void require_layers(const Config& config, const std::string& what) {
     const CostSource source = cost_source_of(config).source;
     if (source == CostSource::File)
         config.fail_at("workload.model",
-                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, command),
+                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, what),
                        "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
                        "`pipewright list models`");
     if (source == CostSource::Uniform)
         config.fail_at(
-            "workload.model", fmt::format("a uniform workload has no layers to {}", command),
+            "workload.model", fmt::format("a uniform workload has no layers to {}", what),
             "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");
+}
+
+std::string first_line(const Error& error) {
+    std::string line = error.what();
+    line.erase(std::min(line.find('\n'), line.size()));
+    return line.starts_with("error: ") ? line.substr(7) : line;
 }
 
 }  // namespace pw

@@ -1,13 +1,11 @@
-// Searches for the objectives of published planners, each in its own cost model.
-#include "report/plan_search.h"
-#include "cli/streams.h"
-#include "report/table.h"
+#include "report/partition_search.h"
+
 #include "job/build.h"
+#include "report/table.h"
 #include "schedules/memory/limits.h"
 #include "search/pipedream/pipedream.h"
 #include "search/piper/piper.h"
 #include "search/placement/max_load.h"
-#include "viz/plot.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 
@@ -17,18 +15,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 namespace pw {
 
 namespace {
 
-// A problem of one of the planners, solved.
-struct Answer {
+// What one of the planners answers.
+struct Solution {
     Partition partition;
-    std::vector<std::string> names;  // of the layers
-    bool seconds = false;            // the objective's unit; else the instance's own
+    std::vector<std::string> layers = {};
+    bool in_seconds = false;
 };
 
 bool is_given(const Config& config, const std::string& key) { return config.places.contains(key); }
@@ -52,14 +51,14 @@ int devices_of(const Config& config, int own) {
     return is_given(config, "cluster.devices") ? static_cast<int>(config.cluster.devices.size()) : own;
 }
 
-Answer solve_max_load(const Config& config, const SearchLimits& limits) {
+Solution solve_max_load(const Config& config, const SearchLimits& limits) {
     PlacementInstance instance = read_placement_instance(instance_of(config));
     instance.memory = smaller_memory(config, instance.memory);
     instance.accelerators = devices_of(config, instance.accelerators);
-    Answer answer{max_load_partition(instance, limits), {}};
+    Solution solution{max_load_partition(instance, limits), {}};
     for (const PlacementNode& node : instance.nodes)
-        answer.names.push_back(node.name);
-    return answer;
+        solution.layers.push_back(node.name);
+    return solution;
 }
 
 // Returns the bandwidth of the one link that other planners' objectives count with.
@@ -73,7 +72,7 @@ double bandwidth_of_the_link(const Config& config) {
     return config.cluster.link.bandwidth;
 }
 
-Answer solve_piper(const Config& config, const SearchLimits& limits) {
+Solution solve_piper(const Config& config, const SearchLimits& limits) {
     PiperInstance instance = read_piper_instance(instance_of(config));
     instance.memory = smaller_memory(config, instance.memory);
     instance.devices = devices_of(config, instance.devices);
@@ -84,10 +83,10 @@ Answer solve_piper(const Config& config, const SearchLimits& limits) {
     const bool recompute =
         !is_given(config, "search.recompute") || config.search.recompute != SearchConfig::Recompute::None;
     const PiperChoices choices{config.search.tensor_parallel, !config.search.straight, recompute};
-    Answer answer{piper_partition(instance, choices, limits), {}};
+    Solution solution{piper_partition(instance, choices, limits), {}};
     for (const PiperLayer& layer : instance.layers)
-        answer.names.push_back(layer.name);
-    return answer;
+        solution.layers.push_back(layer.name);
+    return solution;
 }
 
 PipedreamOptions pipedream_options(const Config& config) {
@@ -103,7 +102,7 @@ PipedreamOptions pipedream_options(const Config& config) {
     return options;
 }
 
-Answer solve_pipedream(const Config& config, const SearchLimits&) {
+Solution solve_pipedream(const Config& config, const SearchLimits&) {
     if (is_instance(config.workload.model))
         config.fail_at("workload.model", "objective pipedream takes a model with layers, not an instance *.json",
                        "name a built-in model, a *.graph.txt or a layer graph *.yaml");
@@ -118,37 +117,37 @@ Answer solve_pipedream(const Config& config, const SearchLimits&) {
     const Profile profile = profile_of(of_batch, model);
     check_precision(config, profile);
     const auto samples = static_cast<int>(batch);
-    Answer answer{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
+    Solution solution{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
     for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
-        answer.names.push_back(model.layers[layer].name);
-    return answer;
+        solution.layers.push_back(model.layers[layer].name);
+    return solution;
 }
 
 // Bandwidths may be so small that no time is counted that far.
-void refuse_long(const Config& config, const Answer& answer) {
-    double longest = answer.partition.objective;
-    for (const PlannedStage& stage : answer.partition.stages)
+void refuse_long(const Config& config, const PartitionSearch& search) {
+    double longest = search.partition.objective;
+    for (const PlannedStage& stage : search.partition.stages)
         longest = std::max(longest, stage.time);
-    if (answer.seconds && !(longest * 1e9 <= static_cast<double>(kLongestPlan)))
+    if (search.in_seconds && !(longest * 1e9 <= static_cast<double>(kLongestPlan)))
         config.fail_at(config.search.levels.empty() ? "cluster.link.bandwidth" : "search.levels",
                        fmt::format("the best partition takes {:.4g} s per mini-batch, and times are counted up to {}",
                                    longest, print_time(kLongestPlan)),
                        "raise the bandwidth: bytes per second, such as 10 GB/s");
 }
 
-struct Objective {
+struct ObjectiveRow {
     SearchConfig::Objective objective;
     const char* time;  // what the time of a stage is for
-    Answer (*solve)(const Config& config, const SearchLimits& limits);
+    Solution (*solve)(const Config& config, const SearchLimits& limits);
 };
-constexpr Objective kObjectives[] = {
+constexpr ObjectiveRow kObjectives[] = {
     {SearchConfig::Objective::MaxLoad, "load", solve_max_load},
     {SearchConfig::Objective::PipeDream, "time per mini-batch", solve_pipedream},
     {SearchConfig::Objective::Piper, "time per micro-batch", solve_piper},
 };
 
-std::string print_value(const Answer& answer, double value) {
-    return answer.seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
+std::string value_text(const PartitionSearch& search, double value) {
+    return search.in_seconds ? print_time(std::llround(value * 1e9)) : fmt::format("{:.10g}", value);
 }
 
 double gap_of_partition(const Partition& partition) {
@@ -156,47 +155,73 @@ double gap_of_partition(const Partition& partition) {
 }
 
 // "2 x 4": two groups of four devices.
-std::string devices_of(const PlannedStage& stage) {
+std::string devices_text(const PlannedStage& stage) {
     const std::string devices = stage.on_cpu ? "CPU" : std::to_string(stage.replicas);
     return stage.tensor_degree > 1 ? fmt::format("{} x {}", devices, stage.tensor_degree) : devices;
 }
 
-std::string print(const Answer& answer) {
+const ObjectiveRow& objective_row(SearchConfig::Objective objective) {
+    return *std::find_if(std::begin(kObjectives), std::end(kObjectives),
+                         [&](const ObjectiveRow& row) { return row.objective == objective; });
+}
+
+}  // namespace
+
+PartitionSearch search_partition(const Config& config, const SearchLimits& limits) {
+    const SearchConfig::Objective objective = config.search.objective;
+    if (objective == SearchConfig::Objective::Makespan)
+        config.fail_at("search.objective",
+                       "objective makespan is judged by the simulator, not by a planner's own costs",
+                       "search the best plan, or write max-load, pipedream or piper");
+    if (!config.pipeline.micro_batch_lengths.empty())
+        config.fail_at("pipeline.micro_batch_lengths",
+                       fmt::format("objective {} counts with micro-batches of equal length", name_of(objective)),
+                       "search objective makespan, or remove the key");
+    const auto start = std::chrono::steady_clock::now();
+    Solution solution = objective_row(objective).solve(config, limits);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    PartitionSearch search{objective, std::move(solution.partition), std::move(solution.layers), solution.in_seconds,
+                           took.count()};
+    refuse_long(config, search);
+    return search;
+}
+
+std::string to_text(const PartitionSearch& search) {
     Table table({"stage", "layers", "first layer", "devices", "time", "memory", "recomputed"});
-    const Partition& partition = answer.partition;
+    const Partition& partition = search.partition;
     for (std::size_t number = 0; number < partition.stages.size(); ++number) {
         const PlannedStage& stage = partition.stages[number];
         table.add({std::to_string(number), std::to_string(stage.layers.size()),
-                   stage.layers.empty() ? "" : answer.names[static_cast<std::size_t>(stage.layers.front())],
-                   devices_of(stage), print_value(answer, stage.time), print_bytes(stage.memory),
+                   stage.layers.empty() ? "" : search.layers[static_cast<std::size_t>(stage.layers.front())],
+                   devices_text(stage), value_text(search, stage.time), print_bytes(stage.memory),
                    std::to_string(stage.recomputed.size())});
     }
     const std::string proof =
         partition.lower_bound >= partition.objective
             ? "none is better"
-            : fmt::format("none is better than {} (gap {})", print_value(answer, partition.lower_bound),
+            : fmt::format("none is better than {} (gap {})", value_text(search, partition.lower_bound),
                           print_percent(gap_of_partition(partition)));
-    return fmt::format("{}\nobjective {}; {}\n", table.print(), print_value(answer, partition.objective), proof);
+    return fmt::format("{}\nobjective {}; {}\n", table.print(), value_text(search, partition.objective), proof);
 }
 
-Json json_of(const Answer& answer, std::string_view objective, double seconds) {
-    const Partition& partition = answer.partition;
-    Json json = {{"schema_version", 1}, {"objective_name", objective}};
+Json to_json(const PartitionSearch& search) {
+    const Partition& partition = search.partition;
+    Json json = {{"schema_version", 1}, {"objective_name", name_of(search.objective)}};
     if (partition.stages.empty()) {
         const Shortage shortage = partition.shortage.value_or(Shortage{});
         json["best"] = nullptr;
         json["infeasible"] = {{"stage", shortage.stage}, {"needs_bytes", shortage.needs}, {"has_bytes", shortage.has}};
     } else {
         const auto nanoseconds = [&](double value) {
-            return answer.seconds ? Json(std::llround(value * 1e9)) : Json(nullptr);
+            return search.in_seconds ? Json(std::llround(value * 1e9)) : Json(nullptr);
         };
         Json stages = Json::array();
         for (const PlannedStage& stage : partition.stages) {
             Json layers = Json::array(), recomputed = Json::array();
             for (const int layer : stage.layers)
-                layers.push_back(answer.names[static_cast<std::size_t>(layer)]);
+                layers.push_back(search.layers[static_cast<std::size_t>(layer)]);
             for (const int layer : stage.recomputed)
-                recomputed.push_back(answer.names[static_cast<std::size_t>(layer)]);
+                recomputed.push_back(search.layers[static_cast<std::size_t>(layer)]);
             stages.push_back({{"layers", std::move(layers)},
                               {"time", stage.time},
                               {"time_ns", nanoseconds(stage.time)},
@@ -214,76 +239,33 @@ Json json_of(const Answer& answer, std::string_view objective, double seconds) {
         json["gap"] = gap_of_partition(partition);
     }
     json["candidates"] = partition.candidates;
-    json["seconds"] = seconds;
+    json["seconds"] = search.seconds;
     return json;
 }
 
-// The time of every stage, and the objective, which is the longest of them or of what is between them.
-void plot_answer(const Answer& answer, const Objective& objective, const std::string& file) {
-    const Partition& partition = answer.partition;
-    const double unit = answer.seconds ? 1e9 : 1, last = static_cast<double>(partition.stages.size()) - 0.5;
-    Curve stages{objective.time, {}, {}, Curve::Style::Bars};
+Chart chart_of(const PartitionSearch& search) {
+    const char* const time = objective_row(search.objective).time;
+    const Partition& partition = search.partition;
+    const double unit = search.in_seconds ? 1e9 : 1, last = static_cast<double>(partition.stages.size()) - 0.5;
+    Curve stages{time, {}, {}, Curve::Style::Bars};
     for (const PlannedStage& stage : partition.stages) {
-        const std::string devices = devices_of(stage);
+        const std::string devices = devices_text(stage);
         stages.x.push_back(static_cast<double>(stages.x.size()));
         stages.values.push_back(unit * stage.time);
         stages.labels.push_back(devices == "1" ? "" : stage.on_cpu ? devices : devices + " devices");
     }
     const auto line = [&](const std::string& title, double value) {
         const std::vector<double> level(2, unit * value);
-        return Curve{fmt::format("{} {}", title, print_value(answer, value)), level, {-0.5, last}};
+        return Curve{fmt::format("{} {}", title, value_text(search, value)), level, {-0.5, last}};
     };
     Chart chart{
         {stages, line("objective", partition.objective)},
         {"stage", Quantity::Number, false, stages.x},
-        {objective.time, answer.seconds ? Quantity::Time : Quantity::Number},
-        fmt::format("{}: {} stage{}", name_of(objective.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
+        {time, search.in_seconds ? Quantity::Time : Quantity::Number},
+        fmt::format("{}: {} stage{}", name_of(search.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
     if (partition.lower_bound < partition.objective)
         chart.curves.push_back(line("none is better than", partition.lower_bound));
-    plot_chart(chart, file);
-}
-
-}  // namespace
-
-void search_objective(const Config& config, const ObjectiveArguments& arguments) {
-    if (!arguments.output.empty())
-        fail(
-            "objective {} has no schedule: there is no config to write\n  help: leave out -o, or search objective "
-            "makespan",
-            name_of(config.search.objective));
-    const auto row = std::find_if(std::begin(kObjectives), std::end(kObjectives), [&](const Objective& objective) {
-        return objective.objective == config.search.objective;
-    });
-    if (!config.pipeline.micro_batch_lengths.empty())
-        config.fail_at("pipeline.micro_batch_lengths",
-                       fmt::format("objective {} counts with micro-batches of equal length", name_of(row->objective)),
-                       "search objective makespan, or remove the key");
-    SearchLimits limits;
-    if (arguments.seconds > 0)
-        limits.seconds = arguments.seconds;
-    const auto start = std::chrono::steady_clock::now();
-    const Answer answer = row->solve(config, limits);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    refuse_long(config, answer);
-    if (arguments.json)
-        print_json(json_of(answer, name_of(row->objective), seconds));
-    if (answer.partition.stages.empty()) {
-        const Shortage shortage = answer.partition.shortage.value_or(Shortage{});
-        fail_with(ExitCode::Infeasible,
-                  "no partition fits: stage {} needs {} ({} bytes) and has {} ({} bytes)\n  help: raise "
-                  "cluster.memory or cluster.devices",
-                  shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
-    }
-    Outputs outputs;
-    outputs.attempt([&] {
-        if (!arguments.json)
-            print_result("{}", print(answer));
-    });
-    outputs.attempt([&] {
-        if (!arguments.plot.empty())
-            plot_answer(answer, *row, arguments.plot);
-    });
-    outputs.done();
+    return chart;
 }
 
 }  // namespace pw

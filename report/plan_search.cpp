@@ -1,15 +1,21 @@
 #include "report/plan_search.h"
+
+#include "job/build.h"
+#include "job/cost_source.h"
+#include "report/layouts.h"
+#include "report/predict.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
-#include "report/predict.h"
-#include "viz/plot.h"
+#include "workloads/error.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 namespace pw {
 
@@ -47,7 +53,7 @@ Json stages_json(const Job& job, const FoundPlan& plan) {
     return stages;
 }
 
-// What the table, the JSON and the YAML say about the proof.
+// What the text and the YAML say about the proof.
 std::string proof_of(const SearchResult& result) {
     const FoundPlan& best = *result.best();
     if (result.lower_bound >= best.step_time)
@@ -83,27 +89,30 @@ Job quiet_job_of(Config config) {
 }
 
 const char* name_of(SearchStop stop) {
-    return stop == SearchStop::Time ? "time limit" : stop == SearchStop::Memory ? "memory limit" : "";
+    return stop == SearchStop::Time     ? "time limit"
+           : stop == SearchStop::Memory ? "memory limit"
+           : stop == SearchStop::Caller ? "caller"
+                                        : "";
 }
 
 // When the time is up, what is not known stays so.
-std::string bubble_of(const SearchReport& report, const FoundPlan& plan) {
+std::string bubble_of(const PlanSearch& search, const FoundPlan& plan) {
     if (plan.bubble_rate)
         return print_percent(*plan.bubble_rate);
-    if (report.result.stop == SearchStop::Time && &plan != report.result.best())
+    if (search.result.stop == SearchStop::Time && &plan != search.result.best())
         return "-";
-    return print_percent(metrics_of(predict(quiet_job_of(config_of(report.problem, plan)))).bubble_rate);
+    return print_percent(metrics_of(predict(quiet_job_of(config_of(search.posed.problem, plan)))).bubble_rate);
 }
 
 // Returns whether two choices differ in the name of the schedule alone: their plans are the same, task by task.
-bool is_same_plan(const SearchReport& report, const FoundPlan& a, const FoundPlan& b) {
+bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan& b) {
     PlanChoice renamed = a.choice;
     renamed.schedule = b.choice.schedule;
     if (renamed != b.choice || a.step_time != b.step_time || a.reserved != b.reserved ||
         a.split.layers != b.split.layers)
         return false;
-    return quiet_job_of(config_of(report.problem, a)).plan.order ==
-           quiet_job_of(config_of(report.problem, b)).plan.order;
+    return quiet_job_of(config_of(search.posed.problem, a)).plan.order ==
+           quiet_job_of(config_of(search.posed.problem, b)).plan.order;
 }
 
 struct PlanRow {
@@ -112,13 +121,13 @@ struct PlanRow {
 };
 
 // Returns the best plans, each once.
-std::vector<PlanRow> plan_rows(const SearchReport& report, std::size_t most) {
+std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
     std::vector<PlanRow> rows;
-    for (const FoundPlan& plan : report.result.plans) {
+    for (const FoundPlan& plan : search.result.plans) {
         if (!plan.fits)
             break;
         const auto same = std::find_if(rows.begin(), rows.end(),
-                                       [&](const PlanRow& row) { return is_same_plan(report, *row.plan, plan); });
+                                       [&](const PlanRow& row) { return is_same_plan(search, *row.plan, plan); });
         if (same != rows.end())
             same->also.push_back(plan.choice.schedule);
         else if (rows.size() == most)
@@ -129,23 +138,23 @@ std::vector<PlanRow> plan_rows(const SearchReport& report, std::size_t most) {
     return rows;
 }
 
-std::string print_plans(const SearchReport& report, std::size_t most) {
-    const Bytes limit = common_limit(report.problem.config.cluster.devices);
+std::string plans_text(const PlanSearch& search, std::size_t most) {
+    const Bytes limit = common_limit(search.posed.config->cluster.devices);
     Table table({"plan", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
-    for (const auto& [found, also] : plan_rows(report, most)) {
+    for (const auto& [found, also] : plan_rows(search, most)) {
         const FoundPlan& plan = *found;
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
-            stages += (stages.empty() ? "" : " | ") + report.problem.model.layers[layers.front()].name;
+            stages += (stages.empty() ? "" : " | ") + search.posed.model->layers[layers.front()].name;
         table.add({print(plan.choice) + (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
                    print_time(plan.step_time), print_percent(gap_of(plan.step_time, plan.lower_bound)),
-                   bubble_of(report, plan), print_bytes_as(plan.most_reserved(), limit), stages});
+                   bubble_of(search, plan), print_bytes_as(plan.most_reserved(), limit), stages});
     }
     return table.print();
 }
 
 // "0-7 16": neighbours in one.
-std::string print_numbers(const std::vector<int>& numbers) {
+std::string numbers_text(const std::vector<int>& numbers) {
     std::string text;
     for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
         while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1)
@@ -157,14 +166,14 @@ std::string print_numbers(const std::vector<int>& numbers) {
     return text;
 }
 
-std::string print_stages(const SearchReport& report) {
-    const FoundPlan& plan = *report.result.best();
-    const Job& job = *report.best;
-    const Bytes limit = common_limit(report.problem.config.cluster.devices);
+std::string stages_text(const PlanSearch& search) {
+    const FoundPlan& plan = *search.result.best();
+    const Job& job = *search.best;
+    const Bytes limit = common_limit(search.posed.config->cluster.devices);
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
-        const LayerGraph& graph = report.problem.model.layers;
+        const LayerGraph& graph = search.posed.model->layers;
         std::vector<int> devices;
         Bytes memory = 0;
         for (const int device : job.plan.shape.devices_of(stage)) {
@@ -172,7 +181,7 @@ std::string print_stages(const SearchReport& report) {
             memory = std::max(memory, plan.reserved[device]);
         }
         table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
-                   print_numbers(devices), std::to_string(layers.size()), graph[layers.front()].name,
+                   numbers_text(devices), std::to_string(layers.size()), graph[layers.front()].name,
                    graph[layers.back()].name, print_time(time_of(job.costs.stage[stage], job)),
                    print_bytes_as(memory, limit)});
     }
@@ -181,43 +190,95 @@ std::string print_stages(const SearchReport& report) {
 
 }  // namespace
 
-std::string print(const SearchReport& report, std::size_t most) {
-    const SearchResult& result = report.result;
+namespace {
+
+void refuse_uniform(const Config& config) {
+    if (!cost_source_of(config).has_layers)
+        config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
+                       "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
+                       "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
+                       "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
+}
+
+// That replicas were not asked for, where some of the schedules take them.
+void note_missing_replicas(const Config& config, SearchResult& result) {
+    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
+        const Schedule& schedule = schedule_named(plan.choice.schedule);
+        return schedule.takes_replicas() && !schedule.asynchronous();
+    });
+    if (config.search.replicas == SearchConfig::Replicas::No && some_take && config.cluster.devices.size() > 1)
+        result.notes.emplace_back(
+            "every stage has one device: data parallelism and other replicas are among the choices with "
+            "search.replicas: true, or equal for as many of each stage");
+}
+
+}  // namespace
+
+PosedSearch posed_search(Config config) {
+    refuse_uniform(config);
+    auto owned = std::make_shared<const Config>(std::move(config));
+    auto model = std::make_shared<const Model>(build_model(*owned));
+    SearchProblem problem = problem_of(*owned, *model);
+    return {std::move(owned), std::move(model), std::move(problem)};
+}
+
+PlanSearch found_plans(PosedSearch posed, SearchResult result) {
+    PlanSearch search{std::move(posed), std::move(result)};
+    if (const FoundPlan* best = search.result.best()) {
+        search.best = make_job(config_of(search.posed.problem, *best), search.result.notes);
+        note_missing_replicas(*search.posed.config, search.result);
+    }
+    return search;
+}
+
+PlanSearch search_best_plan(Config config, MakespanLimits limits, const Hooks& hooks) {
+    const auto start = std::chrono::steady_clock::now();
+    PosedSearch posed = posed_search(std::move(config));
+    if (hooks.should_stop)
+        limits.should_stop = hooks.should_stop;
+    SearchResult result = search_plans(posed.problem, limits, [&](const std::string& state) { hooks.show(state); });
+    PlanSearch search = found_plans(std::move(posed), std::move(result));
+    search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return search;
+}
+
+std::string to_text(const PlanSearch& search, std::size_t most) {
+    const SearchResult& result = search.result;
     const FoundPlan& best = *result.best();
-    std::string text = print_plans(report, most);
+    std::string text = plans_text(search, most);
     text +=
         fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(), result.choices,
                     result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
                     result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
-                        print_stages(report));
-    const WorkloadConfig& workload = report.problem.config.workload;
-    if (const std::string layout = megatron_layout(workload, report.problem.model.layers, best.split); !layout.empty())
+                        stages_text(search));
+    const WorkloadConfig& workload = search.posed.config->workload;
+    if (const std::string layout = megatron_layout(workload, search.posed.model->layers, best.split); !layout.empty())
         text += fmt::format("Megatron layout: {}\n", layout);
-    if (const std::string spec = pytorch_split_spec(workload, report.problem.model.layers, best.split); !spec.empty())
+    if (const std::string spec = pytorch_split_spec(workload, search.posed.model->layers, best.split); !spec.empty())
         text += fmt::format("PyTorch split_spec: {}\n", spec);
     return text;
 }
 
 namespace {
 
-Json json_of_best(const SearchReport& report) {
-    const FoundPlan& best = *report.result.best();
-    const WorkloadConfig& workload = report.problem.config.workload;
-    const LayerGraph& graph = report.problem.model.layers;
+Json json_of_best(const PlanSearch& search) {
+    const FoundPlan& best = *search.result.best();
+    const WorkloadConfig& workload = search.posed.config->workload;
+    const LayerGraph& graph = search.posed.model->layers;
     return {{"schedule", best.choice.schedule},
             {"devices", best.choice.devices.size()},
             {"micro_batches", best.choice.micro_batches},
             {"micro_batch_size", best.choice.micro_batch_size},
             {"step_time_ns", best.step_time},
-            {"bubble_rate", best.bubble_rate ? *best.bubble_rate : metrics_of(predict(*report.best)).bubble_rate},
+            {"bubble_rate", best.bubble_rate ? *best.bubble_rate : metrics_of(predict(*search.best)).bubble_rate},
             {"reserved_memory_bytes", best.most_reserved()},
-            {"stages", stages_json(*report.best, best)},
+            {"stages", stages_json(*search.best, best)},
             {"megatron_layout", megatron_layout(workload, graph, best.split)},
             {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
 }
 
-Json json_of(const FoundPlan& plan) {
+Json json_of_plan(const FoundPlan& plan) {
     return {{"plan", print(plan.choice)},
             {"step_time_ns", plan.step_time},
             {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
@@ -227,13 +288,13 @@ Json json_of(const FoundPlan& plan) {
 
 }  // namespace
 
-Json json_of(const SearchReport& report, double seconds) {
-    const SearchResult& result = report.result;
+Json to_json(const PlanSearch& search) {
+    const SearchResult& result = search.result;
     Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
     json["every_cut"] = result.every_cut;
     json["every_choice"] = result.every_choice;
     if (const FoundPlan* best = result.best()) {
-        json["best"] = json_of_best(report);
+        json["best"] = json_of_best(search);
         json["objective"] = static_cast<double>(best->step_time) / 1e9;
         json["objective_ns"] = best->step_time;
         json["lower_bound_ns"] = result.lower_bound;
@@ -252,11 +313,11 @@ Json json_of(const SearchReport& report, double seconds) {
     json["left_out"] = result.left_out;
     json["stopped_by"] = result.stop == SearchStop::None ? Json(nullptr) : Json(name_of(result.stop));
     json["candidates"] = result.candidates;
-    json["seconds"] = seconds;
+    json["seconds"] = search.seconds;
     json["notes"] = result.notes;
     json["plans"] = Json::array();
     for (const FoundPlan& plan : result.plans)
-        json["plans"].push_back(json_of(plan));
+        json["plans"].push_back(json_of_plan(plan));
     return json;
 }
 
@@ -283,20 +344,22 @@ std::string without_defaults(const std::string& yaml) {
 
 }  // namespace
 
-std::string print_yaml(const SearchProblem& problem, const SearchResult& result, const std::string& file) {
-    const FoundPlan& best = *result.best();
+std::string best_config_yaml(const PlanSearch& search, const std::string& file) {
+    const Config& config = *search.posed.config;
+    const FoundPlan& best = *search.result.best();
+    const Config of_best = config_of(search.posed.problem, best);
     const auto folder = std::filesystem::absolute(file).parent_path();
-    const std::string yaml = print_config(with_paths_from(config_of(problem, best), folder.string()));
-    const SearchConfig& search = problem.config.search;
-    const std::string batch =
-        search.profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", search.profile_batch);
+    const std::string yaml = print_config(with_paths_from(of_best, folder.string()));
+    const std::int64_t profile_batch = config.search.profile_batch;
+    const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time),
-                       print_bytes_as(best.most_reserved(), common_limit(config_of(problem, best).cluster.devices)),
-                       proof_of(result), without_defaults(yaml), batch);
+                       print_bytes_as(best.most_reserved(), common_limit(of_best.cluster.devices)),
+                       proof_of(search.result), without_defaults(yaml), batch);
 }
 
-void plot_search(const SearchResult& result, const std::string& file) {
+Chart chart_of(const PlanSearch& search) {
+    const SearchResult& result = search.result;
     Curve all{"every choice at its best split", {}, {}, Curve::Style::Dots};
     Curve misfits{"too large", {}, {}, Curve::Style::Crosses};
     for (const FoundPlan& plan : result.plans) {
@@ -315,7 +378,7 @@ void plot_search(const SearchResult& result, const std::string& file) {
     for (Curve* curve : {&all, &misfits, &front})
         if (!curve->values.empty())
             chart.curves.push_back(std::move(*curve));
-    plot_chart(chart, file);
+    return chart;
 }
 
 }  // namespace pw

@@ -1,15 +1,14 @@
 #include "report/report.h"
 
-#include "cli/streams.h"
+#include "report/predict.h"
 #include "report/table.h"
-#include "job/config.h"
 #include "schedules/trace/trace_json.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace pw {
@@ -38,7 +37,7 @@ double idle_ratio(const DeviceMetrics& device) {
     return device.busy > 0 ? static_cast<double>(device.idle) / static_cast<double>(device.busy) : 0;
 }
 
-std::string print_stages(const Report& report, std::size_t device) {
+std::string stages_of(const Report& report, std::size_t device) {
     if (device >= report.trace.stages_of.size())
         return "-";
     return fmt::format("{}", fmt::join(report.trace.stages_of[device], " "));
@@ -102,44 +101,32 @@ Json json_of_device(const DeviceMetrics& device, Bytes limit) {
 
 namespace {
 
-Report report_of(Trace trace, Metrics metrics) {
-    Report report;
-    report.trace = std::move(trace);
-    report.metrics = std::move(metrics);
-    for (int device = 0; device < report.trace.devices; ++device) {
-        report.names.push_back(std::to_string(device));
-        report.limits.push_back(kUnlimited);
+Report report_with(PredictedNumbers numbers, const std::vector<DeviceConfig>& devices) {
+    Report report{std::move(numbers.head), std::move(numbers.metrics), {}, {}};
+    for (std::size_t device = 0; device < static_cast<std::size_t>(report.trace.devices); ++device) {
+        const bool given = device < devices.size();
+        report.limits.push_back(given ? devices[device].memory : kUnlimited);
+        report.names.push_back(given && !devices[device].name.empty() ? devices[device].name : std::to_string(device));
     }
     return report;
 }
 
 }  // namespace
 
-Report report_of(Trace trace) {
+Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
     Metrics metrics = metrics_of(trace);
-    return report_of(std::move(trace), std::move(metrics));
+    return report_with({std::move(trace), std::move(metrics)}, devices);
+}
+
+Report predicted_report(const Job& job, bool with_events) {
+    const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
+    return with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
 }
 
 Report read_report(const std::vector<std::string>& paths) {
     Trace trace = read_any_trace(paths);
     check_trace(trace, paths.front());
     return report_of(std::move(trace));
-}
-
-Report report_of(Trace trace, const Config& config) {
-    Metrics metrics = metrics_of(trace);
-    return report_of(PredictedNumbers{std::move(trace), std::move(metrics)}, config);
-}
-
-Report report_of(PredictedNumbers numbers, const Config& config) {
-    Report report = report_of(std::move(numbers.head), std::move(numbers.metrics));
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
-    for (std::size_t device = 0; device < std::min(devices.size(), report.limits.size()); ++device) {
-        report.limits[device] = devices[device].memory;
-        if (!devices[device].name.empty())
-            report.names[device] = devices[device].name;
-    }
-    return report;
 }
 
 Bytes needed_of(const DeviceMetrics& device) { return device.reserved_memory.value_or(device.peak_memory); }
@@ -165,7 +152,7 @@ Bytes largest_reserved(const Report& report) {
     return largest;
 }
 
-std::string print_misfits(const Report& report) {
+std::string misfits_of(const Report& report) {
     std::string text;
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
         const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
@@ -177,7 +164,7 @@ std::string print_misfits(const Report& report) {
     return text;
 }
 
-Json json_of(const Report& report) {
+Json to_json(const Report& report) {
     const Metrics& metrics = report.metrics;
     Json devices = Json::array();
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
@@ -203,24 +190,22 @@ Json json_of(const Report& report) {
             {"devices", std::move(devices)}};
 }
 
-std::string print(const Report& report) {
+std::string to_text(const Report& report) {
     const Metrics& metrics = report.metrics;
     Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
                  "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
-        table.add(row_of_device(report.names[device], print_stages(report, device), metrics.devices[device]));
+        table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device]));
     if (metrics.devices.size() > 1)
         table.add(row_of_largest(metrics.devices));
     return fmt::format("{}\nstep time {}   {:.4g} samples/s   bubble rate {}\n{}", table.print(),
                        print_time(metrics.step_time), metrics.samples_per_second, print_percent(metrics.bubble_rate),
-                       print_misfits(report));
+                       misfits_of(report));
 }
 
 std::string title_of(const Report& report) {
     return fmt::format("{}, {}: step {}, bubble {}", report.trace.label, report.trace.schedule,
                        print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
 }
-
-void print_json(const Json& json) { write_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
 
 }  // namespace pw

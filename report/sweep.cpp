@@ -1,11 +1,9 @@
 #include "report/sweep.h"
 
-#include "report/notes.h"
-#include "cli/streams.h"
-#include "report/table.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
-#include "report/predict.h"
+#include "report/notes.h"
+#include "report/table.h"
 #include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
@@ -13,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 namespace pw {
@@ -21,13 +20,15 @@ namespace {
 
 constexpr std::size_t kMostPoints = 10'000;
 
-std::size_t count_points(const Config& config) {
+std::size_t count_points(const ConfigSource& source, const std::vector<SweepAxis>& axes) {
     std::size_t count = 1;
-    for (const SweepAxis& axis : config.sweep) {
+    for (const SweepAxis& axis : axes) {
+        if (axis.texts.empty())
+            fail("the axis '{}' of a sweep has no values\n  help: give it some, such as 4 and 8", axis.key);
         count *= axis.texts.size();
         if (count > kMostPoints)
-            config.fail_at("sweep", fmt::format("'sweep' has more than {} points", kMostPoints),
-                           "list fewer values, or sweep some keys one after the other with --set");
+            source.load_with({}).fail_at("sweep", fmt::format("'sweep' has more than {} points", kMostPoints),
+                                         "list fewer values, or sweep some keys one after the other with --set");
     }
     return count;
 }
@@ -40,15 +41,16 @@ std::vector<std::string> texts_of(const std::vector<SweepAxis>& axes, std::size_
     return texts;
 }
 
-void keep(std::vector<std::string>& notes, const std::string& note) {
-    if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end())
+void keep(Notices& notes, const std::string& note) {
+    if (std::find(notes.begin(), notes.end(), note) == notes.end())
         notes.push_back(note);
 }
 
 // Where times are those of a micro-batch, whatever its size, the largest of unlike sizes would always be the best.
 // `known`: of the points before; 0: none had such times.
-void refuse_other_size(const Config& config, int size, int& known) {
-    if (known > 0 && size != known)
+void refuse_other_size(const ConfigSource& source, int size, int& known) {
+    if (known > 0 && size != known) {
+        const Config config = source.load_with({});
         config.fail_at(
             "sweep",
             fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: {} has the same times for "
@@ -59,14 +61,16 @@ void refuse_other_size(const Config& config, int size, int& known) {
                 ? "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml"
                 : "sweep other keys; or write samples: N into a layer graph, or search.profile_batch: N, the samples "
                   "that its times are for");
+    }
     known = size;
 }
 
-Config load_point(ConfigArguments arguments, const std::vector<SweepAxis>& axes,
+Config load_point(const ConfigSource& source, const std::vector<SweepAxis>& axes,
                   const std::vector<std::string>& texts) {
+    std::vector<std::string> set;
     for (std::size_t i = 0; i < axes.size(); ++i)
-        arguments.set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
-    return arguments.load();
+        set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
+    return source.load_with(set);
 }
 
 // Keys that have no effect at any point.
@@ -91,91 +95,78 @@ private:
 };
 
 // Sets `any_size` where the costs are those of a micro-batch, whatever its size.
-Report simulate_point(Config config, std::vector<std::string>& notes, IdleInAll& idle, bool& any_size) {
+Report simulate_point(Config config, Notices& notes, IdleInAll& idle, bool& any_size) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
     idle.keep_common(idle_keys(job.config, job.plan));
     any_size = job.source == CostSource::Uniform || job.profile.any_size;
-    Report report = report_of(predict_numbers(job), job.config);
+    Report report = predicted_report(job, false);
     for (const std::string& notice : notices)
         keep(notes, notice);
-    keep(notes, note_on_costs(job));
+    for (const std::string& note : notes_on_costs(job))
+        keep(notes, note);
     return report;
 }
 
-std::vector<SweepPoint> simulate_points(const ConfigArguments& arguments, const Config& config,
-                                        std::vector<std::string>& notes) {
-    std::vector<SweepPoint> points(count_points(config));
-    ProgressLine progress;
+void simulate_points(const ConfigSource& source, const Hooks& hooks, Sweep& sweep) {
+    const std::size_t count = count_points(source, sweep.axes);
     int known_size = 0;
     IdleInAll idle;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-        progress.show(fmt::format("point {} of {}", i + 1, points.size()));
-        points[i].texts = texts_of(config.sweep, i);
+    for (std::size_t i = 0; i < count && !hooks.stops(); ++i) {
+        hooks.show(fmt::format("point {} of {}", i + 1, count));
+        SweepPoint& point = sweep.points.emplace_back(SweepPoint{texts_of(sweep.axes, i), {}, {}});
         bool any_size = false;
         try {
-            Config point = load_point(arguments, config.sweep, points[i].texts);
-            points[i].report = simulate_point(std::move(point), notes, idle, any_size);
+            point.report = simulate_point(load_point(source, sweep.axes, point.texts), sweep.notes, idle, any_size);
         } catch (const Error& error) {
-            points[i].error = error;
+            point.error = error;
         }
-        if (points[i].report && any_size)
-            refuse_other_size(config, points[i].report->trace.micro_batch_size, known_size);
+        if (point.report && any_size)
+            refuse_other_size(source, point.report->trace.micro_batch_size, known_size);
     }
     for (const IdleKey& key : idle.keys())
-        keep(notes, print(key));
-    return points;
+        keep(sweep.notes, print(key));
 }
 
-// "micro_batches 8, bandwidth 10 GB/s".
-std::string setting_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
-    const std::vector<std::string> names = short_names(axes);
-    std::string text;
-    for (std::size_t i = 0; i < axes.size(); ++i)
-        text += fmt::format("{}{} {}", i > 0 ? ", " : "", names[i], point.texts[i]);
-    return text;
-}
-
-void require_one_that_works(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+void require_one_that_works(const Sweep& sweep) {
+    const std::vector<SweepPoint>& points = sweep.points;
+    if (points.empty())
+        fail_with(ExitCode::RunFailed, "the sweep was stopped before its first point");
     if (std::any_of(points.begin(), points.end(), [](const SweepPoint& point) { return point.report.has_value(); }))
         return;
     const Error& first = *points.front().error;
     throw Error(first.code(), fmt::format("{}\n  note: no point of 'sweep' can be simulated; this is the first, {}",
-                                          first.what(), setting_of(axes, points.front())));
+                                          first.what(), setting_of(sweep, 0)));
 }
 
 bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
 
-// By samples per second: points of unlike mini-batches have unlike steps. The first of equals; null when none fits.
-// Asynchronous plans learn something else: they are compared with each other only.
-const SweepPoint* best_of(const std::vector<SweepPoint>& points, bool asynchronous) {
-    const SweepPoint* best = nullptr;
-    for (const SweepPoint& point : points)
-        if (point.report && fits(*point.report) && is_asynchronous(point) == asynchronous &&
-            (!best || point.report->metrics.samples_per_second > best->report->metrics.samples_per_second))
-            best = &point;
-    return best;
-}
+double rate_of(const SweepPoint& point) { return point.report->metrics.samples_per_second; }
 
-// The best point: of those that flush, unless none does.
-const SweepPoint* best_of(const std::vector<SweepPoint>& points) {
-    const bool some_flush = std::any_of(
-        points.begin(), points.end(), [](const SweepPoint& point) { return point.report && !is_asynchronous(point); });
-    return best_of(points, !some_flush);
+// By samples per second: points of unlike mini-batches have unlike steps. The first of equals.
+std::optional<std::size_t> best_among(const std::vector<SweepPoint>& points, bool asynchronous) {
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < points.size(); ++i)
+        if (const SweepPoint& point = points[i]; point.report && fits(*point.report) &&
+                                                 is_asynchronous(point) == asynchronous &&
+                                                 (!best || rate_of(point) > rate_of(points[*best])))
+            best = i;
+    return best;
 }
 
 int micro_batches_of(const SweepPoint& point) { return point.report->trace.micro_batches; }
 
 // A point that gives at least `share` of the best one with the fewest micro-batches, fewer than the best has: their
-// number often grows into nothing but a larger mini-batch. Null: none.
-const SweepPoint* almost(const std::vector<SweepPoint>& points, const SweepPoint& best, double share) {
-    const SweepPoint* found = &best;
-    const double enough = share * best.report->metrics.samples_per_second;
-    for (const SweepPoint& point : points)
-        if (point.report && fits(*point.report) && is_asynchronous(point) == is_asynchronous(best) &&
-            point.report->metrics.samples_per_second >= enough && micro_batches_of(point) < micro_batches_of(*found))
-            found = &point;
-    return found == &best ? nullptr : found;
+// number often grows into nothing but a larger mini-batch.
+std::optional<std::size_t> almost(const std::vector<SweepPoint>& points, std::size_t best, double share) {
+    std::size_t found = best;
+    const double enough = share * rate_of(points[best]);
+    for (std::size_t i = 0; i < points.size(); ++i)
+        if (const SweepPoint& point = points[i];
+            point.report && fits(*point.report) && is_asynchronous(point) == is_asynchronous(points[best]) &&
+            rate_of(point) >= enough && micro_batches_of(point) < micro_batches_of(points[found]))
+            found = i;
+    return found == best ? std::nullopt : std::optional(found);
 }
 
 // What stands in the last column, flush left among cells that are flush right.
@@ -215,11 +206,12 @@ std::vector<std::string> row_of_point(const SweepPoint& point, Bytes limit) {
     return row;
 }
 
-std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+std::string table_text(const Sweep& sweep) {
+    const std::vector<SweepPoint>& points = sweep.points;
     std::size_t widest = 0;
     for (const SweepPoint& point : points)
         widest = std::max(widest, verdict_of(point).size());
-    std::vector<std::string> header = short_names(axes);
+    std::vector<std::string> header = short_names(sweep.axes);
     const Bytes limit = common_limit_of(points);
     for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
         header.emplace_back(name);
@@ -234,27 +226,25 @@ std::string print_table(const std::vector<SweepAxis>& axes, const std::vector<Sw
     return table.print();
 }
 
-std::string print_best(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
+std::string best_text(const Sweep& sweep) {
     constexpr double kAlmost = 0.95;
-    const Bytes limit = common_limit_of(points);
-    const auto line = [&](const char* what, const SweepPoint& point) {
-        const Metrics& metrics = point.report->metrics;
-        return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(axes, point),
-                           metrics.samples_per_second, print_time(metrics.step_time),
-                           print_bytes_as(largest_peak(*point.report), limit));
+    const Bytes limit = common_limit_of(sweep.points);
+    const auto line = [&](const char* what, std::size_t number) {
+        const Report& report = *sweep.points[number].report;
+        return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(sweep, number),
+                           report.metrics.samples_per_second, print_time(report.metrics.step_time),
+                           print_bytes_as(largest_peak(report), limit));
     };
-    const SweepPoint* best = best_of(points);
-    const SweepPoint* asynchronous = best_of(points, true);
+    const auto& [best, asynchronous] = std::pair(sweep.best, sweep.best_asynchronous);
     std::string text = best ? line("best", *best) : "best: none fits\n";
-    if (const SweepPoint* fewer = best ? almost(points, *best, kAlmost) : nullptr)
-        text += fmt::format(
-            "fewer micro-batches: {}: {} of its samples/s\n", setting_of(axes, *fewer),
-            print_percent(fewer->report->metrics.samples_per_second / best->report->metrics.samples_per_second));
+    if (const auto fewer = best ? almost(sweep.points, *best, kAlmost) : std::nullopt)
+        text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(sweep, *fewer),
+                            print_percent(rate_of(sweep.points[*fewer]) / rate_of(sweep.points[*best])));
     return text + (asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "");
 }
 
 // A number or a quoted text is what JSON reads in it, all else its YAML.
-Json json_of_value(const std::string& text) {
+Json value_in_json(const std::string& text) {
     try {
         Json value = parse_json<Json>(text, "a value");
         return value.is_primitive() ? value : Json(text);
@@ -263,15 +253,15 @@ Json json_of_value(const std::string& text) {
     }
 }
 
-Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+Json json_of_point(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
     Json json = {{"set", Json::object()}};
     for (std::size_t i = 0; i < axes.size(); ++i)
-        json["set"][axes[i].key] = json_of_value(point.texts[i]);
+        json["set"][axes[i].key] = value_in_json(point.texts[i]);
     if (point.error) {
         json["error"] = first_line(*point.error);
         return json;
     }
-    Json numbers = json_of(*point.report);
+    Json numbers = to_json(*point.report);
     json["asynchronous"] = is_asynchronous(point);
     for (const char* of_the_whole : {"schema_version", "label", "devices"})
         numbers.erase(of_the_whole);
@@ -281,24 +271,7 @@ Json json_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
     return json;
 }
 
-Json json_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points) {
-    const SweepPoint* best = best_of(points);
-    const SweepPoint* asynchronous = best_of(points, true);
-    Json json = {{"schema_version", 1}, {"points", Json::array()}};
-    for (const SweepPoint& point : points)
-        json["points"].push_back(json_of(axes, point));
-    json["best"] = best ? json_of(axes, *best) : Json();
-    json["best_asynchronous"] = asynchronous ? json_of(axes, *asynchronous) : Json();
-    return json;
-}
-
 }  // namespace
-
-std::string first_line(const Error& error) {
-    std::string line = error.what();
-    line.erase(std::min(line.find('\n'), line.size()));
-    return line.starts_with("error: ") ? line.substr(7) : line;
-}
 
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
     const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
@@ -312,26 +285,40 @@ std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
     return names;
 }
 
-void simulate_sweep(const ConfigArguments& arguments, const Config& config, bool json, const std::string& plot) {
-    if (!plot.empty())
-        check_sweep_plot(config.sweep, plot);
-    std::vector<std::string> notes;
-    const std::vector<SweepPoint> points = simulate_points(arguments, config, notes);
-    require_one_that_works(config.sweep, points);
-    Outputs outputs;
-    outputs.attempt([&] {
-        if (json)
-            print_json(json_of(config.sweep, points));
-        else
-            print_result("{}\n{}", print_table(config.sweep, points), print_best(config.sweep, points));
-    });
-    outputs.attempt([&] {
-        if (!plot.empty())
-            plot_sweep(config.sweep, points, plot);
-    });
-    for (const std::string& note : notes)
-        print_note(note);
-    outputs.done();
+std::string setting_of(const Sweep& sweep, std::size_t point) {
+    const std::vector<std::string> names = short_names(sweep.axes);
+    std::string text;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        text += fmt::format("{}{} {}", i > 0 ? ", " : "", names[i], sweep.points[point].texts[i]);
+    return text;
 }
+
+Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks) {
+    Sweep sweep{axes, {}, {}, {}};
+    simulate_points(source, hooks, sweep);
+    require_one_that_works(sweep);
+    sweep.best = best_among(sweep.points, false);
+    sweep.best_asynchronous = best_among(sweep.points, true);
+    const bool some_flush = std::any_of(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& point) {
+        return point.report && !is_asynchronous(point);
+    });
+    if (!some_flush)
+        sweep.best = sweep.best_asynchronous;
+    return sweep;
+}
+
+Json to_json(const Sweep& sweep) {
+    const auto json_of_best = [&](const std::optional<std::size_t>& best) {
+        return best ? json_of_point(sweep.axes, sweep.points[*best]) : Json();
+    };
+    Json json = {{"schema_version", 1}, {"points", Json::array()}};
+    for (const SweepPoint& point : sweep.points)
+        json["points"].push_back(json_of_point(sweep.axes, point));
+    json["best"] = json_of_best(sweep.best);
+    json["best_asynchronous"] = json_of_best(sweep.best_asynchronous);
+    return json;
+}
+
+std::string to_text(const Sweep& sweep) { return fmt::format("{}\n{}", table_text(sweep), best_text(sweep)); }
 
 }  // namespace pw

@@ -1,7 +1,7 @@
 // Draws the step time of a sweep against the values of one of its keys.
+#include "report/notes.h"
 #include "report/sweep.h"
-#include "report/table.h"
-#include "viz/plot.h"
+#include "workloads/error.h"
 #include "workloads/units.h"
 
 #include <fmt/format.h>
@@ -97,7 +97,7 @@ bool is_geometric(const std::vector<double>& values) {
 }
 
 // What the other axes say, the title of a line.
-std::string title_of(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t x) {
+std::string title_of_line(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t x) {
     const std::vector<std::string> names = short_names(axes);
     std::string title;
     for (std::size_t i = 0; i < axes.size(); ++i)
@@ -106,39 +106,39 @@ std::string title_of(const std::vector<SweepAxis>& axes, const SweepPoint& point
     return title;
 }
 
-struct Place {
+struct PlottedPoint {
     double x, step_time;
     bool fits;
 };
 
 // A point with an error leaves a gap.
-Place place_of(const SweepPoint& point, double x) {
+PlottedPoint place_of(const SweepPoint& point, double x) {
     if (!point.report)
         return {x, NAN, true};
     return {x, static_cast<double>(point.report->metrics.step_time), fits(*point.report)};
 }
 
-struct Line {
+struct SweepLine {
     std::string title;
-    std::vector<Place> places;
+    std::vector<PlottedPoint> places;
     int failed = 0;      // points that cannot be simulated
     std::string reason;  // of the first of them
 };
 
 // In the order of the sweep.
-std::vector<Line> lines_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points, std::size_t x,
-                           const Numbers& numbers) {
+std::vector<SweepLine> lines_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points,
+                                std::size_t x, const Numbers& numbers) {
     const std::vector<std::string>& texts = axes[x].texts;
-    std::vector<Line> lines;
+    std::vector<SweepLine> lines;
     std::map<std::string, std::size_t> line_of;
     for (const SweepPoint& point : points) {
         const auto text = std::find(texts.begin(), texts.end(), point.texts[x]);
         const double number = numbers.values[static_cast<std::size_t>(text - texts.begin())];
-        const std::string title = title_of(axes, point, x);
+        const std::string title = title_of_line(axes, point, x);
         const auto [line, is_new] = line_of.emplace(title, lines.size());
         if (is_new)
             lines.push_back({title, {}, 0, ""});
-        Line& own = lines[line->second];
+        SweepLine& own = lines[line->second];
         if (point.error && own.failed++ == 0)
             own.reason = first_line(*point.error);
         if (std::isfinite(number))
@@ -148,14 +148,15 @@ std::vector<Line> lines_of(const std::vector<SweepAxis>& axes, const std::vector
 }
 
 // Points along x, and one curve of those that do not fit.
-std::vector<Curve> curves_of(const std::vector<Line>& lines) {
+std::vector<Curve> curves_of(const std::vector<SweepLine>& lines) {
     std::vector<Curve> curves;
     Curve misfits{"over the memory of a device", {}, {}, Curve::Style::Crosses};
-    for (const Line& line : lines) {
-        std::vector<Place> places = line.places;
-        std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.x < b.x; });
+    for (const SweepLine& line : lines) {
+        std::vector<PlottedPoint> places = line.places;
+        std::stable_sort(places.begin(), places.end(),
+                         [](const PlottedPoint& a, const PlottedPoint& b) { return a.x < b.x; });
         Curve curve{line.title, {}, {}, Curve::Style::LineWithPoints};
-        for (const Place& place : places) {
+        for (const PlottedPoint& place : places) {
             curve.x.push_back(place.x);
             curve.values.push_back(place.step_time);
             if (!place.fits) {
@@ -171,21 +172,20 @@ std::vector<Curve> curves_of(const std::vector<Line>& lines) {
 }
 
 // A line that is not there, or has gaps, would else be one that nobody misses.
-void print_missing(const std::vector<Line>& lines) {
-    for (const Line& line : lines)
+void note_missing(const std::vector<SweepLine>& lines, Notices& missing) {
+    for (const SweepLine& line : lines)
         if (const auto all = line.places.size(); line.failed > 0 && !line.title.empty())
-            print_note(
+            missing.push_back(
                 static_cast<std::size_t>(line.failed) >= all
                     ? fmt::format("the picture has no line of {}: {}", line.title, line.reason)
                     : fmt::format("{} of {} points of {} are missing: {}", line.failed, all, line.title, line.reason));
         else if (line.failed > 0)
-            print_note(fmt::format("{} of {} points are missing: {}", line.failed, all, line.reason));
+            missing.push_back(fmt::format("{} of {} points are missing: {}", line.failed, all, line.reason));
 }
 
 }  // namespace
 
-void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& file) {
-    check_plot_file(file);
+void check_drawable(const std::vector<SweepAxis>& axes, const std::string& file) {
     if (!first_with_numbers(axes))
         fail(
             "cannot plot '{}': no key of 'sweep' has numbers that could stand along x\n"
@@ -193,20 +193,17 @@ void check_sweep_plot(const std::vector<SweepAxis>& axes, const std::string& fil
             file);
 }
 
-void plot_sweep(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points, const std::string& file) {
-    const std::size_t x = first_with_numbers(axes).value();
-    const Numbers numbers = numbers_of(axes[x]).value();
-    const std::string name = short_names(axes)[x];
+Chart chart_of(const Sweep& sweep, Notices& missing) {
+    check_drawable(sweep.axes, "sweep");
+    const std::size_t x = *first_with_numbers(sweep.axes);
+    const Numbers numbers = *numbers_of(sweep.axes[x]);
+    const std::string name = short_names(sweep.axes)[x];
     const std::vector<double> marks = ascending(numbers.values);
     if (std::any_of(numbers.values.begin(), numbers.values.end(), [](double value) { return std::isinf(value); }))
-        print_note(fmt::format("'{}' inf has no place along x: left out of the picture", name));
-    Chart chart;
-    const std::vector<Line> lines = lines_of(axes, points, x, numbers);
-    print_missing(lines);
-    chart.curves = curves_of(lines);
-    chart.x = {name, numbers.quantity, is_geometric(marks), marks};
-    chart.y = {"step time", Quantity::Time};
-    plot_chart(chart, file);
+        missing.push_back(fmt::format("'{}' inf has no place along x: left out of the picture", name));
+    const std::vector<SweepLine> lines = lines_of(sweep.axes, sweep.points, x, numbers);
+    note_missing(lines, missing);
+    return {curves_of(lines), {name, numbers.quantity, is_geometric(marks), marks}, {"step time", Quantity::Time}};
 }
 
 }  // namespace pw

@@ -1,18 +1,13 @@
 #include "report/table.h"
 
-#include "cli/streams.h"
-#include "job/launched_ranks.h"
 #include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
-
-#include <unistd.h>
 
 namespace pw {
 
@@ -71,35 +66,6 @@ std::string print_bytes_as(Bytes size, Bytes limit) {
 
 std::string memory_header(const std::string& name, Bytes limit) {
     return limit == std::numeric_limits<Bytes>::max() ? name : fmt::format("{} of {}", name, exact_bytes(limit));
-}
-
-ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
-
-ProgressLine::~ProgressLine() { hide(); }
-
-void ProgressLine::hide() {
-    if (shown_)
-        std::fputs("\r\033[K", stderr);
-    shown_ = false;
-}
-
-void ProgressLine::show(const std::string& text) {
-    if (!terminal_)
-        return;
-    std::fputs(("\r\033[K" + escaped_controls(text)).c_str(), stderr);
-    std::fflush(stderr);
-    shown_ = true;
-}
-
-// Of several ranks the first speaks for all.
-void print_warning(const std::string& text) {
-    if (launched_ranks().rank == 0)
-        say("warning: " + text);
-}
-
-void print_note(const std::string& text) {
-    if (launched_ranks().rank == 0)
-        say("note: " + text);
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Plain text tables and small pieces of human output.
+// Plain text tables, and numbers as tables show them.
 #pragma once
 
 #include "workloads/units.h"
@@ -32,23 +32,5 @@ std::string print_signed_percent(double part);  // "+1.5 %"
 std::string print_bytes_as(Bytes size, Bytes limit);
 // Returns "reserved of 12 GB", or the name alone where there is no limit.
 std::string memory_header(const std::string& name, Bytes limit);
-
-// One line on stderr that is rewritten in place; it shows nothing when stderr is no terminal.
-class ProgressLine {
-public:
-    ProgressLine();
-    ~ProgressLine();
-    ProgressLine(const ProgressLine&) = delete;
-    ProgressLine& operator=(const ProgressLine&) = delete;
-    void show(const std::string& text);
-    void hide();
-
-private:
-    bool terminal_;
-    bool shown_ = false;
-};
-
-void print_note(const std::string& text);     // "note: ..." on stderr
-void print_warning(const std::string& text);  // "warning: ..." on stderr
 
 }  // namespace pw

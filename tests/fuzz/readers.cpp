@@ -119,7 +119,7 @@ const Target kTargets[] = {
     {"results",
      [](const std::string& bytes) {
          file("results.json", bytes);
-         print(read_accuracy(folder().path().string()));
+         to_text(read_accuracy(folder().path().string()));
      }},
     {"simulate", fuzz_simulate},
 };

@@ -25,7 +25,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"search", {"job", "sim", "schedules", "workloads"}},
     {"exec", {"job", "schedules", "workloads"}},
     {"viz", {"schedules", "workloads"}},
-    {"report", {"cli", "exec", "job", "schedules", "search", "sim", "viz", "workloads"}},
+    {"report", {"exec", "job", "schedules", "search", "sim", "viz", "workloads"}},
     {"cli", {"exec", "job", "report", "schedules", "search", "sim", "viz", "workloads"}},
 };
 

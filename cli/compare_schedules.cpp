@@ -1,0 +1,129 @@
+// compare --schedules: one config, one profile, several schedules, one table.
+#include "cli/compare.h"
+#include "cli/streams.h"
+#include "exec/all_ranks.h"
+#include "job/launched_ranks.h"
+#include "report/measure.h"
+#include "report/notes.h"
+#include "report/schedule_comparison.h"
+#include "schedules/trace/trace_json.h"
+#include "viz/plot.h"
+#include "workloads/text/files.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kLeastWidth = 10;  // of a column whose cells are not known yet
+
+// Right away, also where the output goes to a file: a row may take minutes.
+void show(const std::string& text) {
+    print_result("{}", text);
+    finish_results();
+}
+
+// Shows the comparison row by row, and writes what is known so far.
+class Shown {
+public:
+    explicit Shown(const std::string& folder)
+        : root_(folder), kept_(!folder.empty() && is_first_rank()), pictures_(has_gnuplot()) {
+        check_target_folder(folder);
+    }
+
+    void begin(const Job& job, int turns) {
+        if (kept_ && !has_begun_)
+            open();
+        has_begun_ = true;
+        if (kept_ && job.source == CostSource::Measured && !profile_is_written_) {
+            outputs_.attempt([&] { write_profile(job.profile, file("profile.yaml")); });
+            profile_is_written_ = true;
+        }
+        print_note(summary_of(job));
+        if (is_first_rank())
+            if (const std::string note = note_on_turns(job, turns); !note.empty())
+                print_note(note);
+    }
+
+    void end(const ScheduleComparison& so_far) {
+        const ScheduleRun& run = so_far.runs.back();
+        print_notes(run.comparison.notes);
+        print_warnings(run.comparison.warnings);
+        if (so_far.runs.size() == 1)
+            outputs_.attempt([&] { show(so_far.title + "\n" + table_of({}).last_row(kLeastWidth)); });
+        outputs_.attempt([&] { show(table_of(so_far).last_row(kLeastWidth)); });
+        if (!kept_)
+            return;
+        outputs_.attempt([&] { draw(run); });
+        outputs_.attempt([&] {
+            write_file(file("accuracy.json"), to_json(so_far).dump(1) + "\n");
+            write_file(file("table.txt"), to_text(so_far));
+        });
+    }
+
+    void finish(const ScheduleComparison& all) {
+        outputs_.attempt([&] {
+            if (kept_ && !all.losses.empty())
+                plot_curves(all.losses, "samples", "loss", file(pictures_ ? "losses.svg" : "losses.html"));
+        });
+        outputs_.done();
+    }
+
+private:
+    void open() {
+        std::filesystem::create_directories(root_);
+        if (!pictures_)
+            print_note(
+                "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
+                "pipewright compare S.predicted.json S.measured.json --plot S.svg");
+    }
+
+    std::string file(const std::string& name) const { return (root_ / name).string(); }
+
+    // Pages in place of pictures, and the traces, to be drawn where gnuplot is.
+    void draw(const ScheduleRun& run) {
+        plot_comparison(run.comparison, file(run.schedule + (pictures_ ? ".svg" : ".html")));
+        if (pictures_)
+            return;
+        write_trace(run.comparison.predicted.trace, file(run.schedule + ".predicted.json"));
+        write_trace(run.comparison.measured.trace, file(run.schedule + ".measured.json"));
+    }
+
+    std::filesystem::path root_;
+    bool kept_, pictures_;
+    bool has_begun_ = false, profile_is_written_ = false;
+    Outputs outputs_;
+};
+
+}  // namespace
+
+void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                   const std::string& folder, std::optional<int> turns) {
+    const Config first = arguments.load_with({"pipeline.schedule=" + schedules.front()});
+    with_all_ranks(first, [&] {
+        ScheduleHooks hooks;
+        Shown shown(folder);
+        ProgressLine line;
+        hooks.turns = turns;
+        hooks.progress = [&](const std::string& state) { line.show(state); };
+        hooks.measures = [&] { note_on_measuring(first); };
+        hooks.begins = [&](const Job& job, int of_run, const Notices& notes, const Notices& warnings) {
+            line.hide();
+            print_notes(notes);
+            print_warnings(warnings);
+            shown.begin(job, of_run);
+        };
+        hooks.ended = [&](const ScheduleComparison& so_far) {
+            line.hide();
+            shown.end(so_far);
+        };
+        const ScheduleComparison all = compare_schedules(arguments, schedules, hooks);
+        if (is_first_rank())
+            shown.finish(all);
+    });
+}
+
+}  // namespace pw
