@@ -1,6 +1,7 @@
 #include "report/partition_search.h"
 
 #include "job/build.h"
+#include "job/job.h"
 #include "report/table.h"
 #include "schedules/memory/limits.h"
 #include "search/pipedream/pipedream.h"
