@@ -37,9 +37,9 @@ struct ScheduleHooks : Hooks {
 
 // Compares each schedule's prediction with its run; the profile is the config's, or is measured once. Ranks call it
 // together, in with_all_ranks() (exec/all_ranks.h); on the others than rank 0 there are no runs, and `ended` is not
-// called. Once should_stop says so, the run that is under way ends after its
-// step and is the last one. Throws Error before the first run where a schedule does
-// not suit the config, Infeasible where a plan does not fit, and as compare_run() does.
+// called. Once should_stop says so, the run that is under way ends after its step and is the last one. Throws Error
+// before the first run where a schedule does not suit the config, Infeasible where a plan does not fit, and as
+// compare_run() does.
 ScheduleComparison compare_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
                                      const ScheduleHooks& hooks = {});
 
