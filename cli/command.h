@@ -1,8 +1,8 @@
 // The commands of `pipewright`: each adds its options to a sub-command and returns what to do.
 #pragma once
 
-#include "job/config.h"
-#include "schedules/orders/schedule.h"
+#include "job/job.h"
+#include "report/config_source.h"
 
 #include <functional>
 #include <string>
@@ -29,14 +29,14 @@ Action add_plan(CLI::App& command);
 Action add_list(CLI::App& command);
 
 // What commands on a config share: its path and the overrides.
-struct ConfigArguments {
-    std::string path;
-    std::vector<std::string> set;
-
-    Config load() const;
+struct ConfigArguments : ConfigSource {
+    Config load() const;  // throws Error (BadInput) that names what the file is where it is no config
 };
 
 void add_set(CLI::App& command, std::vector<std::string>& set);
 void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and --set
+
+// Makes a job; what the user should know about the plan goes to stderr.
+Job job_of(Config config);
 
 }  // namespace pw

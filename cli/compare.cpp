@@ -1,20 +1,17 @@
-// compare: predicted beside measured, from a config or from two traces.
-#include "cli/comparison.h"
-#include "cli/option_numbers.h"
-
+// compare: predicted and measured, from a config or from two traces.
+#include "cli/compare.h"
 #include "cli/command.h"
-#include "cli/execution.h"
 #include "cli/file_kind.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/sweep.h"
-#include "cli/table.h"
 #include "exec/all_ranks.h"
-#include "job/build.h"
 #include "job/launched_ranks.h"
+#include "report/comparison.h"
+#include "report/measure.h"
+#include "report/notes.h"
+#include "report/table.h"
 #include "schedules/orders/schedule.h"
-#include "search/predict.h"
 #include "viz/plot.h"
-#include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -54,7 +51,7 @@ double parse_percent(const std::string& text) {
     return value / 100;
 }
 
-Sides sides_of_traces(const CompareArguments& arguments) {
+Comparison compare_files(const CompareArguments& arguments) {
     if (arguments.turns)
         fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs anew");
     if (!arguments.config.set.empty())
@@ -69,34 +66,31 @@ Sides sides_of_traces(const CompareArguments& arguments) {
     for (const std::string& path : {arguments.config.path, measured_path})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    Sides sides{read_report({arguments.config.path}), read_report({measured_path})};
-    const Trace &predicted = sides.predicted.trace, &measured = sides.measured.trace;
-    if (predicted.plan_hash != measured.plan_hash)
-        fail(
-            "the traces are of different plans: {} ({}) and {} ({})\n  help: trace simulate and run of the same config",
-            predicted.plan_hash, predicted.schedule, measured.plan_hash, measured.schedule);
-    if (predicted.label == "measured" && measured.label == "predicted")
-        fail("the traces are swapped: '{}' is measured\n  help: compare PREDICTED MEASURED", arguments.config.path);
-    try {
-        sides.parts = error_parts(predicted, measured);
-    } catch (const Error& error) {
-        print_note(fmt::format("what the difference comes from is not known: {}", first_line(error)));
-    }
-    return sides;
+    return compare_traces(read_report({arguments.config.path}), read_report({measured_path}));
 }
 
-Sides sides_of_config(const CompareArguments& arguments, Config config) {
+Comparison compare_config(const CompareArguments& arguments, Config config) {
     if (!is_emulated(config))
         require_layers(config, "run");
-    const Job job = calibrated_job(std::move(config));
+    note_on_measuring(config);
+    ProgressLine line;
+    const Hooks hooks{[&](const std::string& state) { line.show(state); }};
+    const MeasuredJob made = measured_job(std::move(config), hooks);
+    const Job& job = made.job;
+    line.hide();
+    print_notes(made.notes);
+    print_warnings(made.warnings);
     refuse_over_memory(job);
+    const int turns = turns_for(job, arguments.turns);
     if (is_first_rank()) {
         if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
             print_note(note);
         if (!arguments.json)
             print_result("{}\n\n", summary_of(job));
+        if (const std::string note = note_on_turns(job, turns); !note.empty())
+            print_note(note);
     }
-    return both_sides(job, turns_for(job, arguments.turns));
+    return compare_run(job, turns, hooks);
 }
 
 void check_error(const char* what, double error, double limit) {
@@ -118,14 +112,15 @@ std::vector<std::string> names_in(const std::string& list) {
     return names;
 }
 
-std::string print_parts(const Sides& sides, bool with_why) {
-    if (!sides.parts)
+std::string parts_text(const Comparison& comparison, bool with_why) {
+    if (!comparison.parts)
         return "";
-    return fmt::format("\n{}{}{}", print(*sides.parts), with_why ? "\n" : "", with_why ? why(*sides.parts) : "");
+    return fmt::format("\n{}{}{}", to_text(*comparison.parts), with_why ? "\n" : "",
+                       with_why ? why(*comparison.parts) : "");
 }
 
 // Of a trace alone.
-void replay(const CompareArguments& arguments) {
+void replay_trace(const CompareArguments& arguments) {
     if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
         !arguments.config.set.empty())
         fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
@@ -133,31 +128,31 @@ void replay(const CompareArguments& arguments) {
     paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());
     for (const std::string& path : paths)
         require_trace(path, fmt::format("write one: pipewright run {} --trace FILE", path));
-    const Report measured = read_report(paths);
+    const ReplayedTrace replay = replayed(read_report(paths));
     if (arguments.json)
-        print_json(json_of_replay(measured));
+        print_json(to_json(replay));
     else
-        print_result("{}", print_replay(measured));
+        print_result("{}", to_text(replay));
 }
 
-// What the command says of both sides.
-void tell(const Sides& sides, const CompareArguments& arguments, double limit) {
-    const Comparison comparison = comparison_of(sides);
+void print_comparison(const Comparison& comparison, const CompareArguments& arguments, double limit) {
+    print_notes(comparison.notes);
+    print_warnings(comparison.warnings);
     Outputs outputs;
     outputs.attempt([&] {
         if (arguments.json)
-            print_json(json_of(sides, comparison));
+            print_json(to_json(comparison));
         else
-            print_result("{}{}{}", print(comparison, sides), print_parts(sides, arguments.why),
-                         print_calibrated(sides));
+            print_result("{}{}{}", to_text(comparison), parts_text(comparison, arguments.why),
+                         calibration_text(comparison));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot_sides(sides, arguments.plot);
+            plot_comparison(comparison, arguments.plot);
     });
     outputs.done();
-    check_error("step time", comparison.step_time_error, limit);
-    check_error("peak memory", comparison.peak_memory_error, limit);
+    check_error("step time", comparison.errors.step_time, limit);
+    check_error("peak memory", comparison.errors.peak_memory, limit);
 }
 
 void compare(const CompareArguments& arguments) {
@@ -165,7 +160,7 @@ void compare(const CompareArguments& arguments) {
     if (of_traces && !is_first_rank())
         return;
     if (arguments.replay)
-        return replay(arguments);
+        return replay_trace(arguments);
     if (arguments.schedules.empty() && !arguments.folder.empty())
         fail(
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
@@ -174,89 +169,24 @@ void compare(const CompareArguments& arguments) {
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     if (of_traces && arguments.schedules.empty()) {
         check_plot_file(arguments.plot);
-        return tell(sides_of_traces(arguments), arguments, limit);
+        return print_comparison(compare_files(arguments), arguments, limit);
     }
     if (!arguments.schedules.empty())
-        return compare_schedules(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
+        return compare_shown(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
     check_plot_file(arguments.plot);
     const Config config = arguments.config.load();
     with_all_ranks(config, [&] {
-        const Sides sides = sides_of_config(arguments, config);
+        const Comparison comparison = compare_config(arguments, config);
         if (is_first_rank())
-            tell(sides, arguments, limit);
+            print_comparison(comparison, arguments, limit);
     });
 }
 
 }  // namespace
 
-Job calibrated_job(Config config) {
-    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
-        config.fail_at("run.transport", "compare runs GPUs in one process",
-                       "start it without a launcher; or mpirun -n N pipewright run CONFIG --trace measured.json, and "
-                       "then pipewright compare predicted.json measured.json");
-    take_hosts_of_ranks(config);
-    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
-        print_note(
-            "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
-            "run.transport: link emulates it");
-    if (is_emulated(config) || !config.cluster.profile.empty())  // it sleeps what is predicted
-        return job_of(std::move(config));
-    print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
-    Profile profile = profile_of_first_rank(config, [&] {
-        return measure_with_progress(config, build_model(config), sizes_of(config.pipeline).different());
-    });
-    return job_of(std::move(config), std::move(profile));
-}
-
-Json json_of(const Sides& sides, const Comparison& comparison) {
-    Json by_op = Json::object();
-    for (const auto& [op, error] : comparison.task_time_error)
-        by_op[std::string(letters_of(op))] = error;
-    const Trace& trace = sides.measured.trace;
-    Json json = {{"schema_version", 1},
-                 {"plan_hash", trace.plan_hash},
-                 {"schedule", trace.schedule},
-                 {"stages", trace.stages},
-                 {"micro_batches", trace.micro_batches},
-                 {"step_time_error", comparison.step_time_error},
-                 {"peak_memory_error", comparison.peak_memory_error},
-                 {"resident_memory_error", comparison.resident_memory_error},
-                 {"gpu_memory_error", comparison.gpu_memory_error},
-                 {"task_time_error_median", comparison.task_time_error_median},
-                 {"task_time_error", std::move(by_op)},
-                 {"mechanics_error", sides.parts ? Json(mechanics_error(*sides.parts)) : Json()},
-                 {"error_parts", sides.parts ? json_of(*sides.parts) : Json()},
-                 {"predicted", json_of(sides.predicted)},
-                 {"measured", sides.result ? json_of(*sides.result, sides.measured) : json_of(sides.measured)}};
-    add_calibrated(sides, json);
-    return json;
-}
-
-namespace {
-
-// The beginning of an asynchronous run: its first mini-batches, where a drawing can still be read.
-Trace beginning_of(const Trace& trace) {
-    const int drawn = 2 * (trace.micro_batches + trace.stages);
-    Trace part = trace;
-    std::erase_if(part.events, [&](const TraceEvent& event) { return event.task.microbatch >= drawn; });
-    Ns end = 0;
-    for (const TraceEvent& event : part.events)
-        end = std::max(end, event.end);
-    std::erase_if(part.memory, [&](const MemorySample& sample) { return sample.time > end; });
-    return part;
-}
-
-}  // namespace
-
-void plot_sides(const Sides& sides, const std::string& file) {
-    const auto part = [](const Report& report) {
-        return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
-    };
-    const Trace predicted = part(sides.predicted), measured = part(sides.measured);
-    Panel of_measured{&measured, title_of(sides.measured)};
-    if (sides.parts)
-        of_measured.table = rows_of(*sides.parts);
-    plot({{&predicted, title_of(sides.predicted)}, std::move(of_measured)}, file);
+void note_on_measuring(const Config& config) {
+    if (needs_profile(config))
+        print_note("no cluster.profile: measuring one first; to keep one: pipewright profile CONFIG -o PROFILE.yaml");
 }
 
 Action add_compare(CLI::App& command) {

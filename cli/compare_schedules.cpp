@@ -1,42 +1,22 @@
 // compare --schedules: one config, one profile, several schedules, one table.
-#include "cli/comparison.h"
-#include "cli/execution.h"
+#include "cli/compare.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/all_ranks.h"
-#include "job/config.h"
 #include "job/launched_ranks.h"
+#include "report/measure.h"
+#include "report/notes.h"
+#include "report/schedule_comparison.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
-#include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/error.h"
 #include "workloads/text/files.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 namespace pw {
 
 namespace {
-
-std::vector<std::string> row_of_sides(const std::string& schedule, const Sides& sides, const Comparison& comparison) {
-    const Metrics &predicted = sides.predicted.metrics, &measured = sides.measured.metrics;
-    return {schedule,
-            print_time(predicted.step_time),
-            print_time(measured.step_time),
-            print_signed_percent(comparison.step_time_error),
-            fmt::format("{:.4g}", predicted.samples_per_second),
-            fmt::format("{:.4g}", measured.samples_per_second),
-            print_percent(predicted.bubble_rate),
-            print_percent(measured.bubble_rate),
-            print_bytes(largest_peak(sides.predicted)),
-            print_bytes(largest_peak(sides.measured)),
-            print_signed_percent(comparison.peak_memory_error)};
-}
 
 constexpr std::size_t kLeastWidth = 10;  // of a column whose cells are not known yet
 
@@ -46,141 +26,104 @@ void show(const std::string& text) {
     finish_results();
 }
 
-std::string title_of(const Job& job, const Sides& sides) {
-    return fmt::format("{}, {}, {} backend, {}\n", job.config.workload.model, print(sizes_of(job.config.pipeline)),
-                       name_of(job.config.run.backend), sides.measured.trace.machine);
-}
-
-Job job_with(const ConfigArguments& arguments, const std::string& schedule, const Profile* profile) {
-    ConfigArguments own = arguments;
-    own.set.push_back("pipeline.schedule=" + schedule);
-    return profile == nullptr ? calibrated_job(own.load()) : job_of(own.load(), *profile);
-}
-
-// Over the samples learnt from. A schedule that updates more often, after fewer samples, has the mean of its losses
-// over those of a mini-batch of the config: the same samples as the others.
-Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Job& job) {
-    const auto steps = static_cast<std::size_t>(job.config.training.steps);
-    const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);
-    const std::vector<double> samples = samples_after(job, losses.size());
-    Curve curve{each > 1 ? fmt::format("{} (mean of {} updates)", schedule, each) : schedule, {}};
-    for (std::size_t first = 0; first + each <= losses.size(); first += each) {
-        curve.values.push_back(std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(first),
-                                               losses.begin() + static_cast<std::ptrdiff_t>(first + each), 0.0) /
-                               static_cast<double>(each));
-        curve.x.push_back(samples[first + each - 1]);
+// Shows the comparison row by row, and writes what is known so far.
+class Shown {
+public:
+    explicit Shown(const std::string& folder)
+        : root_(folder), kept_(!folder.empty() && is_first_rank()), pictures_(has_gnuplot()) {
+        check_target_folder(folder);
     }
-    return curve;
-}
 
-// Schedules that sum in the same order have the same losses to the last bit: one curve for all of them.
-void add_curve(std::vector<Curve>& curves, Curve added) {
-    for (Curve& curve : curves)
-        if (curve.values == added.values && curve.x == added.x) {
-            curve.title += ", " + added.title;
-            return;
-        }
-    curves.push_back(std::move(added));
-}
-
-// A mistake in the last name is found before the first run.
-void check_names(const ConfigArguments& arguments, const std::vector<std::string>& schedules) {
-    for (const std::string& schedule : schedules) {
-        if (!schedule.ends_with(".csv"))
-            (void)schedule_named(schedule);
-        ConfigArguments own = arguments;
-        own.set.push_back("pipeline.schedule=" + schedule);
-        Config config = own.load();
-        take_hosts_of_ranks(config);
-        if (!is_emulated(config))
-            require_layers(config, "run");
-        Notices told_when_it_runs;
-        (void)make_job(std::move(config), told_when_it_runs);
-    }
-}
-
-// What is known so far: a later schedule that fails takes nothing along.
-void write_points(const std::filesystem::path& root, const std::string& text, const Json& points) {
-    write_file((root / "accuracy.json").string(), Json{{"schema_version", 1}, {"points", points}}.dump(1) + "\n");
-    write_file((root / "table.txt").string(), text);
-}
-
-// Pages in place of pictures, and the traces, to be drawn where gnuplot is.
-void draw(const Sides& sides, const std::filesystem::path& root, const std::string& schedule, bool pictures) {
-    const std::string stem = (root / schedule).string();
-    plot_sides(sides, stem + (pictures ? ".svg" : ".html"));
-    if (pictures)
-        return;
-    write_trace(sides.predicted.trace, stem + ".predicted.json");
-    write_trace(sides.measured.trace, stem + ".measured.json");
-}
-
-void compare_one_by_one(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                        const std::string& folder, std::optional<int> turns) {
-    check_names(arguments, schedules);
-    const std::filesystem::path root(folder);
-    const bool kept = !folder.empty() && is_first_rank();
-    check_target_folder(folder);
-    if (kept)
-        std::filesystem::create_directories(root);
-    Table table({"schedule", "predicted step", "measured", "error", "predicted samples/s", "measured",
-                 "predicted bubble", "measured", "predicted peak", "measured", "error"});
-    Json points = Json::array();
-    std::vector<Curve> losses;
-    std::string title;
-    std::optional<Profile> profile;
-    bool emulated = false;
-    const bool pictures = has_gnuplot();
-    Outputs outputs;
-    if (kept && !pictures)
-        print_note(
-            "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
-            "pipewright compare S.predicted.json S.measured.json --plot S.svg");
-    for (const std::string& schedule : schedules) {
-        const Job job = job_with(arguments, schedule, profile ? &*profile : nullptr);
-        refuse_over_memory(job);
-        if (job.source == CostSource::Measured && !profile) {
-            profile = job.profile;
-            if (kept)
-                outputs.attempt([&] { write_profile(*profile, (root / "profile.yaml").string()); });
+    void begin(const Job& job, int turns) {
+        if (kept_ && !has_begun_)
+            open();
+        has_begun_ = true;
+        if (kept_ && job.source == CostSource::Measured && !profile_is_written_) {
+            outputs_.attempt([&] { write_profile(job.profile, file("profile.yaml")); });
+            profile_is_written_ = true;
         }
         print_note(summary_of(job));
-        const Sides sides = both_sides(job, turns_for(job, turns));
-        if (!is_first_rank())
-            continue;
-        const Comparison comparison = comparison_of(sides);
-        if (points.empty()) {
-            title = title_of(job, sides);
-            outputs.attempt([&] { show(title + table.last_row(kLeastWidth)); });
-        }
-        table.add(row_of_sides(schedule, sides, comparison));
-        outputs.attempt([&] { show(table.last_row(kLeastWidth)); });
-        Json point = json_of(sides, comparison);
-        point["name"] = schedule;
-        points.push_back(std::move(point));
-        if (kept)
-            outputs.attempt([&] { draw(sides, root, schedule, pictures); });
-        add_curve(losses, curve_of(schedule, sides.result->losses, job));
-        emulated = is_emulated(job.config);
-        if (kept)
-            outputs.attempt([&] { write_points(root, title + table.print(), points); });
+        if (is_first_rank())
+            if (const std::string note = note_on_turns(job, turns); !note.empty())
+                print_note(note);
     }
-    if (!is_first_rank())
-        return;
-    outputs.attempt([&] {
-        if (kept && !emulated)  // which learns nothing
-            plot_curves(losses, "samples", "loss", (root / (pictures ? "losses.svg" : "losses.html")).string());
-    });
-    outputs.done();
-}
+
+    void end(const ScheduleComparison& so_far) {
+        const ScheduleRun& run = so_far.runs.back();
+        print_notes(run.comparison.notes);
+        print_warnings(run.comparison.warnings);
+        if (so_far.runs.size() == 1)
+            outputs_.attempt([&] { show(so_far.title + "\n" + table_of({}).last_row(kLeastWidth)); });
+        outputs_.attempt([&] { show(table_of(so_far).last_row(kLeastWidth)); });
+        if (!kept_)
+            return;
+        outputs_.attempt([&] { draw(run); });
+        outputs_.attempt([&] {
+            write_file(file("accuracy.json"), to_json(so_far).dump(1) + "\n");
+            write_file(file("table.txt"), to_text(so_far));
+        });
+    }
+
+    void finish(const ScheduleComparison& all) {
+        outputs_.attempt([&] {
+            if (kept_ && !all.losses.empty())
+                plot_curves(all.losses, "samples", "loss", file(pictures_ ? "losses.svg" : "losses.html"));
+        });
+        outputs_.done();
+    }
+
+private:
+    void open() {
+        std::filesystem::create_directories(root_);
+        if (!pictures_)
+            print_note(
+                "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
+                "pipewright compare S.predicted.json S.measured.json --plot S.svg");
+    }
+
+    std::string file(const std::string& name) const { return (root_ / name).string(); }
+
+    // Pages in place of pictures, and the traces, to be drawn where gnuplot is.
+    void draw(const ScheduleRun& run) {
+        plot_comparison(run.comparison, file(run.schedule + (pictures_ ? ".svg" : ".html")));
+        if (pictures_)
+            return;
+        write_trace(run.comparison.predicted.trace, file(run.schedule + ".predicted.json"));
+        write_trace(run.comparison.measured.trace, file(run.schedule + ".measured.json"));
+    }
+
+    std::filesystem::path root_;
+    bool kept_, pictures_;
+    bool has_begun_ = false, profile_is_written_ = false;
+    Outputs outputs_;
+};
 
 }  // namespace
 
-void compare_schedules(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                       const std::string& folder, std::optional<int> turns) {
-    ConfigArguments first = arguments;
-    first.set.push_back("pipeline.schedule=" + schedules.front());
-    with_all_ranks(first.load(), [&] { compare_one_by_one(arguments, schedules, folder, turns); });
+void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
+                   const std::string& folder, std::optional<int> turns) {
+    const Config first = arguments.load_with({"pipeline.schedule=" + schedules.front()});
+    with_all_ranks(first, [&] {
+        ScheduleHooks hooks;
+        Shown shown(folder);
+        ProgressLine line;
+        hooks.turns = turns;
+        hooks.progress = [&](const std::string& state) { line.show(state); };
+        hooks.measures = [&] { note_on_measuring(first); };
+        hooks.begins = [&](const Job& job, int of_run, const Notices& notes, const Notices& warnings) {
+            line.hide();
+            print_notes(notes);
+            print_warnings(warnings);
+            shown.begin(job, of_run);
+        };
+        hooks.ended = [&](const ScheduleComparison& so_far) {
+            line.hide();
+            shown.end(so_far);
+        };
+        const ScheduleComparison all = compare_schedules(arguments, schedules, hooks);
+        if (is_first_rank())
+            shown.finish(all);
+    });
 }
 
 }  // namespace pw

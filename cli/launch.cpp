@@ -3,7 +3,6 @@
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "cli/whole_program.h"
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/checkpoint/folder_lock.h"

@@ -1,9 +1,9 @@
 // list: what there is to choose from.
 #include "cli/command.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/execute.h"
 #include "job/build.h"
+#include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/error.h"

@@ -1,12 +1,11 @@
 // Parses the command line, runs one command and maps what it throws to the exit code.
 #include "cli/command.h"
-#include "cli/execution.h"
-#include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
+#include "report/error_of_rank.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -177,22 +176,6 @@ int report_error(std::string_view text, ExitCode code, const std::string& stages
 }
 
 }  // namespace
-
-void add_set(CLI::App& command, std::vector<std::string>& set) {
-    command.add_option("--set", set, "override a key of the config: --set pipeline.micro_batches=8; may be repeated")
-        ->type_name("KEY=VALUE")
-        ->allow_extra_args(false);
-}
-
-Config ConfigArguments::load() const {
-    require_config(path);
-    return load_config(path, set);
-}
-
-void add_config(CLI::App& command, ConfigArguments& arguments) {
-    command.add_option("CONFIG", arguments.path, "the config, a YAML file")->required()->type_name("");
-    add_set(command, arguments.set);
-}
 
 }  // namespace pw
 

@@ -1,9 +1,7 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
-#include "cli/prediction.h"
 #include "cli/streams.h"
-#include "cli/table.h"
-#include "job/config.h"
+#include "report/notes.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
@@ -162,7 +160,7 @@ std::string print_as(const Config& config, const PlanArguments& arguments) {
     if (format == "csv-comms" && !arguments.versions)
         return print_csv(job_for_pytorch(config), true);
     const Job job = job_of(config);
-    print_idle_keys(job);
+    print_notes(notes_on_idle_keys(job));
     if (arguments.versions)
         return with_line_end(print(job.plan, versions_of(job.plan)));
     return format == "csv" ? print_csv(job, false) : with_line_end(print(job.plan));

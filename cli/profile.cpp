@@ -1,12 +1,14 @@
 // profile: measure what layers, transfers and updates cost on the backend of a config.
 #include "cli/command.h"
-#include "cli/execution.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/all_ranks.h"
+#include "exec/execute.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"
+#include "report/measure.h"
+#include "report/notes.h"
+#include "report/table.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/text/files.h"
 
@@ -29,8 +31,6 @@ struct ProfileArguments {
     std::vector<int> sizes;
 };
 
-Ns sum_of(const LayerTimes& times) { return times.forward.median + times.backward.median; }
-
 std::vector<std::string> row_of_layer(const std::string& name, const LayerTimes& times) {
     return {name,
             print_time(times.forward.median),
@@ -40,28 +40,12 @@ std::vector<std::string> row_of_layer(const std::string& name, const LayerTimes&
             print_time(times.forward.spread + times.backward.spread)};
 }
 
-LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples) {
-    LayerTimes total;
-    const auto add = [](Measured& sum, const Measured& part) {
-        sum.median += part.median;
-        sum.spread += part.spread;
-    };
-    for (const LayerProfile& layer : layers) {
-        const LayerTimes& times = layer.times.at(samples);
-        add(total.forward, times.forward);
-        add(total.backward, times.backward);
-        add(total.backward_input, times.backward_input);
-        add(total.backward_weight, times.backward_weight);
-    }
-    return total;
-}
-
 std::string print_size(const Profile& profile, int samples) {
     std::vector<const LayerProfile*> layers;
     for (const LayerProfile& layer : profile.layers)
         layers.push_back(&layer);
     std::stable_sort(layers.begin(), layers.end(), [&](const LayerProfile* a, const LayerProfile* b) {
-        return sum_of(a->times.at(samples)) > sum_of(b->times.at(samples));
+        return time_of(a->times.at(samples)) > time_of(b->times.at(samples));
     });
     const std::size_t shown = std::min(layers.size(), kSlowest);
     Table table({fmt::format("{} of {} layers", shown, layers.size()), "F", "B", "I", "W", "spread of F + B"});
@@ -70,7 +54,7 @@ std::string print_size(const Profile& profile, int samples) {
     const LayerTimes total = total_of(profile.layers, samples);
     table.add(row_of_layer("all", total));
     return fmt::format("micro-batches of {}\n{}{:.4g} samples/s unpipelined\n\n", samples, table.print(),
-                       samples * 1e9 / static_cast<double>(std::max<Ns>(sum_of(total), 1)));
+                       samples * 1e9 / static_cast<double>(std::max<Ns>(time_of(total), 1)));
 }
 
 std::string print(const Link& link) {  // no bandwidth where tensors are handed over by pointer
@@ -91,18 +75,15 @@ std::string print_rest(const Profile& profile) {
                        print_time(profile.dispatch.median), print(profile.link), between, print(profile.sums));
 }
 
-void warn_of_disturbance(const Profile& profile, const std::vector<int>& sizes, double stolen) {
-    std::vector<std::string> warnings = warnings_of({.cpu_share = {profile.cpu_share}, .stolen = stolen});
-    Ns median = 0, spread = 0;
-    for (const int samples : sizes) {
-        const LayerTimes total = total_of(profile.layers, samples);
-        median += sum_of(total);
-        spread += total.forward.spread + total.backward.spread;
+MeasuredProfile measure_shown(const Config& config, const Model& model, const std::vector<int>& sizes) {
+    MeasuredProfile measured;
+    {
+        ProgressLine line;
+        measured = measure_costs(config, model, sizes, {[&](const std::string& state) { line.show(state); }});
     }
-    for (const std::string& warning : warnings_of_spread(median, spread))
-        warnings.push_back(warning);
-    for (const std::string& warning : warnings)
-        print_warning(warning);
+    print_notes(measured.profile.notes);
+    print_warnings(measured.warnings);
+    return measured;
 }
 
 void profile_config(const Config& config, const ProfileArguments& arguments) {
@@ -114,7 +95,8 @@ void profile_config(const Config& config, const ProfileArguments& arguments) {
         sizes = sizes_of(config.pipeline).different();
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    const Profile profile = measure_with_progress(config, model, sizes);
+    const MeasuredProfile measured = measure_shown(config, model, sizes);
+    const Profile& profile = measured.profile;
     Outputs outputs;
     outputs.attempt([&] {
         for (const int samples : sizes)
@@ -126,21 +108,6 @@ void profile_config(const Config& config, const ProfileArguments& arguments) {
 }
 
 }  // namespace
-
-Profile measure_with_progress(const Config& config, const Model& model, const std::vector<int>& sizes) {
-    const StolenTime stolen;
-    Profile profile;
-    {
-        ProgressLine line;
-        profile = measure_profile(config, model, sizes, [&](int done, int all) {
-            line.show(fmt::format("timing layers, turn {} of {}", done + 1, all));
-        });
-    }
-    for (const std::string& note : profile.notes)
-        print_note(note);
-    warn_of_disturbance(profile, sizes, stolen.share());
-    return profile;
-}
 
 Action add_profile(CLI::App& command) {
     auto arguments = std::make_shared<ProfileArguments>();

@@ -4,24 +4,21 @@
 #include "cli/option_numbers.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
 #include "exec/pieces.h"
 #include "exec/ranks/line.h"
-#include "exec/ranks/ranks.h"
 #include "job/config.h"
 #include "job/launched_ranks.h"
+#include "report/error_of_rank.h"
+#include "report/notes.h"
+#include "report/run_report.h"
 #include "schedules/trace/trace_json.h"
-#include "sim/metrics.h"
 #include "viz/plot.h"
-#include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/data/data_sources.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -29,9 +26,7 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 
 namespace pw {
@@ -116,12 +111,13 @@ RunOptions options_of(const RunArguments& arguments, int steps) {
 }
 
 void print_run(const RunArguments& arguments, const Job& job, const RunResult& result) {
-    const Report report = arguments.reference ? report_of(result.trace) : report_of(result, job.config);
+    const std::vector<DeviceConfig> none;
+    const Report report = report_of(result.trace, arguments.reference ? none : job.config.cluster.devices);
     if (arguments.json)
-        print_json(json_of(result, report));
+        print_json(to_json(result, report));
     else
-        print_result("{}{}\n\n{}{}", summary_of(job), arguments.reference ? ", one task at a time" : "", print(report),
-                     print_learning(result));
+        print_result("{}{}\n\n{}{}", summary_of(job), arguments.reference ? ", one task at a time" : "",
+                     to_text(report), learning_text(result));
 }
 
 // A run that a signal stopped, and one whose last step is in no checkpoint, is no success.
@@ -132,6 +128,46 @@ void check_end(const RunResult& result, const std::string& checkpoints) {
         what += fmt::format("{}what was learnt is lost: {}", what.empty() ? "" : "; ", result.lost_checkpoint);
     if (!what.empty())
         fail_with(ExitCode::RunFailed, "{}{}", what, way_on(checkpoints));
+}
+
+// What fails while it runs could have gone on; what is refused could not.
+Error with_way_on(const Error& error, const std::string& checkpoints) {
+    const std::string what = error.what();
+    const bool has_run = error.code() == ExitCode::RunFailed || error.code() == ExitCode::PeerSilent;
+    return !has_run || what.find("--resume") != std::string::npos ? error
+                                                                  : Error(error.code(), what + way_on(checkpoints));
+}
+
+// An asynchronous job with checkpoints on its way runs in pieces. With `reference` the job's oracle does.
+RunResult run_as_asked(const Job& job, const RunOptions& options, bool reference) {
+    const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
+    const bool in_pieces = job.plan.asynchronous && options.checkpoint_every > 0;
+    try {
+        return in_pieces ? run_in_pieces(job, options, made_of) : run(made_of(job), options);
+    } catch (const StoppedByOthers&) {
+        throw;
+    } catch (const Error& error) {
+        throw with_way_on(error, options.checkpoints ? options.checkpoints->root() : "");
+    }
+}
+
+// Shows how the run goes on until it has finished, and says what disturbed it.
+RunResult execute(const Job& job, RunOptions options, bool reference) {
+    if (const std::string note = note_on_data(job.config); !note.empty())
+        print_note(note);
+    ProgressLine line;
+    options.progress = progress_for({[&](const std::string& state) { line.show(state); }});
+    options.finished = [&line, then = options.finished](const RunResult& result) {
+        line.hide();
+        then(result);
+    };
+    RunResult result;
+    as_this_rank(job, [&] { result = run_as_asked(job, options, reference); });
+    print_notes(result.notes);
+    print_warnings(result.warnings);
+    if (is_first_rank())
+        print_notes(notes_on_idle_keys(job));
+    return result;
 }
 
 void run_config(const RunArguments& arguments) {
@@ -168,36 +204,6 @@ void run_config(const RunArguments& arguments) {
     check_end(end, arguments.checkpoints);
 }
 
-double mean_loss_of(const RunResult& result) {
-    return std::accumulate(result.losses.begin(), result.losses.end(), 0.0) / static_cast<double>(result.losses.size());
-}
-
-// Shows how a run goes on until it has finished.
-RunOptions with_progress(RunOptions options, ProgressLine& line) {
-    options.progress = [&line](const Progress& progress) {
-        line.show(fmt::format("step {}/{}   loss {:.4f}   {}/step", progress.step, progress.steps, progress.loss,
-                              print_time(progress.step_time)));
-    };
-    options.finished = [&line, then = options.finished](const RunResult& result) {
-        line.hide();
-        if (then)
-            then(result);
-    };
-    return options;
-}
-
-void note_on_data(const Config& config) {
-    if (!is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty())
-        print_note(fmt::format("no workload.path: the synthetic set stands in for {}", config.workload.dataset));
-}
-
-void tell(const RunResult& result) {
-    for (const std::string& note : result.notes)
-        print_note(note);
-    for (const std::string& warning : result.warnings)
-        print_warning(warning);
-}
-
 }  // namespace
 
 std::string way_on(const std::string& checkpoints) {
@@ -222,120 +228,6 @@ void check_targets(const RunArguments& arguments) {
     check_target_folder(arguments.checkpoints);
     if (!arguments.save.empty() && !arguments.dump.empty() && is_same_place(arguments.save, arguments.dump))
         fail("--dump and --save name the same folder\n  help: give each its own");
-}
-
-namespace {
-
-std::string own_stages(const Shape& shape) {
-    const auto [rank, ranks] = launched_ranks();
-    const RankMap map(shape.devices, rank, ranks);
-    std::set<int> stages;
-    for (int device = 0; device < shape.devices; ++device)
-        if (map.is_here(device))
-            for (const int stage : shape.stages_of(device))
-                stages.insert(stage);
-    return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", fmt::join(stages, ", "));
-}
-
-// What fails while it runs could have gone on; what is refused could not.
-Error with_way_on(const Error& error, const std::string& checkpoints) {
-    const std::string what = error.what();
-    const bool has_run = error.code() == ExitCode::RunFailed || error.code() == ExitCode::PeerSilent;
-    return !has_run || what.find("--resume") != std::string::npos ? error
-                                                                  : Error(error.code(), what + way_on(checkpoints));
-}
-
-// A failure says which stages it was, and how to go on.
-template <class Act>
-auto as_this_rank(const Job& job, const std::string& checkpoints, Act act) {
-    try {
-        return act();
-    } catch (const StoppedByOthers&) {
-        throw;
-    } catch (const Error& error) {
-        throw ErrorOfRank(with_way_on(error, checkpoints), own_stages(job.plan.shape));
-    }
-}
-
-}  // namespace
-
-RunResult execute(const Job& job, RunOptions options, bool reference) {
-    note_on_data(job.config);
-    ProgressLine line;
-    const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
-    const RunOptions shown = with_progress(std::move(options), line);
-    const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
-    RunResult result = as_this_rank(job, shown.checkpoints ? shown.checkpoints->root() : "", [&] {
-        return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
-    });
-    tell(result);
-    if (is_first_rank())
-        print_idle_keys(job);
-    return result;
-}
-
-InterleavedRun interleave(const Job& job, int turns) {
-    note_on_data(job.config);
-    ProgressLine line;
-    InterleavedRun run = as_this_rank(job, "", [&] { return run_interleaved(job, turns, with_progress({}, line)); });
-    tell(run.runs.front());
-    if (is_first_rank())
-        print_idle_keys(job);
-    return run;
-}
-
-std::vector<double> samples_after(const Job& job, std::size_t updates) {
-    const Shape& shape = job.plan.shape;
-    const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
-    std::vector<double> samples;
-    for (std::size_t k = 0; k < updates; ++k) {
-        const auto steps = static_cast<std::int64_t>(k) / shape.updates();
-        const int update = static_cast<int>(static_cast<std::int64_t>(k) % shape.updates());
-        const std::int64_t microbatches = steps * shape.microbatches + shape.last_of(update) + 1;
-        samples.push_back(static_cast<double>(sizes.first_sample(microbatches)));
-    }
-    return samples;
-}
-
-Report report_of(const RunResult& result, const Config& config) { return report_of(result.trace, config); }
-
-Json json_of(const RunResult& result, const Report& report) {
-    Json json = json_of(report);
-    std::vector<Ns> times = step_times(result.trace);
-    if (times.size() > 1)
-        times.erase(times.begin());  // the first is no step like the others
-    std::sort(times.begin(), times.end());
-    if (!times.empty())
-        json["step_time_spread_ns"] = times[(times.size() - 1) * 9 / 10] - times[(times.size() - 1) / 10];
-    json["losses"] = result.losses;
-    json["gradient_norms"] = result.gradient_norms;
-    json["weights_hash"] = result.weights_hash;
-    if (result.resident_growth)
-        json["resident_memory_bytes"] = *result.resident_growth;
-    for (const GpuUse& gpu : result.gpus)
-        json["gpus"].push_back({{"rank", gpu.rank},
-                                {"gpu", gpu.gpu},
-                                {"devices", gpu.devices},
-                                {"used_bytes", gpu.used},
-                                {"grown_bytes", gpu.grown}});
-    if (!result.disturbance.cpu_share.empty()) {
-        json["cpu_share"] = result.disturbance.cpu_share;
-        json["stolen_share"] = result.disturbance.stolen;
-    }
-    for (const DevicePlace& place : result.places)
-        json["places"].push_back(
-            {{"rank", place.rank}, {"host", place.host}, {"cores", place.cores}, {"numa_node", place.numa_node}});
-    return json;
-}
-
-std::string print_learning(const RunResult& result) {
-    if (result.gradient_norms.empty() && !result.losses.empty())  // nothing was learnt
-        return fmt::format("mean loss {:.4f} of {} mini-batches   weights {}\n", mean_loss_of(result),
-                           result.losses.size(), result.weights_hash);
-    if (result.losses.empty())
-        return fmt::format("weights {}\n", result.weights_hash);
-    return fmt::format("loss {:.4f} to {:.4f} in {} updates   weights {}\n", result.losses.front(),
-                       result.losses.back(), result.losses.size(), result.weights_hash);
 }
 
 Config RunArguments::load() const {

@@ -1,16 +1,14 @@
 // search: the best stage split and plan, with a proof of how good it is.
-#include "cli/search.h"
-
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/execute.h"
-#include "job/build.h"
-#include "job/cost_source.h"
 #include "job/idle_keys.h"
-#include "schedules/orders/schedule.h"
+#include "report/notes.h"
+#include "report/partition_search.h"
+#include "report/plan_search.h"
+#include "report/table.h"
 #include "viz/plot.h"
 #include "workloads/beyond_limit.h"
 #include "workloads/error.h"
@@ -27,6 +25,7 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace pw {
 
@@ -120,9 +119,8 @@ const char* next_command(const Job& job) {
     return is_here && is_runnable(job) ? "run" : "simulate";
 }
 
-void print_notes(const SearchResult& result, Bytes memory) {
-    for (const std::string& note : result.notes)
-        print_note(note);
+void print_notes_of(const SearchResult& result, Bytes memory) {
+    print_notes(result.notes);
     if (result.left_out > 0 && !result.plans.empty())
         print_note(
             fmt::format("{} of {} choices needed more than {} of memory and were left out: raise "
@@ -130,97 +128,99 @@ void print_notes(const SearchResult& result, Bytes memory) {
                         result.left_out, result.choices, print_bytes(memory)));
 }
 
-// That replicas were not asked for, where some of the schedules take them.
-void note_missing_replicas(const Config& config, SearchResult& result) {
-    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
-        const Schedule& schedule = schedule_named(plan.choice.schedule);
-        return schedule.takes_replicas() && !schedule.asynchronous();
-    });
-    if (config.search.replicas == SearchConfig::Replicas::No && some_take && config.cluster.devices.size() > 1)
-        result.notes.emplace_back(
-            "every stage has one device: data parallelism and other replicas are among the choices with "
-            "search.replicas: true, or equal for as many of each stage");
-}
-
-SearchResult search_within(const SearchProblem& problem, const MakespanLimits& limits, Bytes memory) {
-    ProgressLine progress;
+// Calls `search` with no more memory than that.
+template <class Search>
+void within_memory(Bytes memory, Search search) {
     bool enough = true;
-    SearchResult result;
     {
         const MemoryCap cap(memory);
         try {
-            result = search_plans(problem, limits, [&](const std::string& state) { progress.show(state); });
+            search();
         } catch (const std::bad_alloc&) {
             enough = false;
         }
     }
     if (!enough)
         fail_without_memory(memory);
-    return result;
 }
 
-void refuse_uniform(const Config& config) {
-    if (!cost_source_of(config).has_layers)
-        config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
-                       "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
-                       "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
-                       "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
+void write_found(const PlanSearch& search, const SearchArguments& arguments) {
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (!arguments.json)
+            print_result("{}", to_text(search, static_cast<std::size_t>(arguments.top)));
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot_chart(chart_of(search), arguments.plot);
+    });
+    outputs.attempt([&] {
+        if (!arguments.output.empty())
+            write_file(arguments.output, best_config_yaml(search, arguments.output));
+    });
+    outputs.done();
+    if (!arguments.json && !arguments.output.empty())
+        print_result("next: pipewright {} {}\n", next_command(*search.best), arguments.output);
 }
 
 void search_makespan(const Config& config, const SearchArguments& arguments) {
     const auto start = std::chrono::steady_clock::now();
     const Bytes memory = memory_limit_of(arguments);
-    refuse_uniform(config);
-    const Model model = build_model(config);
-    const SearchProblem problem = problem_of(config, model);
-    SearchResult result = search_within(problem, limits_of(arguments, seconds_since(start)), memory);
-    std::optional<Job> best;
-    if (result.best() != nullptr) {
-        best = make_job(config_of(problem, *result.best()), result.notes);
-        note_missing_replicas(config, result);
+    PosedSearch posed = posed_search(config);
+    SearchResult result;
+    {
+        ProgressLine line;
+        const MakespanLimits limits = limits_of(arguments, seconds_since(start));
+        within_memory(memory, [&] {
+            result = search_plans(posed.problem, limits, [&](const std::string& state) { line.show(state); });
+        });
     }
-    print_notes(result, memory);
-    const SearchReport report{problem, result, best};
+    PlanSearch search = found_plans(std::move(posed), std::move(result));
+    search.seconds = seconds_since(start);
+    print_notes_of(search.result, memory);
     if (arguments.json)
-        print_json(json_of(report, seconds_since(start)));
-    if (result.plans.empty() && result.stop != SearchStop::None)
-        fail_without_a_try(result, arguments, memory);
-    if (!best)
-        fail_infeasible(result);
+        print_json(to_json(search));
+    if (search.result.plans.empty() && search.result.stop != SearchStop::None)
+        fail_without_a_try(search.result, arguments, memory);
+    if (!search.best)
+        fail_infeasible(search.result);
+    write_found(search, arguments);
+    print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
+}
+
+void write_partition(const PartitionSearch& search, const SearchArguments& arguments) {
+    if (arguments.json)
+        print_json(to_json(search));
+    if (search.partition.stages.empty()) {
+        const Shortage shortage = search.partition.shortage.value_or(Shortage{});
+        fail_with(ExitCode::Infeasible,
+                  "no partition fits: stage {} needs {} ({} bytes) and has {} ({} bytes)\n  help: raise "
+                  "cluster.memory or cluster.devices",
+                  shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+    }
     Outputs outputs;
     outputs.attempt([&] {
         if (!arguments.json)
-            print_result("{}", print(report, static_cast<std::size_t>(arguments.top)));
+            print_result("{}", to_text(search));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot_search(result, arguments.plot);
-    });
-    outputs.attempt([&] {
-        if (!arguments.output.empty())
-            write_file(arguments.output, print_yaml(problem, result, arguments.output));
+            plot_chart(chart_of(search), arguments.plot);
     });
     outputs.done();
-    if (!arguments.json && !arguments.output.empty())
-        print_result("next: pipewright {} {}\n", next_command(*best), arguments.output);
-    const std::string note = note_on_costs(*best, config.search.micro_batch_sizes);
-    if (!note.empty())
-        print_note(note);
 }
 
-void search_objective_within(const Config& config, const SearchArguments& arguments) {
+void search_objective(const Config& config, const SearchArguments& arguments) {
     const Bytes memory = memory_limit_of(arguments);
-    bool enough = true;
-    {
-        const MemoryCap cap(memory);
-        try {
-            search_objective(config, {arguments.json, arguments.time_limit, arguments.output, arguments.plot});
-        } catch (const std::bad_alloc&) {
-            enough = false;
-        }
-    }
-    if (!enough)
-        fail_without_memory(memory);
+    if (!arguments.output.empty())
+        fail(
+            "objective {} has no schedule: there is no config to write\n  help: leave out -o, or search objective "
+            "makespan",
+            name_of(config.search.objective));
+    SearchLimits limits;
+    if (arguments.time_limit > 0)
+        limits.seconds = arguments.time_limit;
+    within_memory(memory, [&] { write_partition(search_partition(config, limits), arguments); });
 }
 
 void search_config(const SearchArguments& arguments) {
@@ -231,7 +231,7 @@ void search_config(const SearchArguments& arguments) {
         if (config.search.objective == SearchConfig::Objective::Makespan)
             search_makespan(config, arguments);
         else
-            search_objective_within(config, arguments);
+            search_objective(config, arguments);
         for (const IdleKey& key : idle_keys_of_search(config))
             print_note(print(key));
     });

@@ -1,13 +1,12 @@
 // simulate: from a config to the predicted trace and its numbers.
-#include "cli/answers.h"
 #include "cli/command.h"
-#include "cli/prediction.h"
-#include "cli/report.h"
+#include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "cli/sweep.h"
-#include "cli/table.h"
+#include "report/answers.h"
+#include "report/notes.h"
+#include "report/report.h"
+#include "report/sweep.h"
 #include "schedules/trace/trace_json.h"
-#include "search/predict.h"
 #include "viz/plot.h"
 #include "workloads/text/files.h"
 
@@ -27,12 +26,12 @@ namespace {
 struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
-    std::string trace, plot;
-    AnswerArguments answers;
+    std::string trace, plot, slack;
+    Questions questions;
 };
 
 void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& config) {
-    if (arguments.answers.any())
+    if (arguments.questions.any())
         config.fail_at(
             "sweep",
             "--samples, --stragglers, --what-if, --explain and --slack are about one simulation, and 'sweep' "
@@ -46,10 +45,10 @@ void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& co
 void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report,
                       const Answers& answers) {
     if (!arguments.json)
-        return print_result("{}\n\n{}{}", summary_of(job), print(report), answers.text);
-    Json json = json_of(report);
-    if (!answers.json.is_null())
-        json.update(answers.json);
+        return print_result("{}\n\n{}{}", summary_of(job), to_text(report), to_text(answers));
+    Json json = to_json(report);
+    if (const Json answered = to_json(answers); !answered.is_null())
+        json.update(answered);
     json["costs"] = std::string(row_of(job.source).name);
     json["interpolated"] = job.costs.interpolated;
     print_json(json);
@@ -64,29 +63,58 @@ void keep_freed_memory() {
 #endif
 }
 
-void simulate_config(const SimulateArguments& arguments) {
+void sweep_config(const SimulateArguments& arguments, const Config& config) {
+    refuse_single_in_sweep(arguments, config);
+    if (!arguments.plot.empty())
+        check_drawable(config.sweep, arguments.plot);
+    Sweep sweep;
+    {
+        ProgressLine line;
+        sweep = simulate_sweep(arguments.config, config.sweep, {[&](const std::string& state) { line.show(state); }});
+    }
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (arguments.json)
+            print_json(to_json(sweep));
+        else
+            print_result("{}", to_text(sweep));
+    });
+    outputs.attempt([&] {
+        if (arguments.plot.empty())
+            return;
+        Notices missing;
+        const Chart chart = chart_of(sweep, missing);
+        print_notes(missing);
+        plot_chart(chart, arguments.plot);
+    });
+    print_notes(sweep.notes);
+    outputs.done();
+}
+
+void simulate_config(SimulateArguments arguments) {
     keep_freed_memory();
     Config config = arguments.config.load();
     check_target_file(arguments.trace);
-    check_target_file(arguments.answers.slack);
+    check_target_file(arguments.slack);
     check_plot_file(arguments.plot);
-    if (!config.sweep.empty()) {
-        refuse_single_in_sweep(arguments, config);
-        simulate_sweep(arguments.config, config, arguments.json, arguments.plot);
-        return;
-    }
+    arguments.questions.slack = !arguments.slack.empty();
+    if (!config.sweep.empty())
+        return sweep_config(arguments, config);
     if (!arguments.plot.empty())
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Job job = job_of(std::move(config));
-    const bool traced = !arguments.trace.empty() || !arguments.plot.empty();
-    const Report report = traced ? report_of(predict(job), job.config) : report_of(predict_numbers(job), job.config);
-    const Answers answers =
-        arguments.answers.any() ? answers_of(arguments.answers, arguments.config, job, report) : Answers{};
+    const Report report = predicted_report(job, !arguments.trace.empty() || !arguments.plot.empty());
+    Answers answers;
+    if (arguments.questions.any()) {
+        ProgressLine line;
+        answers = answers_to(arguments.questions, arguments.config, job, report,
+                             {[&](const std::string& state) { line.show(state); }});
+    }
     Outputs outputs;
     outputs.attempt([&] { print_simulation(arguments, job, report, answers); });
     outputs.attempt([&] {
-        if (!arguments.answers.slack.empty())
-            write_file(arguments.answers.slack, answers.slack);
+        if (!arguments.slack.empty())
+            write_file(arguments.slack, answers.slack);
     });
     outputs.attempt([&] {
         if (!arguments.trace.empty())
@@ -96,10 +124,30 @@ void simulate_config(const SimulateArguments& arguments) {
         if (!arguments.plot.empty())
             plot({{&report.trace, title_of(report)}}, arguments.plot);
     });
-    print_idle_keys(job);
-    if (const std::string note = note_on_costs(job); !note.empty())
-        print_note(note);
+    print_notes(notes_on_idle_keys(job));
+    print_notes(notes_on_costs(job));
     outputs.done();
+}
+
+void add_questions(CLI::App& command, SimulateArguments& arguments) {
+    Questions& questions = arguments.questions;
+    CLI::Option* samples =
+        command.add_option("--samples", questions.samples, "so many draws in which tasks take longer or shorter")
+            ->type_name("N")
+            ->check(whole_number(1, 10'000'000));
+    command.add_option("--jitter", questions.jitter, "lognormal:SIGMA, or profile; default: lognormal:0.05")
+        ->type_name("KIND")
+        ->needs(samples);
+    command.add_option("--seed", questions.seed, "of the draws; default: 0")->type_name("N")->needs(samples);
+    command.add_flag("--stragglers", questions.stragglers, "the step time with each device 10 % slower in turn");
+    command
+        .add_option("--what-if", questions.what_if,
+                    "the step time with another value; may be repeated, and then with all of them, too")
+        ->type_name("KEY=VALUE")
+        ->allow_extra_args(false);
+    command.add_flag("--explain", questions.explain, "what is on the critical path, and why devices are idle");
+    command.add_option("--slack", arguments.slack, "write how much later every task could end (CSV)")
+        ->type_name("FILE");
 }
 
 }  // namespace
@@ -113,7 +161,7 @@ Action add_simulate(CLI::App& command) {
         .add_option("--plot", arguments->plot,
                     "draw the predicted trace, or the step times of a sweep: " + plot_formats())
         ->type_name("FILE");
-    add_answers(command, arguments->answers);
+    add_questions(command, *arguments);
     return [arguments] { simulate_config(*arguments); };
 }
 

@@ -1,6 +1,9 @@
 #include "cli/streams.h"
 
+#include "job/launched_ranks.h"
 #include "workloads/error.h"
+
+#include <nlohmann/json.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,6 +37,8 @@ void write_result(std::string_view text) {
         fail_to_write();
 }
 
+void print_json(const Json& json) { write_result(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
 void finish_results() {
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         fail_to_write();
@@ -42,6 +47,44 @@ void finish_results() {
 void say(std::string_view text) {
     const std::string line = shortened_lines(escaped_controls(text), kLongestLine) + '\n';
     std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void print_note(const std::string& text) {
+    if (is_first_rank())
+        say("note: " + text);
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+    for (const std::string& note : notes)
+        print_note(note);
+}
+
+void print_warning(const std::string& text) {
+    if (is_first_rank())
+        say("warning: " + text);
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+    for (const std::string& warning : warnings)
+        print_warning(warning);
+}
+
+ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() { hide(); }
+
+void ProgressLine::hide() {
+    if (shown_)
+        std::fputs("\r\033[K", stderr);
+    shown_ = false;
+}
+
+void ProgressLine::show(const std::string& text) {
+    if (!terminal_)
+        return;
+    std::fputs(("\r\033[K" + escaped_controls(text)).c_str(), stderr);
+    std::fflush(stderr);
+    shown_ = true;
 }
 
 }  // namespace pw

@@ -1,17 +1,16 @@
 // validate: check a config, a plan, a profile, a trace or a folder of results without running anything.
-#include "cli/accuracy.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
-#include "cli/prediction.h"
-#include "cli/report.h"
 #include "cli/streams.h"
-#include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/execute.h"
+#include "report/accuracy.h"
+#include "report/notes.h"
+#include "report/report.h"
+#include "report/table.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
-#include "search/predict.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -85,14 +84,14 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
 }
 
 void validate_config(const ValidateArguments& arguments) {
-    const Job job = job_of(ConfigArguments{arguments.path, arguments.set}.load());
+    const Job job = job_of(ConfigArguments{{arguments.path, arguments.set}}.load());
     check_link(job.config, job.plan.shape);
-    print_idle_keys(job);
+    print_notes(notes_on_idle_keys(job));
     if (!knows_precision(job.config, job.profile)) {
         validate_without_costs(arguments, job);
         return;
     }
-    const Report report = report_of(predict_numbers(job), job.config);
+    const Report report = predicted_report(job, false);
     if (arguments.json) {
         Json json = json_of_plan(job.plan, "config");
         json["ok"] = json["fits"] = fits(report);
@@ -101,7 +100,7 @@ void validate_config(const ValidateArguments& arguments) {
         print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
         print_ok_plan(job);
         print_ok_memory(report);
-        print_result("{}", print_misfits(report));
+        print_result("{}", misfits_of(report));
     }
     if (!fits(report))
         fail_with(ExitCode::Infeasible, "{}: the plan needs more memory than its devices have", arguments.path);
@@ -134,8 +133,7 @@ std::vector<std::string> verdicts(const std::string& path, TransferMode mode) {
 
 void validate_plan(const ValidateArguments& arguments) {
     const CsvPlan read = read_csv(arguments.path);
-    for (const std::string& notice : read.notices)
-        print_note(notice);
+    print_notes(read.notices);
     std::exception_ptr deadlock;
     try {
         TransferMode strictest;
@@ -178,7 +176,7 @@ void validate_trace(const ValidateArguments& arguments) {
     paths.insert(paths.end(), arguments.ranks.begin(), arguments.ranks.end());
     const Report report = read_report(paths);
     if (arguments.json) {
-        Json json = json_of(report);
+        Json json = to_json(report);
         json["kind"] = "trace";
         json["ok"] = true;
         print_json(json);
@@ -209,9 +207,9 @@ void validate_profile(const ValidateArguments& arguments) {
 void validate_results(const ValidateArguments& arguments) {
     const Accuracy accuracy = read_accuracy(arguments.path);
     if (arguments.json)
-        print_json(json_of(accuracy));
+        print_json(to_json(accuracy));
     else
-        print_result("{}", print(accuracy));
+        print_result("{}", to_text(accuracy));
 }
 
 // The first tensor of a checkpoint with a value that is not finite; empty: there is none.
@@ -233,8 +231,7 @@ std::string not_finite_in(const Checkpoint& checkpoint) {
 void validate_checkpoint(const ValidateArguments& arguments) {
     std::vector<std::string> left_out;
     const auto [folder, checkpoint] = find_checkpoint(arguments.path, left_out);
-    for (const std::string& line : left_out)
-        print_warning(line);
+    print_warnings(left_out);
     std::int64_t values = 0;
     for (const NamedTensor& tensor : checkpoint.parameters)
         values += static_cast<std::int64_t>(tensor.values.size());

@@ -7,7 +7,7 @@ add_library(pipewright_library INTERFACE)
 add_library(pipewright::pipewright ALIAS pipewright_library)
 target_compile_features(pipewright_library INTERFACE cxx_std_20)
 target_include_directories(pipewright_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(pipewright_library INTERFACE pipewright_search pipewright_exec pipewright_viz)
+target_link_libraries(pipewright_library INTERFACE pipewright_report)
 set_target_properties(pipewright_library PROPERTIES EXPORT_NAME pipewright)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pipewright)

@@ -2,8 +2,8 @@
 // and `search` in short.
 #include "pipewright/job/build.h"
 #include "pipewright/job/job.h"
+#include "pipewright/report/predict.h"
 #include "pipewright/search/plans/makespan.h"
-#include "pipewright/search/predict.h"
 #include "pipewright/sim/metrics.h"
 #include "pipewright/workloads/error.h"
 #include "pipewright/workloads/units.h"

@@ -1,16 +1,19 @@
-// A point in time after which a search stops and answers with what it has.
+// When a search stops and answers with what it has: at a point in time, or when its caller says so.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <limits>
+#include <utility>
 
 namespace pw {
 
 struct SearchLimits {
     double seconds = 60;
     std::size_t downsets = 1'000'000;  // the most of an exact search; beyond them only one order of the graph is tried
+    std::function<bool()> should_stop = {};  // asked often
 };
 
 // Thrown if the time is up in the middle of work that is useless unless complete.
@@ -18,15 +21,16 @@ struct TimeIsUp {};
 
 class Deadline {
 public:
-    // The deadline reads the clock at every `rarely`-th call.
-    explicit Deadline(double seconds, std::size_t rarely = 4096)
+    // The deadline reads the clock and asks should_stop at every `rarely`-th call.
+    explicit Deadline(double seconds, std::size_t rarely = 4096, std::function<bool()> should_stop = {})
         : end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                       std::min(std::chrono::duration<double>(seconds), kUnlimited))),
-          rarely_(rarely) {}
+          rarely_(rarely),
+          should_stop_(std::move(should_stop)) {}
     // Once true, it stays so.
     bool passed() {
         if (!passed_ && ++asked_ % rarely_ == 0)
-            passed_ = std::chrono::steady_clock::now() >= end_ - room_;
+            passed_ = std::chrono::steady_clock::now() >= end_ - room_ || (should_stop_ && should_stop_());
         return passed_;
     }
     // Infinite where there is no limit.
@@ -46,6 +50,7 @@ private:
     std::chrono::steady_clock::time_point end_;
     std::chrono::steady_clock::duration room_{0};
     std::size_t rarely_, asked_ = 0;
+    std::function<bool()> should_stop_;
     bool passed_ = false;
 };
 

@@ -82,7 +82,7 @@ void search_all(PiperSearch& search, PiperGoal goal, Deadline& deadline, FoundSp
 }
 
 FoundSplit fastest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
-    Deadline deadline(limits.seconds);
+    Deadline deadline(limits.seconds, 4096, limits.should_stop);
     FoundSplit found;
     search_orders(instance, data_parallel, PiperGoal::Greedy, found);
     const auto sets = downsets_of(against_data(instance), limits.downsets);
@@ -102,7 +102,7 @@ FoundSplit fastest(const PiperInstance& instance, bool data_parallel, const Sear
 
 // The split whose fullest device needs the least memory.
 FoundSplit smallest(const PiperInstance& instance, bool data_parallel, const SearchLimits& limits) {
-    Deadline deadline(limits.seconds);
+    Deadline deadline(limits.seconds, 4096, limits.should_stop);
     FoundSplit found;
     search_orders(instance, data_parallel, PiperGoal::Memory, found);
     const auto sets = downsets_of(against_data(instance), limits.downsets);

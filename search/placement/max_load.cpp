@@ -109,7 +109,7 @@ FoundPlacement least_memory(const PlacementGroups& graph, const Devices& devices
         group.accelerator_time = group.size;
         group.nets.clear();
     }
-    Deadline deadline(limits.seconds);
+    Deadline deadline(limits.seconds, 4096, limits.should_stop);
     FoundPlacement found = search(sizes, {devices.accelerators, 0}, limits, deadline);
     for (PlacedGroups& stage : found.placement)
         stage.load = load_of(graph, stage.groups, false);
@@ -143,7 +143,7 @@ Partition max_load_partition(const PlacementInstance& instance, const SearchLimi
     refuse_homeless(instance);
     const PlacementGroups graph = group(instance);
     const Devices devices{instance.accelerators, instance.cpus, instance.memory};
-    Deadline deadline(limits.seconds);
+    Deadline deadline(limits.seconds, 4096, limits.should_stop);
     FoundPlacement found = search(graph, devices, limits, deadline);
     if (found.placement.empty())
         found = least_memory(graph, devices, limits);

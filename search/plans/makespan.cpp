@@ -33,7 +33,7 @@ public:
         : problem_(problem),
           limits_(limits),
           progress_(progress),
-          deadline_(limits.seconds, 1),
+          deadline_(limits.seconds, 1, limits.should_stop),
           hurried_(limits.seconds < std::numeric_limits<double>::infinity()),
           space_(problem.model.layers, limits.cuts) {
         if (hurried_)
@@ -364,7 +364,9 @@ private:
                 plan.lower_bound = std::max(plan.lower_bound, best());
             plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // a plan that does not fit may be faster
         }
-        if (time_is_up_ || deadline_.passed() || too_long > 0)
+        if (limits_.should_stop && limits_.should_stop())
+            result.stop = SearchStop::Caller;
+        else if (time_is_up_ || deadline_.passed() || too_long > 0)
             result.stop = SearchStop::Time;
         else if (out_of_memory_ || result.left_out > 0)
             result.stop = SearchStop::Memory;

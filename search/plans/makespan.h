@@ -7,6 +7,7 @@
 #include "search/plans/judge.h"
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -20,6 +21,7 @@ struct MakespanLimits {
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // where there are more topological cuts, only those of the forward order are tried
     ChoiceLimits choices = {};
+    std::function<bool()> should_stop = {};  // asked often, by all threads
 };
 
 // A found plan is the best for one choice.
@@ -42,7 +44,7 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan);
 // Returns (time - bound) / time: the reduction of the time that is not excluded.
 double gap_of(Ns time, Ns lower_bound);
 
-enum class SearchStop { None, Time, Memory };
+enum class SearchStop { None, Time, Memory, Caller };
 
 struct SearchResult {
     std::vector<FoundPlan> plans;  // a plan for every choice that was tried: those that fit first, then by step time
@@ -64,9 +66,9 @@ struct SearchResult {
 
 using SearchProgress = std::function<void(const std::string& state)>;
 
-// Searches for the best plan. The same problem gives the same result on every machine, unless time or memory (a failed
-// allocation) ends the search: then the result has the plans found so far. Throws Error (BadInput) if the config leaves
-// nothing to try.
+// Searches for the best plan. The same problem gives the same result on every machine, unless time, memory (a failed
+// allocation) or the caller ends the search: then the result has the plans found so far. Throws Error (BadInput) if the
+// config leaves nothing to try.
 SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits = {},
                           const SearchProgress& progress = {});
 

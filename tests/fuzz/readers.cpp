@@ -1,11 +1,11 @@
 // Everything that reads files, fed by libFuzzer. READER=csv build/asan/bin/fuzz FOLDER_OF_INPUTS
 #include "tests/fuzz/fuzz.h"
 
-#include "cli/accuracy.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/training/npy.h"
 #include "job/config_blocks.h"
 #include "job/rank_table.h"
+#include "report/accuracy.h"
 #include "schedules/csv/csv.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
@@ -119,7 +119,7 @@ const Target kTargets[] = {
     {"results",
      [](const std::string& bytes) {
          file("results.json", bytes);
-         print(read_accuracy(folder().path().string()));
+         to_text(read_accuracy(folder().path().string()));
      }},
     {"simulate", fuzz_simulate},
 };

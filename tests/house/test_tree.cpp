@@ -25,7 +25,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"search", {"job", "sim", "schedules", "workloads"}},
     {"exec", {"job", "schedules", "workloads"}},
     {"viz", {"schedules", "workloads"}},
-    {"cli", {"exec", "job", "schedules", "search", "sim", "viz", "workloads"}},
+    {"report", {"exec", "job", "schedules", "search", "sim", "viz", "workloads"}},
+    {"cli", {"exec", "job", "report", "schedules", "search", "sim", "viz", "workloads"}},
 };
 
 bool is_source(const fs::path& path) {

@@ -1,6 +1,6 @@
 // Predicted costs of a tensor that several layers of later stages read, by stage and by layer.
+#include "report/predict.h"
 #include "search/plans/makespan.h"
-#include "search/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Predictions of shipped configs against published measurements.
 #include "job/config.h"
-#include "search/predict.h"
+#include "report/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/public_data.h"
 

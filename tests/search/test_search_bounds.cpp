@@ -1,9 +1,9 @@
 // Bounds of incomplete searches, each against a plan written by hand; and which devices are alike.
 #include "job/build.h"
 #include "job/job.h"
+#include "report/predict.h"
 #include "search/plans/device_orders.h"
 #include "search/plans/makespan.h"
-#include "search/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,0 +1,34 @@
+#include "cli/command.h"
+#include "cli/file_kind.h"
+#include "cli/streams.h"
+
+#include <CLI/CLI.hpp>
+
+#include <utility>
+
+namespace pw {
+
+void add_set(CLI::App& command, std::vector<std::string>& set) {
+    command.add_option("--set", set, "override a key of the config: --set pipeline.micro_batches=8; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->allow_extra_args(false);
+}
+
+Config ConfigArguments::load() const {
+    require_config(path);
+    return load_config(path, set);
+}
+
+void add_config(CLI::App& command, ConfigArguments& arguments) {
+    command.add_option("CONFIG", arguments.path, "the config, a YAML file")->required()->type_name("");
+    add_set(command, arguments.set);
+}
+
+Job job_of(Config config) {
+    Notices notices;
+    Job job = make_job(std::move(config), notices);
+    print_notes(notices);
+    return job;
+}
+
+}  // namespace pw

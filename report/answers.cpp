@@ -1,0 +1,294 @@
+#include "report/answers.h"
+
+#include "report/notes.h"
+#include "report/predict.h"
+#include "report/table.h"
+#include "schedules/orders/schedule.h"
+#include "sim/simulate.h"
+#include "workloads/beyond_limit.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+namespace pw {
+
+namespace {
+
+constexpr double kSlower = 0.1;  // a straggler
+
+bool is_schedule(const std::string& name) {
+    try {
+        schedule_named(name);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+double change_of(Ns time, Ns of) { return of > 0 ? static_cast<double>(time - of) / static_cast<double>(of) : 0; }
+
+Jitter jitter_of(const std::string& text, const Job& job) {
+    if (text != "profile")
+        return read_jitter(text);
+    if (job.source != CostSource::Measured)
+        job.config.fail_at("cluster.profile",
+                           fmt::format("--jitter profile takes the spreads of a profile, and these costs are {}",
+                                       row_of(job.source).name),
+                           "write cluster.profile, or --jitter lognormal:0.05");
+    return normal_jitter(spreads_of(job.split, job.profile, job.config.pipeline.micro_batch_size));
+}
+
+StepTimeDraws draws_of(const Questions& questions, const Job& job, Simulator& simulator) {
+    constexpr std::pair<const char*, double> kQuantiles[] = {{"min", 0},    {"p05", 0.05}, {"p50", 0.5},
+                                                             {"p95", 0.95}, {"p99", 0.99}, {"max", 1}};
+    const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    const Samples samples =
+        simulator.sample(job.costs, jitter_of(questions.jitter, job), questions.samples, questions.seed, threads);
+    const double count = questions.samples;
+    StepTimeDraws draws{questions.samples, questions.jitter, questions.seed, 0, {}, {}};
+    draws.mean = std::accumulate(samples.step_times.begin(), samples.step_times.end(), 0.0) / count;
+    for (const auto& [name, part] : kQuantiles)
+        draws.quantiles.emplace_back(name, quantile_of(samples, part));
+    for (const int slowest : samples.slowest)
+        draws.slowest.push_back(slowest / count);
+    return draws;
+}
+
+std::vector<Straggler> stragglers_of(const Job& job, Simulator& simulator, Ns step_time, const Hooks& hooks) {
+    std::vector<Straggler> stragglers;
+    for (int device = 0; device < job.plan.shape.devices && !hooks.stops(); ++device) {
+        Costs costs = job.costs;
+        std::vector<double> speeds;
+        for (int other = 0; other < job.plan.shape.devices; ++other)
+            speeds.push_back(costs.cluster->speed_of(other) / (other == device ? 1 + kSlower : 1));
+        ClusterEdit(costs)->set_speeds(speeds);
+        const Ns time = simulator.step_time(costs);
+        stragglers.push_back({device, kSlower, time, change_of(time, step_time)});
+    }
+    return stragglers;
+}
+
+void check_settings(const std::vector<std::string>& settings) {
+    for (const std::string& text : settings)
+        if (text.find('=') == std::string::npos)
+            fail("--what-if {} has no '='\n  help: write a key and a value, as in --what-if {}", text,
+                 is_schedule(text) ? "pipeline.schedule=" + text : "pipeline.micro_batches=16");
+}
+
+std::vector<WhatIf> what_if(const std::vector<std::string>& settings, const ConfigSource& source, Ns step_time,
+                            const Hooks& hooks) {
+    std::vector<WhatIf> alternatives;
+    for (const std::string& setting : settings)
+        alternatives.push_back({{setting}});
+    if (alternatives.size() > 1)
+        alternatives.push_back({settings});
+    for (std::size_t k = 0; k < alternatives.size(); ++k) {
+        WhatIf& one = alternatives[k];
+        if (hooks.stops()) {
+            alternatives.resize(k);
+            break;
+        }
+        hooks.show(fmt::format("what if {} of {}", k + 1, alternatives.size()));
+        try {
+            Notices notices;
+            one.metrics = predict_numbers(make_job(source.load_with(one.set), notices)).metrics;
+            one.change = change_of(one.metrics->step_time, step_time);
+        } catch (const Error& error) {
+            if (alternatives.size() == 1)
+                throw;
+            one.error = error;
+        }
+    }
+    return alternatives;
+}
+
+std::string csv_of_slack(const Explanation& all, const Plan& plan) {
+    std::string text = "device,step,task,slack_ns\n";
+    std::size_t node = 0;
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        for (std::size_t step = 0; step < plan.order[device].size(); ++step)
+            text += fmt::format("{},{},{},{}\n", device, step, print(plan.order[device][step]), all.slack[node++]);
+    return text;
+}
+
+std::string draws_text(const StepTimeDraws& draws, const Answers& answers) {
+    Table table({"step time", "of the draws"});
+    for (const auto& [name, time] : draws.quantiles)
+        table.add({name, fmt::format("{} ({} of the prediction)", print_time(time),
+                                     print_signed_percent(change_of(time, answers.step_time)))});
+    Table busiest({"device", "the slowest in"});
+    for (std::size_t device = 0; device < draws.slowest.size(); ++device)
+        busiest.add({answers.devices[device], print_percent(draws.slowest[device])});
+    return fmt::format("\n{} draws, {}:\n{}\n{}", draws.draws, draws.jitter, table.print(), busiest.print());
+}
+
+Json json_of_draws(const StepTimeDraws& draws) {
+    Json times = {{"mean", draws.mean}};
+    for (const auto& [name, time] : draws.quantiles)
+        times[name] = time;
+    return {{"draws", draws.draws},
+            {"jitter", draws.jitter},
+            {"seed", draws.seed},
+            {"step_time_ns", std::move(times)},
+            {"slowest", draws.slowest}};
+}
+
+std::string stragglers_text(const Answers& answers) {
+    Table table({"slower by 10 %", "step time", "change"});
+    for (const Straggler& one : answers.stragglers)
+        table.add({"device " + answers.devices[static_cast<std::size_t>(one.device)], print_time(one.step_time),
+                   print_signed_percent(one.change)});
+    return "\n" + table.print();
+}
+
+Json json_of_stragglers(const std::vector<Straggler>& stragglers) {
+    Json rows = Json::array();
+    for (const Straggler& one : stragglers)
+        rows.push_back(
+            {{"device", one.device}, {"slower", one.slower}, {"step_time_ns", one.step_time}, {"change", one.change}});
+    return rows;
+}
+
+std::string what_if_text(const std::vector<WhatIf>& alternatives) {
+    Table table({"what if", "step time", "change", "samples/s", "bubble rate"});
+    for (const WhatIf& one : alternatives) {
+        const std::string name = one.set.size() > 1 ? "all of them" : one.set.front();
+        if (one.error)
+            table.add({name, "-", "-", "-", first_line(*one.error)});
+        else
+            table.add({name, print_time(one.metrics->step_time), print_signed_percent(one.change),
+                       fmt::format("{:.4g}", one.metrics->samples_per_second),
+                       print_percent(one.metrics->bubble_rate)});
+    }
+    return "\n" + table.print();
+}
+
+Json json_of_what_if(const std::vector<WhatIf>& alternatives) {
+    Json rows = Json::array();
+    for (const WhatIf& one : alternatives) {
+        Json row = {{"set", one.set}};
+        if (one.error)
+            row["error"] = first_line(*one.error);
+        else
+            row.update({{"step_time_ns", one.metrics->step_time},
+                        {"change", one.change},
+                        {"samples_per_second", one.metrics->samples_per_second},
+                        {"bubble_rate", one.metrics->bubble_rate}});
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+struct Cause {
+    const char *title, *key;
+    Ns IdleCauses::*time;
+};
+constexpr Cause kCauses[] = {
+    {"warm-up", "warm_up_ns", &IdleCauses::warm_up},
+    {"cool-down", "cool_down_ns", &IdleCauses::cool_down},
+    {"updates", "updates_ns", &IdleCauses::updates},
+    {"dependency", "dependency_ns", &IdleCauses::dependency},
+    {"imbalance", "imbalance_ns", &IdleCauses::imbalance},
+    {"lane", "lane_ns", &IdleCauses::lane},
+    {"data", "data_ns", &IdleCauses::data},
+    {"exchange", "exchange_ns", &IdleCauses::exchange},
+    {"dispatcher", "dispatcher_ns", &IdleCauses::dispatcher},
+    {"copy of a send", "send_memory_ns", &IdleCauses::send_memory},
+};
+
+// No dispatcher is shown where none holds a device up.
+bool is_shown(const Cause& cause, const Explanation& explanation) {
+    return cause.time != &IdleCauses::dispatcher ||
+           std::ranges::any_of(explanation.idle, [](const IdleCauses& causes) { return causes.dispatcher > 0; });
+}
+
+std::string explanation_text(const Explanation& all, const std::vector<std::string>& names) {
+    std::vector<std::string> head = {"device", "on the critical path", "idle"};
+    for (const Cause& cause : kCauses)
+        if (is_shown(cause, all))
+            head.emplace_back(cause.title);
+    Table table(std::move(head));
+    for (std::size_t device = 0; device < all.idle.size(); ++device) {
+        const IdleCauses& causes = all.idle[device];
+        std::vector<std::string> row = {names[device], print_time(all.critical[device]), print_time(causes.total())};
+        for (const Cause& cause : kCauses)
+            if (is_shown(cause, all))
+                row.push_back(print_time(causes.*cause.time));
+        table.add(std::move(row));
+    }
+    Table links({"link", "on the critical path"});
+    for (const Explanation::LinkShare& link : all.links)
+        links.add({fmt::format("{} to {}", names[static_cast<std::size_t>(link.from)],
+                               names[static_cast<std::size_t>(link.to)]),
+                   print_time(link.time)});
+    return "\n" + table.print() + (all.links.empty() ? "" : "\n" + links.print());
+}
+
+Json json_of_explanation(const Explanation& all) {
+    Json idle = Json::array(), links = Json::array();
+    for (const IdleCauses& causes : all.idle) {
+        Json row;
+        for (const Cause& cause : kCauses)
+            row[cause.key] = causes.*cause.time;
+        idle.push_back(std::move(row));
+    }
+    for (const Explanation::LinkShare& link : all.links)
+        links.push_back({{"from", link.from}, {"to", link.to}, {"time_ns", link.time}});
+    return {{"critical_ns", all.critical}, {"critical_links", std::move(links)}, {"idle", std::move(idle)}};
+}
+
+}  // namespace
+
+Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
+                   const Hooks& hooks) {
+    check_settings(questions.what_if);
+    Answers answers{report.names, report.metrics.step_time};
+    Simulator simulator = simulator_of(job);
+    at_its_place(job.config, [&] {
+        if (questions.samples > 0 && !hooks.stops())
+            answers.draws = draws_of(questions, job, simulator);
+        if (questions.stragglers)
+            answers.stragglers = stragglers_of(job, simulator, answers.step_time, hooks);
+        if ((questions.explain || questions.slack) && !hooks.stops()) {
+            Explanation all = simulator.explain(job.costs);
+            if (questions.slack)
+                answers.slack = csv_of_slack(all, job.plan);
+            if (questions.explain)
+                answers.explanation = std::move(all);
+        }
+    });
+    answers.what_if = what_if(questions.what_if, source, answers.step_time, hooks);
+    return answers;
+}
+
+Json to_json(const Answers& answers) {
+    Json json;
+    if (answers.draws)
+        json["samples"] = json_of_draws(*answers.draws);
+    if (!answers.stragglers.empty())
+        json["stragglers"] = json_of_stragglers(answers.stragglers);
+    if (answers.explanation)
+        json["explanation"] = json_of_explanation(*answers.explanation);
+    if (!answers.what_if.empty())
+        json["what_if"] = json_of_what_if(answers.what_if);
+    return json;
+}
+
+std::string to_text(const Answers& answers) {
+    std::string text;
+    if (answers.draws)
+        text += draws_text(*answers.draws, answers);
+    if (!answers.stragglers.empty())
+        text += stragglers_text(answers);
+    if (answers.explanation)
+        text += explanation_text(*answers.explanation, answers.devices);
+    if (!answers.what_if.empty())
+        text += what_if_text(answers.what_if);
+    return text;
+}
+
+}  // namespace pw

@@ -1,0 +1,74 @@
+// Questions about one plan beyond its prediction: chance, stragglers, other values of the config, and why it takes so
+// long.
+#pragma once
+
+#include "report/config_source.h"
+#include "report/hooks.h"
+#include "report/json.h"
+#include "report/report.h"
+#include "sim/explanation.h"
+#include "workloads/error.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+struct Questions {
+    int samples = 0;                        // draws in which tasks take longer or shorter
+    std::string jitter = "lognormal:0.05";  // or "profile": the spreads of the job's profile
+    std::uint64_t seed = 0;
+    bool stragglers = false;           // the step time with each device 10 % slower in turn
+    std::vector<std::string> what_if;  // KEY=VALUE: the step time with each, and where there are several with all
+    bool explain = false, slack = false;
+
+    bool any() const { return samples > 0 || stragglers || !what_if.empty() || explain || slack; }
+};
+
+struct StepTimeDraws {
+    int draws = 0;
+    std::string jitter;
+    std::uint64_t seed = 0;
+    double mean = 0;                                    // ns
+    std::vector<std::pair<std::string, Ns>> quantiles;  // min, p05, p50, p95, p99, max
+    std::vector<double> slowest;                        // by device: the share of draws in which it was the busiest
+};
+
+struct Straggler {
+    int device = 0;
+    double slower = 0;  // by this part
+    Ns step_time = 0;
+    double change = 0;  // of the step time, as a part of it
+};
+
+struct WhatIf {
+    std::vector<std::string> set;
+    std::optional<Metrics> metrics = {};
+    double change = 0;                // of the step time, as a part of it
+    std::optional<Error> error = {};  // why there are no metrics
+};
+
+// What was not asked is empty.
+struct Answers {
+    std::vector<std::string> devices;  // their names
+    Ns step_time = 0;                  // the prediction that all is compared with
+    std::optional<StepTimeDraws> draws = {};
+    std::vector<Straggler> stragglers = {};
+    std::vector<WhatIf> what_if = {};
+    std::optional<Explanation> explanation = {};
+    std::string slack = {};  // CSV: a row per task, by how much later it could end
+};
+
+// `source` is the config of the job, `report` its prediction. Stopped, the answers are those so far. Throws Error
+// (BadInput) for a jitter or a setting that cannot be read, for draws and explanations where devices slow each other
+// down, and for the only `what_if` where that is a mistake; of several one has an error.
+Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
+                   const Hooks& hooks = {});
+
+Json to_json(const Answers& answers);         // an object with one key per answer; null where there is none
+std::string to_text(const Answers& answers);  // one table after the other, each after an empty line
+
+}  // namespace pw

@@ -1,0 +1,81 @@
+// A prediction and a measurement of one plan, compared.
+#pragma once
+
+#include "exec/execute.h"
+#include "exec/measuring/interleaved.h"
+#include "report/error_parts.h"
+#include "report/hooks.h"
+#include "report/json.h"
+#include "report/report.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// What probes during the run say of the job, whatever profile it has.
+struct Calibrated {
+    Calibration calibration;
+    Report predicted;  // by calibration.costs
+    int turns = 0;
+    Yardstick yardstick;
+};
+
+// Signed, (predicted - measured) / measured; NaN where something was predicted and nothing measured.
+struct PredictionErrors {
+    double step_time = 0;
+    double peak_memory = 0;          // of the device with the largest absolute error
+    double resident_memory = 0;      // of what the process grew by
+    double gpu_memory = 0;           // of the GPU with the largest
+    double task_time_median = 0;     // over tasks F B I W R of the steps that the metrics are from
+    std::map<Op, double> task_time;  // medians by operation, transfers left out
+};
+
+struct Comparison {
+    Report predicted, measured;
+    PredictionErrors errors;
+    std::optional<RunResult> result = {};       // absent where traces are compared
+    std::optional<ErrorParts> parts = {};       // absent for traces whose plan cannot be replayed
+    std::optional<Calibrated> calibrated = {};  // present when the run took turns with probes
+    Notices notes = {}, warnings = {};          // the latter say why the times are not comparable
+
+    // Returns the part of the step time's error by which the costs of the profile differ from those during the run.
+    double drift() const;
+};
+
+// Compares two traces of one plan. Throws Error (BadInput) where they are of different plans, or swapped.
+Comparison compare_traces(Report predicted, Report measured);
+
+// Simulates and runs a job. With turns, the run takes them with the probes that calibrate it; without a profile of the
+// config's, that is the prediction. Ranks call it together, in with_all_ranks() (exec/all_ranks.h); on the others than
+// rank 0 it has neither side. A run that `hooks` stop ends after a step, and that is compared; one with turns is
+// not stopped. Throws as run() does; of several ranks ErrorOfRank.
+Comparison compare_run(const Job& job, int turns = 0, const Hooks& hooks = {});
+
+inline constexpr int kTurns = 8;
+// Returns the turns that were asked for. By default there are none with a profile of the config's; without one kTurns,
+// or fewer, so that the probes take at most twice as long as the run. Throws Error (BadInput) for a backend that
+// cannot.
+int turns_for(const Job& job, std::optional<int> asked);
+// Returns a note on what is about to run in how many turns, and how long that is predicted to take; empty without
+// turns.
+std::string note_on_turns(const Job& job, int turns);
+
+// `result` is the run that `measured` is of, where it is known: it tells of the memory of processes and GPUs.
+PredictionErrors errors_of(const Report& predicted, const Report& measured,
+                           const std::optional<RunResult>& result = {});
+
+// Returns the bytes by which a process is predicted to grow while it runs a plan on cores (docs/metrics.md#memory):
+// every device's arena in whole huge pages, and what a run takes besides.
+Bytes resident_memory_of(const Report& predicted);
+// Returns the bytes by which the memory in use on a GPU is predicted to grow: the arenas of its devices.
+Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices);
+
+Json to_json(const Comparison& comparison);
+std::string to_text(const Comparison& comparison);                            // a table of both sides
+std::string calibration_text(const Comparison& comparison);                   // empty where there was none
+void plot_comparison(const Comparison& comparison, const std::string& file);  // on one time axis
+
+}  // namespace pw

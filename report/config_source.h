@@ -1,0 +1,23 @@
+// A config as it is given: a file and overrides. Questions that try other values load it again.
+#pragma once
+
+#include "job/config.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct ConfigSource {
+    std::string path;
+    std::vector<std::string> set;  // "pipeline.micro_batches=8"
+
+    // Loads the config with further overrides, which win. Throws Error (BadInput) as load_config() does.
+    Config load_with(const std::vector<std::string>& more) const {
+        std::vector<std::string> all = set;
+        all.insert(all.end(), more.begin(), more.end());
+        return load_config(path, all);
+    }
+};
+
+}  // namespace pw

@@ -1,0 +1,38 @@
+// The error of a step time in parts, for people and for programs: sim/replay.h says what they are.
+#pragma once
+
+#include "job/job.h"
+#include "report/report.h"
+#include "sim/replay.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Splits the error of a job's prediction. `calibrated` is the job simulated with costs measured during the run, if any.
+ErrorParts error_parts_of_run(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured);
+// Does the same for two traces of one plan, which is that of the events. Throws Error when it cannot be proven.
+ErrorParts error_parts_of_traces(const Trace& predicted, const Trace& measured);
+
+// A row per part, with a head: part, ms and % of the measured step.
+std::vector<std::vector<std::string>> rows_of(const ErrorParts& parts);
+std::string to_text(const ErrorParts& parts);
+// Says in three sentences what the error comes from, the rest of it, and what to do.
+std::string why(const ErrorParts& parts);
+double mechanics_error(const ErrorParts& parts);  // as a part of the measured step
+Json to_json(const ErrorParts& parts);
+
+// A measured trace of any program and its plan simulated with the times that its own tasks took.
+struct ReplayedTrace {
+    std::string plan_hash, schedule;
+    int step = 0;         // the one that is replayed
+    Ns step_time = 0;     // measured
+    Mechanics mechanics;  // replayed less measured
+};
+// Throws Error where the plan of the trace cannot be proven, or its events are not in the order of that plan.
+ReplayedTrace replayed(const Report& measured);
+Json to_json(const ReplayedTrace& replay);
+std::string to_text(const ReplayedTrace& replay);
+
+}  // namespace pw

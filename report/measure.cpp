@@ -1,0 +1,83 @@
+#include "report/measure.h"
+
+#include "exec/all_ranks.h"
+#include "exec/execute.h"
+#include "exec/system/disturbance.h"
+#include "job/build.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace pw {
+
+Ns time_of(const LayerTimes& times) { return times.forward.median + times.backward.median; }
+
+LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples) {
+    LayerTimes total;
+    const auto add = [](Measured& sum, const Measured& part) {
+        sum.median += part.median;
+        sum.spread += part.spread;
+    };
+    for (const LayerProfile& layer : layers) {
+        const LayerTimes& times = layer.times.at(samples);
+        add(total.forward, times.forward);
+        add(total.backward, times.backward);
+        add(total.backward_input, times.backward_input);
+        add(total.backward_weight, times.backward_weight);
+    }
+    return total;
+}
+
+MeasuredProfile measure_costs(const Config& config, const Model& model, const std::vector<int>& sizes,
+                              const Hooks& hooks) {
+    const StolenTime stolen;
+    MeasuredProfile measured;
+    measured.profile = measure_profile(config, model, sizes, [&](int done, int all) {
+        if (hooks.stops())
+            fail_with(ExitCode::RunFailed, "the measurement was stopped");
+        hooks.show(fmt::format("timing layers, turn {} of {}", done + 1, all));
+    });
+    measured.warnings = warnings_of({.cpu_share = {measured.profile.cpu_share}, .stolen = stolen.share()});
+    Ns median = 0, spread = 0;
+    for (const int samples : sizes) {
+        const LayerTimes total = total_of(measured.profile.layers, samples);
+        median += time_of(total);
+        spread += total.forward.spread + total.backward.spread;
+    }
+    for (const std::string& warning : warnings_of_spread(median, spread))
+        measured.warnings.push_back(warning);
+    return measured;
+}
+
+bool needs_profile(const Config& config) { return !is_emulated(config) && config.cluster.profile.empty(); }
+
+MeasuredJob measured_job(Config config, const Hooks& hooks) {
+    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
+        config.fail_at("run.transport", "compare runs GPUs in one process",
+                       "start it without a launcher; or mpirun -n N pipewright run CONFIG --trace measured.json, and "
+                       "then pipewright compare predicted.json measured.json");
+    take_hosts_of_ranks(config);
+    MeasuredJob made;
+    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
+        made.notes.emplace_back(
+            "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
+            "run.transport: link emulates it");
+    if (!needs_profile(config)) {
+        made.job = make_job(std::move(config), made.notes);
+        return made;
+    }
+    Profile profile = profile_of_first_rank(config, [&] {
+        MeasuredProfile measured =
+            measure_costs(config, build_model(config), sizes_of(config.pipeline).different(), hooks);
+        made.notes.insert(made.notes.end(), measured.profile.notes.begin(), measured.profile.notes.end());
+        made.warnings = std::move(measured.warnings);
+        return std::move(measured.profile);
+    });
+    made.job = make_job(std::move(config), std::move(profile), made.notes);
+    return made;
+}
+
+}  // namespace pw

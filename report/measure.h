@@ -1,0 +1,39 @@
+// Costs measured on this machine, and jobs that are made of them.
+#pragma once
+
+#include "job/job.h"
+#include "report/hooks.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct MeasuredProfile {
+    Profile profile;
+    std::vector<std::string> warnings = {};  // why the times are not comparable; profile.notes are for people, too
+};
+
+// Measures what layers, transfers and updates cost on the backend of `config`, at these sizes of micro-batches, as
+// measure_profile() does.
+MeasuredProfile measure_costs(const Config& config, const Model& model, const std::vector<int>& sizes,
+                              const Hooks& hooks = {});
+
+// The passes of all layers in sequence, at a measured size.
+LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples);
+Ns time_of(const LayerTimes& times);  // of forward and backward
+
+// Tells whether a job of the config that is to be compared with its run needs a profile that is measured first: neither
+// has the config one, nor does the backend sleep what is predicted.
+bool needs_profile(const Config& config);
+
+struct MeasuredJob {
+    Job job;
+    Notices notes = {}, warnings = {};
+};
+// Makes the job of a config that is to be compared with its run: with the config's profile, or one measured now. Ranks
+// call it together, in with_all_ranks() (exec/all_ranks.h). Throws Error (BadInput) as make_job() does, and for GPUs on
+// several ranks.
+MeasuredJob measured_job(Config config, const Hooks& hooks = {});
+
+}  // namespace pw

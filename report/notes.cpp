@@ -1,0 +1,241 @@
+#include "report/notes.h"
+
+#include "exec/engine/pin.h"
+#include "exec/execute.h"
+#include "exec/measuring/yardstick.h"
+#include "job/config.h"
+#include "job/cost_source.h"
+#include "job/idle_keys.h"
+#include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/data/data_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+std::string note_on_uniform(const Config& config) {
+    if (!config.cluster.profile.empty())
+        return "model: uniform has its own times: cluster.profile is not used";
+    if (config.pipeline.micro_batch_size != 1)
+        return fmt::format(
+            "the times and sizes of model: uniform are those of a micro-batch, whatever its size: "
+            "pipeline.micro_batch_size {} counts in samples/s only",
+            config.pipeline.micro_batch_size);
+    return {};
+}
+
+// How times of a size come about that a layer was not measured at: "interpolated from 2, 4".
+std::string estimate_of(const LayerProfile& layer, int size) {
+    auto high = layer.times.lower_bound(size);
+    if (layer.times.size() == 1)
+        return fmt::format("scaled from {}", layer.times.begin()->first);
+    const bool between = high != layer.times.begin() && high != layer.times.end();
+    if (high == layer.times.end())
+        --high;
+    if (high == layer.times.begin())
+        ++high;
+    return fmt::format("{} from {}, {}", between ? "interpolated" : "extrapolated", std::prev(high)->first,
+                       high->first);
+}
+
+// Sizes of `used` that some layer was not measured at, by how their times come about.
+std::map<std::string, std::vector<int>> estimated(const Profile& profile, const std::vector<int>& used) {
+    std::map<std::string, std::vector<int>> sizes;
+    for (const int size : used) {
+        std::set<std::string> ways;
+        for (const LayerProfile& layer : profile.layers)
+            if (!knows_times(layer, size))
+                ways.insert(estimate_of(layer, size));
+        if (!ways.empty())
+            sizes[fmt::format("{}", fmt::join(ways, ", "))].push_back(size);
+    }
+    return sizes;
+}
+
+std::string first_layers(const Job& job) {
+    std::string text;
+    for (const std::vector<int>& layers : job.split.layers)
+        text += (text.empty() ? "" : " | ") + job.model->layers[static_cast<std::size_t>(layers.front())].name;
+    return text;
+}
+
+}  // namespace
+
+std::string summary_of(const Job& job) {
+    const std::string stages =
+        job.model ? fmt::format("stages from {}", first_layers(job)) : fmt::format("{} stages", job.plan.shape.stages);
+    return fmt::format("{}, {}, {}, {}{}", job.model ? job.model->name : job.config.workload.model, stages,
+                       job.plan.schedule, print(sizes_of(job.config.pipeline)),
+                       job.config.pipeline.micro_batch_lengths.empty() ? "" : ", of unequal lengths");
+}
+
+namespace {
+
+// Which sizes have no times of their own, and what theirs are made from.
+std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
+    if (job.source == CostSource::Analytic)
+        return {};
+    std::string text;
+    std::vector<int> missing;
+    for (const auto& [way, sizes] : estimated(job.profile, used)) {
+        text += fmt::format("{} {}: {}", text.empty() ? "micro-batches of" : "; of", fmt::join(sizes, ", "), way);
+        missing.insert(missing.end(), sizes.begin(), sizes.end());
+    }
+    if (missing.empty())
+        return {};
+    if (job.source == CostSource::File)
+        return fmt::format("{} has no times for {}", job.model->name, text);
+    std::sort(missing.begin(), missing.end());
+    return fmt::format("the profile has no times for {}; add --sizes {} to `pipewright profile`", text,
+                       fmt::join(missing, ","));
+}
+
+std::string note_on_share(const Profile& profile) {
+    return profile.cpu_share < kQuietShare
+               ? fmt::format(
+                     "the profile was measured with {:.0f} % of its cores, beside other programs: measure it "
+                     "again on a quiet machine",
+                     100 * profile.cpu_share)
+               : "";
+}
+
+// Devices on the host that has the most.
+int most_on_a_host(const Costs& costs, int devices) {
+    std::map<int, int> on;
+    for (const int host : costs.cluster->host)
+        ++on[host];
+    int most = costs.cluster->host.empty() ? devices : 0;
+    for (const auto& [host, count] : on)
+        most = std::max(most, count);
+    return most;
+}
+
+std::string note_on_neighbours(const Job& job) {
+    const int known = job.profile.neighbours + 1, most = most_on_a_host(job.costs, job.plan.shape.devices);
+    if (job.costs.busy.empty() || known == 1 || most <= known)
+        return {};
+    return fmt::format(
+        "the profile was measured with {} devices computing at once, and a host has {} here: what more than {} cost "
+        "each "
+        "other is not predicted; measure it on such a host",
+        known, most, known);
+}
+
+std::string note_on_profile(const Job& job, const std::vector<int>& used) {
+    const RunConfig& run = job.config.run;
+    if (!is_emulated(job.config) &&
+        (job.profile.backend != name_of(run.backend) || job.profile.threads_per_device != run.threads_per_device))
+        return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
+                           job.profile.backend, job.profile.threads_per_device, name_of(run.backend),
+                           run.threads_per_device);
+    if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
+        return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
+    return note_on_sizes(job, used);
+}
+
+void add_note(Notices& notes, std::string note) {
+    if (!note.empty())
+        notes.push_back(std::move(note));
+}
+
+Notices notes_on_file(const Job& job, const std::vector<int>& used) {
+    Notices notes = job.profile.notes;
+    if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
+        notes.push_back(fmt::format(
+            "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
+            "counts in samples/s only",
+            job.model->name, size));
+    add_note(notes, note_on_sizes(job, used));
+    return notes;
+}
+
+Notices notes_on_source(const Job& job, const std::vector<int>& used) {
+    switch (job.source) {
+        case CostSource::Uniform:
+            return {note_on_uniform(job.config)};
+        case CostSource::File:
+            return notes_on_file(job, used);
+        case CostSource::Measured:
+            return {note_on_profile(job, used)};
+        case CostSource::Analytic:
+            return {"analytic costs: run `pipewright profile` to calibrate"};
+    }
+    return {};
+}
+
+}  // namespace
+
+Notices notes_on_idle_keys(const Job& job) {
+    Notices notes;
+    for (const IdleKey& key : idle_keys(job.config, job.plan))
+        notes.push_back(print(key));
+    return notes;
+}
+
+Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
+    if (sizes.empty())
+        sizes = sizes_of(job.config.pipeline).different();
+    Notices notes;
+    add_note(notes, note_on_share(job.profile));
+    add_note(notes, note_on_neighbours(job));
+    for (std::string& note : notes_on_source(job, sizes))
+        add_note(notes, std::move(note));
+    return notes;
+}
+
+std::string note_on_speed(const Job& job) {
+    const Profile& profile = job.profile;
+    if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
+        return {};
+    const int devices = profile.neighbours > 0 ? profile.neighbours + 1 : job.plan.shape.devices;
+    const CorePlan cores = plan_cores(devices, job.config.run.threads_per_device, numa_nodes(job.config, devices));
+    if (cores.shared)  // the same work takes longer there, on whatever machine
+        return {};
+    Yardstick yardstick;
+    for (int repeat = 0; repeat < 5; ++repeat)
+        yardstick.times.push_back(yardstick_time(cores));
+    const auto before = static_cast<double>(profile.reference.median), now = static_cast<double>(yardstick.median());
+    const double scatter = static_cast<double>(std::max(profile.reference.spread, yardstick.spread())) / before;
+    if (std::abs(now / before - 1) <= std::max(scatter, 0.05))
+        return {};
+    return fmt::format(
+        "this machine does reference work in {}; when the profile was measured it took {}: it is {:.0f} % {}",
+        print_time(yardstick.median()), print_time(profile.reference.median), 100 * std::abs(now / before - 1),
+        now > before ? "slower" : "faster");
+}
+
+std::string note_on_data(const Config& config) {
+    const bool replaced =
+        !is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty();
+    return replaced ? fmt::format("no workload.path: the synthetic set stands in for {}", config.workload.dataset) : "";
+}
+
+void require_layers(const Config& config, const std::string& what) {
+    const CostSource source = cost_source_of(config).source;
+    if (source == CostSource::File)
+        config.fail_at("workload.model",
+                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, what),
+                       "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
+                       "`pipewright list models`");
+    if (source == CostSource::Uniform)
+        config.fail_at(
+            "workload.model", fmt::format("a uniform workload has no layers to {}", what),
+            "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");
+}
+
+std::string first_line(const Error& error) {
+    std::string line = error.what();
+    line.erase(std::min(line.find('\n'), line.size()));
+    return line.starts_with("error: ") ? line.substr(7) : line;
+}
+
+}  // namespace pw

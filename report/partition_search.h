@@ -1,0 +1,32 @@
+// Searches for the objectives of published planners, each in its own cost model: max-load, pipedream, piper.
+#pragma once
+
+#include "job/config.h"
+#include "report/json.h"
+#include "search/deadline.h"
+#include "search/partition.h"
+#include "viz/plot.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct PartitionSearch {
+    SearchConfig::Objective objective;
+    Partition partition;                   // without stages where none fits: then its shortage says why
+    std::vector<std::string> layers = {};  // their names
+    bool in_seconds = false;               // the unit of the objective; else the instance's own
+    double seconds = 0;                    // that the search took
+};
+
+// Solves what `search.objective` of the config asks for, which is not makespan. Throws Error (BadInput) where the model
+// or a key does not suit the objective.
+PartitionSearch search_partition(const Config& config, const SearchLimits& limits = {});
+
+Json to_json(const PartitionSearch& search);
+std::string to_text(const PartitionSearch& search);  // the table of the stages, and the proof; there must be stages
+// Returns the time of every stage, and the objective, which is the longest of them or of what is between them.
+Chart chart_of(const PartitionSearch& search);
+
+}  // namespace pw

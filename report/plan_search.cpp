@@ -1,0 +1,384 @@
+#include "report/plan_search.h"
+
+#include "job/build.h"
+#include "job/cost_source.h"
+#include "report/layouts.h"
+#include "report/predict.h"
+#include "report/table.h"
+#include "schedules/orders/schedule.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// Of the passes that the plan runs.
+Ns time_of(const StageCost& cost, const Job& job) {
+    if (!schedule_named(job.config.pipeline.schedule).trains)
+        return cost.forward;
+    return cost.forward + (splits_backward(job.plan) ? cost.backward_input + cost.backward_weight : cost.backward);
+}
+
+// Returns the memory that all devices have where it is the same and limited; else kUnlimited.
+Bytes common_limit(const std::vector<DeviceConfig>& devices) {
+    for (const DeviceConfig& device : devices)
+        if (device.memory != devices.front().memory)
+            return kUnlimited;
+    return devices.empty() ? kUnlimited : devices.front().memory;
+}
+
+Json stages_json(const Job& job, const FoundPlan& plan) {
+    Json stages = Json::array();
+    for (int stage = 0; stage < plan.choice.stages; ++stage) {
+        Json names = Json::array();
+        for (const int layer : plan.split.layers[stage])
+            names.push_back(job.model->layers[layer].name);
+        const std::vector<int> devices = job.plan.shape.devices_of(stage);
+        stages.push_back({{"layers", std::move(names)},
+                          {"time_ns", time_of(job.costs.stage[stage], job)},
+                          {"memory_bytes", plan.reserved[devices.front()]},
+                          {"device", plan.choice.devices[devices.front()]},
+                          {"replicas", devices.size()},
+                          {"recompute", stage < plan.choice.recomputed}});
+    }
+    return stages;
+}
+
+// What the text and the YAML say about the proof.
+std::string proof_of(const SearchResult& result) {
+    const FoundPlan& best = *result.best();
+    if (result.lower_bound >= best.step_time)
+        return "no plan of this search is faster";
+    std::string where = result.every_cut ? "" : "; only cuts of the forward order were tried";
+    if (!result.every_choice)
+        where += "; not every order of the devices or way to share them out was tried";
+    return fmt::format("no plan of this search is faster than {} (gap {}){}", print_time(result.lower_bound),
+                       print_percent(result.gap()), where);
+}
+
+std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
+    std::vector<const FoundPlan*> front;
+    for (const FoundPlan& plan : result.plans)
+        if (plan.fits)
+            front.push_back(&plan);
+    std::stable_sort(front.begin(), front.end(), [](const FoundPlan* a, const FoundPlan* b) {
+        return std::pair(a->most_reserved(), a->step_time) < std::pair(b->most_reserved(), b->step_time);
+    });
+    Ns least = std::numeric_limits<Ns>::max();
+    std::erase_if(front, [&](const FoundPlan* plan) {
+        const bool dominated = plan->step_time >= least;
+        least = std::min(least, plan->step_time);
+        return dominated;
+    });
+    return front;
+}
+
+// The command says once what there is to say about the best plan.
+Job quiet_job_of(Config config) {
+    Notices notices;
+    return make_job(std::move(config), notices);
+}
+
+const char* name_of(SearchStop stop) {
+    return stop == SearchStop::Time     ? "time limit"
+           : stop == SearchStop::Memory ? "memory limit"
+           : stop == SearchStop::Caller ? "caller"
+                                        : "";
+}
+
+// When the time is up, what is not known stays so.
+std::string bubble_of(const PlanSearch& search, const FoundPlan& plan) {
+    if (plan.bubble_rate)
+        return print_percent(*plan.bubble_rate);
+    if (search.result.stop == SearchStop::Time && &plan != search.result.best())
+        return "-";
+    return print_percent(metrics_of(predict(quiet_job_of(config_of(search.posed.problem, plan)))).bubble_rate);
+}
+
+// Returns whether two choices differ in the name of the schedule alone: their plans are the same, task by task.
+bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan& b) {
+    PlanChoice renamed = a.choice;
+    renamed.schedule = b.choice.schedule;
+    if (renamed != b.choice || a.step_time != b.step_time || a.reserved != b.reserved ||
+        a.split.layers != b.split.layers)
+        return false;
+    return quiet_job_of(config_of(search.posed.problem, a)).plan.order ==
+           quiet_job_of(config_of(search.posed.problem, b)).plan.order;
+}
+
+struct PlanRow {
+    const FoundPlan* plan;
+    std::vector<std::string> also;  // schedules that have the same plan
+};
+
+// Returns the best plans, each once.
+std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
+    std::vector<PlanRow> rows;
+    for (const FoundPlan& plan : search.result.plans) {
+        if (!plan.fits)
+            break;
+        const auto same = std::find_if(rows.begin(), rows.end(),
+                                       [&](const PlanRow& row) { return is_same_plan(search, *row.plan, plan); });
+        if (same != rows.end())
+            same->also.push_back(plan.choice.schedule);
+        else if (rows.size() == most)
+            break;
+        else
+            rows.push_back({&plan, {}});
+    }
+    return rows;
+}
+
+std::string plans_text(const PlanSearch& search, std::size_t most) {
+    const Bytes limit = common_limit(search.posed.config->cluster.devices);
+    Table table({"plan", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
+    for (const auto& [found, also] : plan_rows(search, most)) {
+        const FoundPlan& plan = *found;
+        std::string stages;
+        for (const std::vector<int>& layers : plan.split.layers)
+            stages += (stages.empty() ? "" : " | ") + search.posed.model->layers[layers.front()].name;
+        table.add({print(plan.choice) + (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
+                   print_time(plan.step_time), print_percent(gap_of(plan.step_time, plan.lower_bound)),
+                   bubble_of(search, plan), print_bytes_as(plan.most_reserved(), limit), stages});
+    }
+    return table.print();
+}
+
+// "0-7 16": neighbours in one.
+std::string numbers_text(const std::vector<int>& numbers) {
+    std::string text;
+    for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1)
+            ++last;
+        text += fmt::format("{}{}", text.empty() ? "" : " ", numbers[first]);
+        if (last > first)
+            text += fmt::format("{}{}", last > first + 1 ? "-" : " ", numbers[last]);
+    }
+    return text;
+}
+
+std::string stages_text(const PlanSearch& search) {
+    const FoundPlan& plan = *search.result.best();
+    const Job& job = *search.best;
+    const Bytes limit = common_limit(search.posed.config->cluster.devices);
+    Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
+    for (int stage = 0; stage < plan.choice.stages; ++stage) {
+        const std::vector<int>& layers = plan.split.layers[stage];
+        const LayerGraph& graph = search.posed.model->layers;
+        std::vector<int> devices;
+        Bytes memory = 0;
+        for (const int device : job.plan.shape.devices_of(stage)) {
+            devices.push_back(plan.choice.devices[device]);
+            memory = std::max(memory, plan.reserved[device]);
+        }
+        table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
+                   numbers_text(devices), std::to_string(layers.size()), graph[layers.front()].name,
+                   graph[layers.back()].name, print_time(time_of(job.costs.stage[stage], job)),
+                   print_bytes_as(memory, limit)});
+    }
+    return table.print();
+}
+
+}  // namespace
+
+namespace {
+
+void refuse_uniform(const Config& config) {
+    if (!cost_source_of(config).has_layers)
+        config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
+                       "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
+                       "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
+                       "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
+}
+
+// That replicas were not asked for, where some of the schedules take them.
+void note_missing_replicas(const Config& config, SearchResult& result) {
+    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
+        const Schedule& schedule = schedule_named(plan.choice.schedule);
+        return schedule.takes_replicas() && !schedule.asynchronous();
+    });
+    if (config.search.replicas == SearchConfig::Replicas::No && some_take && config.cluster.devices.size() > 1)
+        result.notes.emplace_back(
+            "every stage has one device: data parallelism and other replicas are among the choices with "
+            "search.replicas: true, or equal for as many of each stage");
+}
+
+}  // namespace
+
+PosedSearch posed_search(Config config) {
+    refuse_uniform(config);
+    auto owned = std::make_shared<const Config>(std::move(config));
+    auto model = std::make_shared<const Model>(build_model(*owned));
+    SearchProblem problem = problem_of(*owned, *model);
+    return {std::move(owned), std::move(model), std::move(problem)};
+}
+
+PlanSearch found_plans(PosedSearch posed, SearchResult result) {
+    PlanSearch search{std::move(posed), std::move(result)};
+    if (const FoundPlan* best = search.result.best()) {
+        search.best = make_job(config_of(search.posed.problem, *best), search.result.notes);
+        note_missing_replicas(*search.posed.config, search.result);
+    }
+    return search;
+}
+
+PlanSearch search_best_plan(Config config, MakespanLimits limits, const Hooks& hooks) {
+    const auto start = std::chrono::steady_clock::now();
+    PosedSearch posed = posed_search(std::move(config));
+    if (hooks.should_stop)
+        limits.should_stop = hooks.should_stop;
+    SearchResult result = search_plans(posed.problem, limits, [&](const std::string& state) { hooks.show(state); });
+    PlanSearch search = found_plans(std::move(posed), std::move(result));
+    search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return search;
+}
+
+std::string to_text(const PlanSearch& search, std::size_t most) {
+    const SearchResult& result = search.result;
+    const FoundPlan& best = *result.best();
+    std::string text = plans_text(search, most);
+    text +=
+        fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(), result.choices,
+                    result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
+                    result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
+    text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
+                        stages_text(search));
+    const WorkloadConfig& workload = search.posed.config->workload;
+    if (const std::string layout = megatron_layout(workload, search.posed.model->layers, best.split); !layout.empty())
+        text += fmt::format("Megatron layout: {}\n", layout);
+    if (const std::string spec = pytorch_split_spec(workload, search.posed.model->layers, best.split); !spec.empty())
+        text += fmt::format("PyTorch split_spec: {}\n", spec);
+    return text;
+}
+
+namespace {
+
+Json json_of_best(const PlanSearch& search) {
+    const FoundPlan& best = *search.result.best();
+    const WorkloadConfig& workload = search.posed.config->workload;
+    const LayerGraph& graph = search.posed.model->layers;
+    return {{"schedule", best.choice.schedule},
+            {"devices", best.choice.devices.size()},
+            {"micro_batches", best.choice.micro_batches},
+            {"micro_batch_size", best.choice.micro_batch_size},
+            {"step_time_ns", best.step_time},
+            {"bubble_rate", best.bubble_rate ? *best.bubble_rate : metrics_of(predict(*search.best)).bubble_rate},
+            {"reserved_memory_bytes", best.most_reserved()},
+            {"stages", stages_json(*search.best, best)},
+            {"megatron_layout", megatron_layout(workload, graph, best.split)},
+            {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
+}
+
+Json json_of_plan(const FoundPlan& plan) {
+    return {{"plan", print(plan.choice)},
+            {"step_time_ns", plan.step_time},
+            {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
+            {"reserved_memory_bytes", plan.most_reserved()},
+            {"fits", plan.fits}};
+}
+
+}  // namespace
+
+Json to_json(const PlanSearch& search) {
+    const SearchResult& result = search.result;
+    Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
+    json["every_cut"] = result.every_cut;
+    json["every_choice"] = result.every_choice;
+    if (const FoundPlan* best = result.best()) {
+        json["best"] = json_of_best(search);
+        json["objective"] = static_cast<double>(best->step_time) / 1e9;
+        json["objective_ns"] = best->step_time;
+        json["lower_bound_ns"] = result.lower_bound;
+        json["gap"] = result.gap();
+    } else {
+        const Shortage shortage = result.shortage.value_or(Shortage{});
+        json["best"] = nullptr;
+        json["infeasible"] = {{"stage", shortage.stage},
+                              {"needs_bytes", shortage.needs},
+                              {"has_bytes", shortage.has},
+                              {"proven", result.none_fits}};
+    }
+    json["choices"] = result.choices;
+    json["tried"] = result.plans.size();
+    json["fitting"] = result.fitting;
+    json["left_out"] = result.left_out;
+    json["stopped_by"] = result.stop == SearchStop::None ? Json(nullptr) : Json(name_of(result.stop));
+    json["candidates"] = result.candidates;
+    json["seconds"] = search.seconds;
+    json["notes"] = result.notes;
+    json["plans"] = Json::array();
+    for (const FoundPlan& plan : result.plans)
+        json["plans"].push_back(json_of_plan(plan));
+    return json;
+}
+
+namespace {
+
+// Blocks that say what is said without them are left out.
+std::string without_defaults(const std::string& yaml) {
+    std::string text = yaml;
+    const Config defaults;
+    const std::string plain = print_config(defaults);
+    for (const char* block : {"training:\n", "run:\n", "transfer:\n"}) {
+        const auto block_of = [&](const std::string& all) {
+            const std::size_t begin = all.find(std::string("\n") + block) + 1;
+            std::size_t end = all.find('\n', begin) + 1;
+            while (end < all.size() && all[end] == ' ')
+                end = all.find('\n', end) + 1;
+            return all.substr(begin, end - begin);
+        };
+        if (const std::string own = block_of(text); own == block_of(plain))
+            text.erase(text.find(std::string("\n") + block) + 1, own.size());
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string best_config_yaml(const PlanSearch& search, const std::string& file) {
+    const Config& config = *search.posed.config;
+    const FoundPlan& best = *search.result.best();
+    const Config of_best = config_of(search.posed.problem, best);
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    const std::string yaml = print_config(with_paths_from(of_best, folder.string()));
+    const std::int64_t profile_batch = config.search.profile_batch;
+    const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
+    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
+                       print(best.choice), print_time(best.step_time),
+                       print_bytes_as(best.most_reserved(), common_limit(of_best.cluster.devices)),
+                       proof_of(search.result), without_defaults(yaml), batch);
+}
+
+Chart chart_of(const PlanSearch& search) {
+    const SearchResult& result = search.result;
+    Curve all{"every choice at its best split", {}, {}, Curve::Style::Dots};
+    Curve misfits{"too large", {}, {}, Curve::Style::Crosses};
+    for (const FoundPlan& plan : result.plans) {
+        Curve& curve = plan.fits ? all : misfits;
+        curve.x.push_back(static_cast<double>(plan.most_reserved()));
+        curve.values.push_back(static_cast<double>(plan.step_time));
+    }
+    Curve front{"none is both faster and smaller", {}, {}, Curve::Style::Steps};
+    for (const FoundPlan* plan : pareto_front(result)) {
+        front.x.push_back(static_cast<double>(plan->most_reserved()));
+        front.values.push_back(static_cast<double>(plan->step_time));
+        front.labels.push_back(fmt::format("{} {}, {} x {}", plan->choice.schedule, plan->choice.stages,
+                                           plan->choice.micro_batches, plan->choice.micro_batch_size));
+    }
+    Chart chart{{}, {"reserved memory", Quantity::Size}, {"step time", Quantity::Time}};
+    for (Curve* curve : {&all, &misfits, &front})
+        if (!curve->values.empty())
+            chart.curves.push_back(std::move(*curve));
+    return chart;
+}
+
+}  // namespace pw

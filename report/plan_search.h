@@ -1,0 +1,45 @@
+// The best plan of a config's model and devices, with a proof of how good it is.
+#pragma once
+
+#include "job/job.h"
+#include "report/hooks.h"
+#include "report/json.h"
+#include "search/plans/makespan.h"
+#include "viz/plot.h"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace pw {
+
+// The problem that a config poses, with the config and the model that it refers to.
+struct PosedSearch {
+    std::shared_ptr<const Config> config;
+    std::shared_ptr<const Model> model;
+    SearchProblem problem;
+};
+// Throws Error (BadInput) at the key that asks for what cannot be, and for a workload without layers.
+PosedSearch posed_search(Config config);
+
+struct PlanSearch {
+    PosedSearch posed;
+    SearchResult result;           // its notes are for the user
+    std::optional<Job> best = {};  // of the best plan; absent where none was found that fits
+    double seconds = 0;            // that the search took
+};
+// Makes the job of the best plan that was found.
+PlanSearch found_plans(PosedSearch posed, SearchResult result);
+// Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
+PlanSearch search_best_plan(Config config, MakespanLimits limits = {}, const Hooks& hooks = {});
+
+Json to_json(const PlanSearch& search);
+// Returns the `most` best plans as a table, each once, and the stages of the best one. There must be one.
+std::string to_text(const PlanSearch& search, std::size_t most);
+// Returns the best config as YAML for `file`, relative to which its paths are written, with what was found in comments.
+std::string best_config_yaml(const PlanSearch& search, const std::string& file);
+// Returns peak memory against step time of all plans, with the Pareto front.
+Chart chart_of(const PlanSearch& search);
+
+}  // namespace pw

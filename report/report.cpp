@@ -1,0 +1,211 @@
+#include "report/report.h"
+
+#include "report/predict.h"
+#include "report/table.h"
+#include "schedules/trace/trace_json.h"
+#include "workloads/text/printable.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+Bytes bytes_of(const DeviceMetrics& device, std::initializer_list<MemoryKind> kinds) {
+    Bytes sum = 0;
+    for (const MemoryKind kind : kinds)
+        sum += device.memory[static_cast<std::size_t>(kind)];
+    return sum;
+}
+
+Bytes activations_of(const DeviceMetrics& device) {
+    return bytes_of(device, {MemoryKind::Activations, MemoryKind::Inputs});
+}
+
+Bytes parameters_of(const DeviceMetrics& device) {
+    return bytes_of(device,
+                    {MemoryKind::Weights, MemoryKind::StashedWeights, MemoryKind::Gradients, MemoryKind::Optimizer});
+}
+
+double idle_ratio(const DeviceMetrics& device) {
+    return device.busy > 0 ? static_cast<double>(device.idle) / static_cast<double>(device.busy) : 0;
+}
+
+std::string stages_of(const Report& report, std::size_t device) {
+    if (device >= report.trace.stages_of.size())
+        return "-";
+    return fmt::format("{}", fmt::join(report.trace.stages_of[device], " "));
+}
+
+std::vector<std::string> row_of_device(std::string name, std::string stages, const DeviceMetrics& device) {
+    return {std::move(name),
+            std::move(stages),
+            print_time(device.busy),
+            fmt::format("{} ({})", print_time(device.idle), print_percent(idle_ratio(device))),
+            print_time(device.exposed_communication),
+            std::to_string(device.peak_in_flight),
+            print_bytes(activations_of(device)),
+            print_bytes(parameters_of(device)),
+            print_bytes(device.peak_memory),
+            device.reserved_memory ? print_bytes(*device.reserved_memory) : "-"};
+}
+
+// The largest of every column.
+std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& devices) {
+    const auto largest = [&](auto value) {
+        return value(*std::max_element(devices.begin(), devices.end(),
+                                       [&](const auto& a, const auto& b) { return value(a) < value(b); }));
+    };
+    const auto idle =
+        *std::max_element(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.idle < b.idle; });
+    return {"max",
+            "",
+            print_time(largest([](const DeviceMetrics& device) { return device.busy; })),
+            fmt::format("{} ({})", print_time(idle.idle), print_percent(idle_ratio(idle))),
+            print_time(largest([](const DeviceMetrics& device) { return device.exposed_communication; })),
+            std::to_string(largest([](const DeviceMetrics& device) { return device.peak_in_flight; })),
+            print_bytes(largest(activations_of)),
+            print_bytes(largest(parameters_of)),
+            print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; })),
+            devices.front().reserved_memory ? print_bytes(largest(needed_of)) : "-"};
+}
+
+Json json_of_device(const DeviceMetrics& device, Bytes limit) {
+    Json memory;
+    for (int kind = 0; kind < kMemoryKinds; ++kind)
+        memory[std::string(name_of(static_cast<MemoryKind>(kind)))] = device.memory[static_cast<std::size_t>(kind)];
+    Json json = {{"busy_ns", device.busy},
+                 {"idle_ns", device.idle},
+                 {"exposed_communication_ns", device.exposed_communication},
+                 {"peak_memory_bytes", device.peak_memory},
+                 {"reserved_memory_bytes", nullptr},
+                 {"memory_limit_bytes", nullptr},
+                 {"memory", std::move(memory)},
+                 {"peak_in_flight", device.peak_in_flight},
+                 {"peak_in_flight_until_weight", device.peak_in_flight_until_weight},
+                 {"weight_versions", device.weight_versions}};
+    if (device.reserved_memory)
+        json["reserved_memory_bytes"] = *device.reserved_memory;
+    if (limit != kUnlimited)
+        json["memory_limit_bytes"] = limit;
+    return json;
+}
+
+}  // namespace
+
+namespace {
+
+Report report_with(PredictedNumbers numbers, const std::vector<DeviceConfig>& devices) {
+    Report report{std::move(numbers.head), std::move(numbers.metrics), {}, {}};
+    for (std::size_t device = 0; device < static_cast<std::size_t>(report.trace.devices); ++device) {
+        const bool given = device < devices.size();
+        report.limits.push_back(given ? devices[device].memory : kUnlimited);
+        report.names.push_back(given && !devices[device].name.empty() ? devices[device].name : std::to_string(device));
+    }
+    return report;
+}
+
+}  // namespace
+
+Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
+    Metrics metrics = metrics_of(trace);
+    return report_with({std::move(trace), std::move(metrics)}, devices);
+}
+
+Report predicted_report(const Job& job, bool with_events) {
+    const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
+    return with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
+}
+
+Report read_report(const std::vector<std::string>& paths) {
+    Trace trace = read_any_trace(paths);
+    check_trace(trace, paths.front());
+    return report_of(std::move(trace));
+}
+
+Bytes needed_of(const DeviceMetrics& device) { return device.reserved_memory.value_or(device.peak_memory); }
+
+bool fits(const Report& report) {
+    for (std::size_t device = 0; device < report.limits.size(); ++device)
+        if (needed_of(report.metrics.devices[device]) > report.limits[device])
+            return false;
+    return true;
+}
+
+Bytes largest_peak(const Report& report) {
+    Bytes largest = 0;
+    for (const DeviceMetrics& device : report.metrics.devices)
+        largest = std::max(largest, device.peak_memory);
+    return largest;
+}
+
+Bytes largest_reserved(const Report& report) {
+    Bytes largest = 0;
+    for (const DeviceMetrics& device : report.metrics.devices)
+        largest = std::max(largest, needed_of(device));
+    return largest;
+}
+
+std::string misfits_of(const Report& report) {
+    std::string text;
+    for (std::size_t device = 0; device < report.limits.size(); ++device) {
+        const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
+        if (needed > limit)
+            text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n",
+                                escaped_line(report.names[device]), print_bytes_as(needed, limit),
+                                print_bytes_as(limit, limit), print_bytes_as(needed - limit, limit));
+    }
+    return text;
+}
+
+Json to_json(const Report& report) {
+    const Metrics& metrics = report.metrics;
+    Json devices = Json::array();
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        devices.push_back(json_of_device(metrics.devices[device], report.limits[device]));
+    return {{"schema_version", kSchemaVersion},
+            {"label", report.trace.label},
+            {"makespan_ns", metrics.makespan},
+            {"span_ns", metrics.span},
+            {"step_time_ns", metrics.step_time},
+            {"ideal_ns", metrics.ideal},
+            {"bubble_rate", metrics.bubble_rate},
+            {"bubble_ratio", metrics.bubble_ratio},
+            {"span_bubble_rate", metrics.span_bubble_rate},
+            {"samples_per_second", metrics.samples_per_second},
+            {"tasks", metrics.tasks},
+            {"plan_hash", report.trace.plan_hash},
+            {"fits", fits(report)},
+            {"schedule", report.trace.schedule},
+            {"stages", report.trace.stages},
+            {"micro_batches", report.trace.micro_batches},
+            {"micro_batch_size", report.trace.micro_batch_size},
+            {"mini_batch", sizes_of(report.trace).mini_batch},
+            {"devices", std::move(devices)}};
+}
+
+std::string to_text(const Report& report) {
+    const Metrics& metrics = report.metrics;
+    Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
+                 "parameters", "peak memory", "reserved"});
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device]));
+    if (metrics.devices.size() > 1)
+        table.add(row_of_largest(metrics.devices));
+    return fmt::format("{}\nstep time {}   {:.4g} samples/s   bubble rate {}\n{}", table.print(),
+                       print_time(metrics.step_time), metrics.samples_per_second, print_percent(metrics.bubble_rate),
+                       misfits_of(report));
+}
+
+std::string title_of(const Report& report) {
+    return fmt::format("{}, {}: step {}, bubble {}", report.trace.label, report.trace.schedule,
+                       print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
+}
+
+}  // namespace pw

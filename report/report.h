@@ -1,0 +1,44 @@
+// A trace with its numbers and the devices that it is of: a prediction, or a run.
+#pragma once
+
+#include "job/job.h"
+#include "report/json.h"
+#include "schedules/trace/trace.h"
+#include "sim/metrics.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct Report {
+    Trace trace;
+    Metrics metrics;
+    std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
+    std::vector<std::string> names;  // names of the devices
+};
+
+// Returns the report of a trace, predicted or measured. Devices beyond those that are given have numbers for names and
+// no limit.
+Report report_of(Trace trace, const std::vector<DeviceConfig>& devices = {});
+// Returns the prediction of a job. Without its events the trace of a plan of very many tasks needs little memory.
+// Throws Error as predict() does.
+Report predicted_report(const Job& job, bool with_events = true);
+// Reads the trace of any program; several files are those of its ranks. Throws Error (BadInput) where the trace
+// contradicts itself.
+Report read_report(const std::vector<std::string>& paths);
+
+Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it
+bool fits(const Report& report);
+Bytes largest_peak(const Report& report);      // of all devices
+Bytes largest_reserved(const Report& report);  // of all devices, as needed_of() counts
+// Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one per device; empty when all fit.
+std::string misfits_of(const Report& report);
+
+Json to_json(const Report& report);
+// Returns the table of the devices and the line of totals.
+std::string to_text(const Report& report);
+// Returns a title like "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".
+std::string title_of(const Report& report);
+
+}  // namespace pw

@@ -1,0 +1,50 @@
+// One config with several schedules, each simulated and run on one profile.
+#pragma once
+
+#include "report/comparison.h"
+#include "report/config_source.h"
+#include "report/table.h"
+#include "viz/plot.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct ScheduleRun {
+    std::string schedule;
+    Comparison comparison;
+};
+
+struct ScheduleComparison {
+    std::string title;              // model, micro-batches, backend and machine
+    std::vector<ScheduleRun> runs;  // in the order of the schedules
+    // Losses over the samples learnt from. Schedules that sum in the same order have the same losses to the last bit:
+    // one curve for all of them. None where nothing is learnt.
+    std::vector<Curve> losses;
+};
+
+struct ScheduleHooks : Hooks {
+    std::optional<int> turns = {};        // as for turns_for()
+    std::function<void()> measures = {};  // called before the profile is measured
+    // Called before each run, with what the user should know of the job.
+    std::function<void(const Job& job, int turns, const Notices& notes, const Notices& warnings)> begins = {};
+    // Called after each run, with all that is known so far: a later schedule that fails takes nothing along.
+    std::function<void(const ScheduleComparison& so_far)> ended = {};
+};
+
+// Compares each schedule's prediction with its run; the profile is the config's, or is measured once. Ranks call it
+// together, in with_all_ranks() (exec/all_ranks.h); on the others than rank 0 there are no runs, and `ended` is not
+// called. Once should_stop says so, the run that is under way ends after its step and is the last one. Throws Error
+// before the first run where a schedule does not suit the config, Infeasible where a plan does not fit, and as
+// compare_run() does.
+ScheduleComparison compare_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
+                                     const ScheduleHooks& hooks = {});
+
+Json to_json(const ScheduleComparison& comparison);  // a table of accuracy, as read_accuracy() reads it
+Table table_of(const ScheduleComparison& comparison);
+std::string to_text(const ScheduleComparison& comparison);  // the title and the table
+
+}  // namespace pw

@@ -1,0 +1,324 @@
+#include "report/sweep.h"
+
+#include "job/cost_source.h"
+#include "job/idle_keys.h"
+#include "report/notes.h"
+#include "report/table.h"
+#include "workloads/text/json_text.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kMostPoints = 10'000;
+
+std::size_t count_points(const ConfigSource& source, const std::vector<SweepAxis>& axes) {
+    std::size_t count = 1;
+    for (const SweepAxis& axis : axes) {
+        if (axis.texts.empty())
+            fail("the axis '{}' of a sweep has no values\n  help: give it some, such as 4 and 8", axis.key);
+        count *= axis.texts.size();
+        if (count > kMostPoints)
+            source.load_with({}).fail_at("sweep", fmt::format("'sweep' has more than {} points", kMostPoints),
+                                         "list fewer values, or sweep some keys one after the other with --set");
+    }
+    return count;
+}
+
+// The last axis is the fastest.
+std::vector<std::string> texts_of(const std::vector<SweepAxis>& axes, std::size_t point) {
+    std::vector<std::string> texts(axes.size());
+    for (std::size_t i = axes.size(); i-- > 0; point /= axes[i].texts.size())
+        texts[i] = axes[i].texts[point % axes[i].texts.size()];
+    return texts;
+}
+
+void keep(Notices& notes, const std::string& note) {
+    if (std::find(notes.begin(), notes.end(), note) == notes.end())
+        notes.push_back(note);
+}
+
+// Where times are those of a micro-batch, whatever its size, the largest of unlike sizes would always be the best.
+// `known`: of the points before; 0: none had such times.
+void refuse_other_size(const ConfigSource& source, int size, int& known) {
+    if (known > 0 && size != known) {
+        const Config config = source.load_with({});
+        config.fail_at(
+            "sweep",
+            fmt::format("'sweep' compares micro-batches of {} and {} samples, but model: {} has the same times for "
+                        "both",
+                        std::min(size, known), std::max(size, known),
+                        std::filesystem::path(config.workload.model).filename().string()),
+            is_uniform(config)
+                ? "sweep other keys, or name a model that has times by size: a built-in one, or layers in a *.yaml"
+                : "sweep other keys; or write samples: N into a layer graph, or search.profile_batch: N, the samples "
+                  "that its times are for");
+    }
+    known = size;
+}
+
+Config load_point(const ConfigSource& source, const std::vector<SweepAxis>& axes,
+                  const std::vector<std::string>& texts) {
+    std::vector<std::string> set;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        set.push_back(fmt::format("{}={}", axes[i].key, texts[i]));
+    return source.load_with(set);
+}
+
+// Keys that have no effect at any point.
+class IdleInAll {
+public:
+    void keep_common(std::vector<IdleKey> of_point) {
+        const auto is_read = [&](const IdleKey& key) {
+            return std::none_of(of_point.begin(), of_point.end(),
+                                [&](const IdleKey& other) { return other.key == key.key; });
+        };
+        if (first_)
+            keys_ = std::move(of_point);
+        else
+            std::erase_if(keys_, is_read);
+        first_ = false;
+    }
+    const std::vector<IdleKey>& keys() const { return keys_; }
+
+private:
+    bool first_ = true;
+    std::vector<IdleKey> keys_;
+};
+
+// Sets `any_size` where the costs are those of a micro-batch, whatever its size.
+Report simulate_point(Config config, Notices& notes, IdleInAll& idle, bool& any_size) {
+    Notices notices;
+    const Job job = make_job(std::move(config), notices);
+    idle.keep_common(idle_keys(job.config, job.plan));
+    any_size = job.source == CostSource::Uniform || job.profile.any_size;
+    Report report = predicted_report(job, false);
+    for (const std::string& notice : notices)
+        keep(notes, notice);
+    for (const std::string& note : notes_on_costs(job))
+        keep(notes, note);
+    return report;
+}
+
+void simulate_points(const ConfigSource& source, const Hooks& hooks, Sweep& sweep) {
+    const std::size_t count = count_points(source, sweep.axes);
+    int known_size = 0;
+    IdleInAll idle;
+    for (std::size_t i = 0; i < count && !hooks.stops(); ++i) {
+        hooks.show(fmt::format("point {} of {}", i + 1, count));
+        SweepPoint& point = sweep.points.emplace_back(SweepPoint{texts_of(sweep.axes, i), {}, {}});
+        bool any_size = false;
+        try {
+            point.report = simulate_point(load_point(source, sweep.axes, point.texts), sweep.notes, idle, any_size);
+        } catch (const Error& error) {
+            point.error = error;
+        }
+        if (point.report && any_size)
+            refuse_other_size(source, point.report->trace.micro_batch_size, known_size);
+    }
+    for (const IdleKey& key : idle.keys())
+        keep(sweep.notes, print(key));
+}
+
+void require_one_that_works(const Sweep& sweep) {
+    const std::vector<SweepPoint>& points = sweep.points;
+    if (points.empty())
+        fail_with(ExitCode::RunFailed, "the sweep was stopped before its first point");
+    if (std::any_of(points.begin(), points.end(), [](const SweepPoint& point) { return point.report.has_value(); }))
+        return;
+    const Error& first = *points.front().error;
+    throw Error(first.code(), fmt::format("{}\n  note: no point of 'sweep' can be simulated; this is the first, {}",
+                                          first.what(), setting_of(sweep, 0)));
+}
+
+bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
+
+double rate_of(const SweepPoint& point) { return point.report->metrics.samples_per_second; }
+
+// By samples per second: points of unlike mini-batches have unlike steps. The first of equals.
+std::optional<std::size_t> best_among(const std::vector<SweepPoint>& points, bool asynchronous) {
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < points.size(); ++i)
+        if (const SweepPoint& point = points[i]; point.report && fits(*point.report) &&
+                                                 is_asynchronous(point) == asynchronous &&
+                                                 (!best || rate_of(point) > rate_of(points[*best])))
+            best = i;
+    return best;
+}
+
+int micro_batches_of(const SweepPoint& point) { return point.report->trace.micro_batches; }
+
+// A point that gives at least `share` of the best one with the fewest micro-batches, fewer than the best has: their
+// number often grows into nothing but a larger mini-batch.
+std::optional<std::size_t> almost(const std::vector<SweepPoint>& points, std::size_t best, double share) {
+    std::size_t found = best;
+    const double enough = share * rate_of(points[best]);
+    for (std::size_t i = 0; i < points.size(); ++i)
+        if (const SweepPoint& point = points[i];
+            point.report && fits(*point.report) && is_asynchronous(point) == is_asynchronous(points[best]) &&
+            rate_of(point) >= enough && micro_batches_of(point) < micro_batches_of(points[found]))
+            found = i;
+    return found == best ? std::nullopt : std::optional(found);
+}
+
+// What stands in the last column, flush left among cells that are flush right.
+std::string verdict_of(const SweepPoint& point) {
+    constexpr std::size_t kMost = 120;
+    if (point.error) {
+        const std::string line = first_line(*point.error);
+        return line.size() > kMost ? line.substr(0, line.rfind(' ', kMost)) + " ..." : line;
+    }
+    return fmt::format("{}{}", fits(*point.report) ? "yes" : "no", is_asynchronous(point) ? " (asynchronous)" : "");
+}
+
+// Returns the memory that all devices of all points have where it is the same and limited; else kUnlimited.
+Bytes common_limit_of(const std::vector<SweepPoint>& points) {
+    std::optional<Bytes> limit;
+    for (const SweepPoint& point : points)
+        for (const Bytes own : point.report ? point.report->limits : std::vector<Bytes>{})
+            if (limit.value_or(own) != own)
+                return kUnlimited;
+            else
+                limit = own;
+    return limit.value_or(kUnlimited);
+}
+
+std::vector<std::string> row_of_point(const SweepPoint& point, Bytes limit) {
+    std::vector<std::string> row = point.texts;
+    if (point.error) {
+        row.insert(row.end(), 5, "-");
+        return row;
+    }
+    const Metrics& metrics = point.report->metrics;
+    row.push_back(print_time(metrics.step_time));
+    row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
+    row.push_back(print_percent(metrics.bubble_rate));
+    row.push_back(print_bytes_as(largest_peak(*point.report), limit));
+    row.push_back(print_bytes_as(largest_reserved(*point.report), limit));
+    return row;
+}
+
+std::string table_text(const Sweep& sweep) {
+    const std::vector<SweepPoint>& points = sweep.points;
+    std::size_t widest = 0;
+    for (const SweepPoint& point : points)
+        widest = std::max(widest, verdict_of(point).size());
+    std::vector<std::string> header = short_names(sweep.axes);
+    const Bytes limit = common_limit_of(points);
+    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
+        header.emplace_back(name);
+    header.push_back(memory_header("reserved", limit));
+    header.push_back(fmt::format("{:<{}}", "fits", widest));
+    Table table(header);
+    for (const SweepPoint& point : points) {
+        std::vector<std::string> row = row_of_point(point, limit);
+        row.push_back(fmt::format("{:<{}}", verdict_of(point), widest));
+        table.add(std::move(row));
+    }
+    return table.print();
+}
+
+std::string best_text(const Sweep& sweep) {
+    constexpr double kAlmost = 0.95;
+    const Bytes limit = common_limit_of(sweep.points);
+    const auto line = [&](const char* what, std::size_t number) {
+        const Report& report = *sweep.points[number].report;
+        return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(sweep, number),
+                           report.metrics.samples_per_second, print_time(report.metrics.step_time),
+                           print_bytes_as(largest_peak(report), limit));
+    };
+    const auto& [best, asynchronous] = std::pair(sweep.best, sweep.best_asynchronous);
+    std::string text = best ? line("best", *best) : "best: none fits\n";
+    if (const auto fewer = best ? almost(sweep.points, *best, kAlmost) : std::nullopt)
+        text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(sweep, *fewer),
+                            print_percent(rate_of(sweep.points[*fewer]) / rate_of(sweep.points[*best])));
+    return text + (asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "");
+}
+
+// A number or a quoted text is what JSON reads in it, all else its YAML.
+Json value_in_json(const std::string& text) {
+    try {
+        Json value = parse_json<Json>(text, "a value");
+        return value.is_primitive() ? value : Json(text);
+    } catch (const Error&) {
+        return text;
+    }
+}
+
+Json json_of_point(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+    Json json = {{"set", Json::object()}};
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        json["set"][axes[i].key] = value_in_json(point.texts[i]);
+    if (point.error) {
+        json["error"] = first_line(*point.error);
+        return json;
+    }
+    Json numbers = to_json(*point.report);
+    json["asynchronous"] = is_asynchronous(point);
+    for (const char* of_the_whole : {"schema_version", "label", "devices"})
+        numbers.erase(of_the_whole);
+    numbers["peak_memory_bytes"] = largest_peak(*point.report);
+    numbers["reserved_memory_bytes"] = largest_reserved(*point.report);
+    json.update(numbers);
+    return json;
+}
+
+}  // namespace
+
+std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
+    const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+    std::vector<std::string> names;
+    for (const SweepAxis& axis : axes) {
+        const auto alike = std::count_if(axes.begin(), axes.end(), [&](const SweepAxis& other) {
+            return last_part(other.key) == last_part(axis.key);
+        });
+        names.push_back(alike > 1 ? axis.key : last_part(axis.key));
+    }
+    return names;
+}
+
+std::string setting_of(const Sweep& sweep, std::size_t point) {
+    const std::vector<std::string> names = short_names(sweep.axes);
+    std::string text;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        text += fmt::format("{}{} {}", i > 0 ? ", " : "", names[i], sweep.points[point].texts[i]);
+    return text;
+}
+
+Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks) {
+    Sweep sweep{axes, {}, {}, {}};
+    simulate_points(source, hooks, sweep);
+    require_one_that_works(sweep);
+    sweep.best = best_among(sweep.points, false);
+    sweep.best_asynchronous = best_among(sweep.points, true);
+    const bool some_flush = std::any_of(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& point) {
+        return point.report && !is_asynchronous(point);
+    });
+    if (!some_flush)
+        sweep.best = sweep.best_asynchronous;
+    return sweep;
+}
+
+Json to_json(const Sweep& sweep) {
+    const auto json_of_best = [&](const std::optional<std::size_t>& best) {
+        return best ? json_of_point(sweep.axes, sweep.points[*best]) : Json();
+    };
+    Json json = {{"schema_version", 1}, {"points", Json::array()}};
+    for (const SweepPoint& point : sweep.points)
+        json["points"].push_back(json_of_point(sweep.axes, point));
+    json["best"] = json_of_best(sweep.best);
+    json["best_asynchronous"] = json_of_best(sweep.best_asynchronous);
+    return json;
+}
+
+std::string to_text(const Sweep& sweep) { return fmt::format("{}\n{}", table_text(sweep), best_text(sweep)); }
+
+}  // namespace pw

@@ -1,0 +1,51 @@
+// Every combination of the values of some keys, simulated.
+#pragma once
+
+#include "report/config_source.h"
+#include "report/hooks.h"
+#include "report/json.h"
+#include "report/report.h"
+#include "viz/plot.h"
+#include "workloads/error.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct SweepPoint {
+    std::vector<std::string> texts;  // the value of every axis, in their order
+    std::optional<Report> report;    // without events; absent where there is an error
+    std::optional<Error> error;
+};
+
+struct Sweep {
+    std::vector<SweepAxis> axes;
+    std::vector<SweepPoint> points;  // the last axis is the fastest
+    // The point with the most samples per second among those that fit, and the same among asynchronous plans, which
+    // learn something else; `best` is one of them only where no plan flushes. Absent where none fits.
+    std::optional<std::size_t> best, best_asynchronous;
+    Notices notes = {};  // of all points, each once
+};
+
+// Simulates all points of the axes; the block `sweep` of the config is not read. Stopped, it has the points so far.
+// Throws Error: BadInput at `sweep` where there are more than 10,000 points, or times of unlike micro-batches cannot be
+// compared; the first point's where no point can be simulated.
+Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks = {});
+
+// Returns short names of the axes: "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
+std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
+// Returns the setting of a point, "micro_batches 8, bandwidth 10 GB/s".
+std::string setting_of(const Sweep& sweep, std::size_t point);
+
+Json to_json(const Sweep& sweep);
+std::string to_text(const Sweep& sweep);  // a row per point, and the best ones
+
+// Throws Error (BadInput) where no axis has numbers to be drawn along x; `file` is what would be drawn.
+void check_drawable(const std::vector<SweepAxis>& axes, const std::string& file);
+// Returns the step time against the first axis with numbers, one curve for each combination of the others. `missing`
+// receives notes on the points that are not in it.
+Chart chart_of(const Sweep& sweep, Notices& missing);
+
+}  // namespace pw

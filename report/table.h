@@ -1,0 +1,36 @@
+// Plain text tables, and numbers as tables show them.
+#pragma once
+
+#include "workloads/units.h"
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// A table has columns as wide as their widest cell; the first is flush left, the others flush right unless `left`. Line
+// breaks and other controls in cells are escaped.
+class Table {
+public:
+    explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
+    void add(std::vector<std::string> row);
+    std::string print() const;
+    // Returns the last row, in columns that are `least` wide at least: for tables that appear row by row.
+    std::string last_row(std::size_t least) const;
+
+private:
+    std::string line_of(const std::vector<std::string>& row, const std::vector<std::size_t>& widths) const;
+
+    std::vector<std::vector<std::string>> rows_;
+    bool left_;
+};
+
+std::string print_percent(double part);         // "11.2 %"
+std::string print_signed_percent(double part);  // "+1.5 %"
+
+// Returns a size in units of 1000 where a limit is written so, "12 GB"; else in units of 1024. No limit: kUnlimited.
+std::string print_bytes_as(Bytes size, Bytes limit);
+// Returns "reserved of 12 GB", or the name alone where there is no limit.
+std::string memory_header(const std::string& name, Bytes limit);
+
+}  // namespace pw

@@ -1,0 +1,90 @@
+// Reports of predictions, and what is noted of jobs.
+#include "report/notes.h"
+#include "report/report.h"
+#include "tests/support/config_text.h"
+#include "tests/support/refusal.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+// Every stage computes for 3 us a micro-batch; a device keeps 1 MB of each.
+constexpr const char* kUniform = R"(
+workload: {model: uniform, stages: 2, forward: 1 us, backward_input: 1 us, backward_weight: 1 us, activation: 1 MB}
+cluster: {devices: [{name: left, memory: 3 MB}, {memory: 9 MB}]}
+pipeline: {schedule: gpipe, micro_batches: 4}
+)";
+
+Job job_of_text(const std::string& text, const std::vector<std::string>& set = {}) {
+    Notices notices;
+    return make_job(load(text, set), notices);
+}
+
+}  // namespace
+
+// m + p - 1 slots of F and of B
+TEST(Report, IsThePredictionOfAJob) {
+    const Report report = predicted_report(job_of_text(kUniform));
+    EXPECT_EQ(report.metrics.step_time, (4 + 1) * (1'000 + 2'000));
+    EXPECT_EQ(report.names, (std::vector<std::string>{"left", "1"}));
+    EXPECT_EQ(report.limits, (std::vector<Bytes>{3'000'000, 9'000'000}));
+    EXPECT_FALSE(report.trace.events.empty());
+}
+
+TEST(Report, WithoutEventsHasTheSameNumbers) {
+    const Job job = job_of_text(kUniform);
+    const Report whole = predicted_report(job), numbers = predicted_report(job, false);
+    EXPECT_TRUE(numbers.trace.events.empty());
+    EXPECT_EQ(to_json(numbers), to_json(whole));
+    EXPECT_EQ(to_text(numbers), to_text(whole));
+}
+
+TEST(Report, SaysWhatDoesNotFit) {
+    const Report report = predicted_report(job_of_text(kUniform));
+    EXPECT_EQ(largest_peak(report), 4'000'000);
+    EXPECT_FALSE(fits(report));
+    EXPECT_EQ(misfits_of(report), "does not fit: device left needs 4 MB and has 3 MB: 1 MB over\n");
+    EXPECT_TRUE(contains(to_text(report), misfits_of(report)));
+    EXPECT_TRUE(fits(report_of(report.trace))) << "a trace alone has no limits";
+}
+
+TEST(Report, HasTheKeysOfTheContract) {
+    const Json json = to_json(predicted_report(job_of_text(kUniform)));
+    for (const char* key : {"schema_version", "makespan_ns", "span_ns", "step_time_ns", "ideal_ns", "bubble_rate",
+                            "bubble_ratio", "span_bubble_rate", "samples_per_second", "tasks", "plan_hash", "fits",
+                            "schedule", "stages", "micro_batches", "devices"})
+        EXPECT_TRUE(json.contains(key)) << key;
+    ASSERT_EQ(json["devices"].size(), 2u);
+    for (const char* key :
+         {"busy_ns", "idle_ns", "exposed_communication_ns", "peak_memory_bytes", "reserved_memory_bytes", "memory",
+          "peak_in_flight", "peak_in_flight_until_weight", "weight_versions"})
+        EXPECT_TRUE(json["devices"][0].contains(key)) << key;
+    EXPECT_EQ(json["fits"], false);
+    EXPECT_EQ(json["devices"][0]["memory_limit_bytes"], 3'000'000);
+}
+
+TEST(Notes, AreOneForEachThing) {
+    EXPECT_EQ(notes_on_costs(job_of_text(kUniform)), Notices{});
+    EXPECT_EQ(notes_on_costs(job_of_text(kUniform, {"pipeline.micro_batch_size=2"})).size(), 1u);
+    const Job job = job_of_text(kUniform, {"pipeline.group=2"});
+    ASSERT_EQ(notes_on_idle_keys(job).size(), 1u);
+    EXPECT_TRUE(contains(notes_on_idle_keys(job).front(), "pipeline.group has no effect"));
+}
+
+TEST(Notes, SayWhatAJobIs) {
+    EXPECT_EQ(summary_of(job_of_text(kUniform)), "uniform, 2 stages, gpipe, 4 micro-batches of 1");
+    EXPECT_EQ(refusal([] { require_layers(job_of_text(kUniform).config, "run"); }).substr(0, 13), "error: a unif");
+}
+
+TEST(Notes, TakeTheFactOfAnError) {
+    EXPECT_EQ(first_line(Error(ExitCode::BadInput, "error: stage 2 gets no layer\n --> cfg.yaml:14:13")),
+              "stage 2 gets no layer");
+}
+
+}  // namespace pw
