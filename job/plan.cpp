@@ -3,6 +3,7 @@
 #include "job/cost_source.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
+#include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
 #include "workloads/beyond_limit.h"
@@ -21,14 +22,6 @@ namespace pw {
 namespace {
 
 bool is_file(const std::string& schedule) { return schedule.ends_with(".csv"); }
-
-const Schedule& schedule_of(const Config& config) {
-    try {
-        return schedule_named(config.pipeline.schedule);
-    } catch (const Error& error) {
-        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
-    }
-}
 
 bool takes(const Schedule& schedule, WeightPolicy policy) {
     return std::find(schedule.policies.begin(), schedule.policies.end(), policy) != schedule.policies.end();
@@ -135,8 +128,7 @@ int devices_for(const Schedule& schedule, const Shape& shape) {
 // How a schedule that cannot place the stages gets a number that it can: more or fewer of them, other devices, or
 // replicas where there are devices left.
 std::string way_to_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    const bool any = schedule.placement == Placement::Any;
-    std::string text = way_to_count(config, any ? shape.devices : legal_stages(schedule, shape));
+    std::string text = way_to_count(config, std::max(legal_stages(schedule, shape), shape.devices));
     const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
     if (const int devices = devices_for(schedule, shape); counted && devices > 0)
         text += fmt::format(", or cluster.devices to {}", devices);
@@ -295,6 +287,16 @@ std::string key_in(const std::string& help) {
 
 }  // namespace
 
+const Schedule& schedule_of(const Config& config) {
+    if (config.pipeline.own_schedule != nullptr)
+        return *config.pipeline.own_schedule;
+    try {
+        return schedule_named(config.pipeline.schedule);
+    } catch (const Error& error) {
+        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
+    }
+}
+
 TransferMode executed_mode(const Config& config) {
     TransferMode mode = config.transfer;
     if (cost_source_of(config).has_kernels && !is_emulated(config) && !mode.early_receive()) {
@@ -358,11 +360,23 @@ std::vector<int> devices_of_several(const Config& config) {
     return devices;
 }
 
+namespace {
+
+std::vector<Bytes> memory_of(const Config& config) {
+    std::vector<Bytes> memory;
+    for (const DeviceConfig& device : config.cluster.devices)
+        memory.push_back(device.memory);
+    return memory;
+}
+
+}  // namespace
+
 Plan make_plan(const Config& config, const StageLinks& links, int steps) {
     return proven_plan(config, links, steps).plan;
 }
 
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices) {
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs,
+                       std::vector<std::string>* notices) {
     if (is_file(config.pipeline.schedule))
         return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
@@ -382,19 +396,28 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     check_mini_batch(config, schedule);
     check_even_share(config, schedule, shape, steps);
     const PlanOptions options = options_of(config, schedule);
-    try {
-        ProvenPlan proven = proven_plan(schedule, shape, options);
+    const auto told = [&](const auto& make) {
+        try {
+            return make();
+        } catch (const BeyondLimit& limit) {
+            config.fail_at(limit.key, limit.fact, limit.help);
+        } catch (const Error& error) {
+            if (error.code() != ExitCode::BadInput)
+                throw;
+            refuse_plan(config, links, schedule, shape, error.what());
+        }
+    };
+    Shape where = told([&] { return placed(schedule, shape); });
+    std::optional<OrderCosts> known;
+    if (schedule.needs_costs && costs)
+        known = order_costs(where, costs(where), memory_of(config));
+    return told([&] {
+        ProvenPlan proven = ordered(schedule, std::move(where), options, known ? &*known : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
         return proven;
-    } catch (const BeyondLimit& limit) {
-        config.fail_at(limit.key, limit.fact, limit.help);
-    } catch (const Error& error) {
-        if (error.code() != ExitCode::BadInput)
-            throw;
-        refuse_plan(config, links, schedule, shape, error.what());
-    }
+    });
 }
 
 }  // namespace pw
