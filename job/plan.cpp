@@ -287,11 +287,14 @@ std::string key_in(const std::string& help) {
 
 }  // namespace
 
+const Schedule& schedule_named(const Config& config, std::string_view name) {
+    const Schedule* const own = config.pipeline.own_schedule;
+    return own != nullptr && own->name == name ? *own : schedule_named(name);
+}
+
 const Schedule& schedule_of(const Config& config) {
-    if (config.pipeline.own_schedule != nullptr)
-        return *config.pipeline.own_schedule;
     try {
-        return schedule_named(config.pipeline.schedule);
+        return schedule_named(config, config.pipeline.schedule);
     } catch (const Error& error) {
         config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
     }
@@ -369,17 +372,8 @@ std::vector<Bytes> memory_of(const Config& config) {
     return memory;
 }
 
-}  // namespace
-
-Plan make_plan(const Config& config, const StageLinks& links, int steps) {
-    return proven_plan(config, links, steps).plan;
-}
-
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs,
-                       std::vector<std::string>* notices) {
-    if (is_file(config.pipeline.schedule))
-        return plan_of_file(config, links, notices);
-    const Schedule& schedule = schedule_of(config);
+// Returns the shape that a config asks for, not placed yet.
+Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
@@ -395,8 +389,23 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     check_stages(config, schedule, shape);
     check_mini_batch(config, schedule);
     check_even_share(config, schedule, shape, steps);
+    return shape;
+}
+
+}  // namespace
+
+Plan make_plan(const Config& config, const StageLinks& links, int steps) {
+    return proven_plan(config, links, steps).plan;
+}
+
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+                       std::vector<std::string>* notices) {
+    if (is_file(config.pipeline.schedule))
+        return plan_of_file(config, links, notices);
+    const Schedule& schedule = schedule_of(config);
+    const Shape shape = shape_of(config, schedule, links, steps);
     const PlanOptions options = options_of(config, schedule);
-    const auto told = [&](const auto& make) {
+    const auto at_its_key = [&](const auto& make) {
         try {
             return make();
         } catch (const BeyondLimit& limit) {
@@ -407,12 +416,12 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
             refuse_plan(config, links, schedule, shape, error.what());
         }
     };
-    Shape where = told([&] { return placed(schedule, shape); });
-    std::optional<OrderCosts> known;
-    if (schedule.needs_costs && costs)
-        known = order_costs(where, costs(where), memory_of(config));
-    return told([&] {
-        ProvenPlan proven = ordered(schedule, std::move(where), options, known ? &*known : nullptr);
+    Shape where = at_its_key([&] { return placed(schedule, shape); });
+    std::optional<OrderCosts> costs;
+    if (schedule.needs_costs && costs_of)
+        costs = order_costs(where, costs_of(where), memory_of(config));
+    return at_its_key([&] {
+        ProvenPlan proven = ordered(schedule, std::move(where), options, costs ? &*costs : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));

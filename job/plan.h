@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -20,6 +21,9 @@ struct StageLinks {
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
+// Returns the row of this name: the config's own (PipelineConfig::own_schedule), or that of the table. Throws as
+// schedule_named() without a config does.
+const Schedule& schedule_named(const Config& config, std::string_view name);
 // Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Config& config);
 
@@ -33,8 +37,8 @@ using CostsOfShape = std::function<Costs(const Shape&)>;
 // Makes the plan that a config asks for: places its shape, works out its costs where the schedule orders tasks by them,
 // and orders the tasks. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
 // (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one
-// is. Without `costs` only schedules that need none can be planned.
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs = {},
+// is. Without `costs_of` only schedules that need none can be planned.
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of = {},
                        std::vector<std::string>* notices = nullptr);
 Plan make_plan(const Config& config, const StageLinks& links, int steps);  // the same plan
 

@@ -1,6 +1,7 @@
 #include "search/plans/plan_choice.h"
 
 #include "job/config_blocks.h"
+#include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
@@ -218,7 +219,7 @@ void refuse_costs(const Schedule& schedule) {
 
 const Schedule& schedule_of(const Config& config, const std::string& name) {
     try {
-        const Schedule& schedule = schedule_named(name);
+        const Schedule& schedule = schedule_named(config, name);
         refuse_costs(schedule);
         return schedule;
     } catch (const Error& error) {
