@@ -53,9 +53,9 @@ struct Shape {
     int stages = 1;
     int microbatches = 1;  // micro-batches of the whole plan
     int slices = 1;
-    std::vector<std::vector<int>> placement;  // stage -> its devices; when empty, stage s is on device s mod devices
-    // stage -> the devices that serve its micro-batches in turn; when empty, its holders do, in the order of
-    // `placement`
+    // stage -> its devices, ascending; when empty, stage s is on device s mod devices
+    std::vector<std::vector<int>> placement;
+    // stage -> the devices that serve its micro-batches in turn; when empty, its holders do, each as often
     std::vector<std::vector<int>> serving;
     std::optional<std::vector<Edge>> edges;  // between which stages tensors flow; when absent, the chain
     int per_update = 0;                      // micro-batches of a mini-batch; 0: all
