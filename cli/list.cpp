@@ -50,7 +50,7 @@ void list_schedules() {
         {"name", "placement", "bubble of a step", "in flight on device d", "origin", "what it does", "also called"},
         true);
     for (const Schedule& schedule : schedules())
-        table.add({std::string(schedule.name), std::string(name_of(schedule.placement)), std::string(schedule.bubble),
+        table.add({std::string(schedule.name), std::string(schedule.placement.name), std::string(schedule.bubble),
                    std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
                    std::string(schedule.aliases)});
     print_result(

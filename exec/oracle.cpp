@@ -126,6 +126,7 @@ Job oracle_of(const Job& job) {
         oracle.config.run.transport = RunConfig::Transport::Threads;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
+    oracle.plan.shape.serving.clear();
     const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
     const bool shares_stages = has_replicas(job.plan.shape);
     if (!tells_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {

@@ -18,7 +18,8 @@ namespace {
 Job with_steps(const Job& job, int steps) {
     Job piece = job;
     piece.config.training.steps = steps;
-    ProvenPlan proven = proven_plan(piece.config, links_of(job.model->layers, job.split), steps);
+    ProvenPlan proven = proven_plan(piece.config, links_of(job.model->layers, job.split), steps,
+                                    [&](const Shape&) { return job.costs; });
     return with_plan(std::move(piece), std::move(proven));
 }
 

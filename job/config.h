@@ -101,6 +101,8 @@ inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispa
 
 struct PipelineConfig {
     std::string schedule;  // a name, or the absolute path of a *.csv
+    // A row of the caller's, of this name, that is in no table; it outlives the config.
+    const Schedule* own_schedule = nullptr;
     int stages = 0;
     enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
     std::vector<std::string> cuts;                // Split::Cuts

@@ -1,6 +1,7 @@
 #include "job/idle_keys.h"
 
 #include "job/cost_source.h"
+#include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/data/data_sources.h"
 
@@ -81,7 +82,7 @@ std::string unread_option(const Config& config, std::string_view option) {
     const std::string& name = config.pipeline.schedule;
     if (name.ends_with(".csv"))
         return "the plan is in a file";
-    return schedule_named(name).option == option
+    return schedule_of(config).option == option
                ? ""
                : fmt::format("schedule {} does not read it ({} do)", name, fmt::join(readers, " and "));
 }

@@ -16,9 +16,11 @@ namespace pw {
 
 namespace {
 
-void add_plan(Job& job, const StageLinks& links, Notices& notices) {
-    ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, &notices);
+// Adds the plan and its costs.
+void add_plan(Job& job, const StageLinks& links, const CostsOfShape& costs, Notices& notices) {
+    ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, costs, &notices);
     job = with_plan(std::move(job), std::move(proven));
+    job.costs = costs(job.plan.shape);
 }
 
 // Where rendezvous would stop the plan and messages up to a limit leave at once, their sizes decide. Throws Error
@@ -52,18 +54,12 @@ void tell_larger_buckets(const Costs& costs, Notices& notices) {
 }
 
 // Returns how many stages the device of the last one runs for the first micro-batch.
-int stages_per_device(const Plan& plan) {
-    for (const std::vector<Task>& order : plan.order) {
-        const auto runs = [&](int stage) {
-            return std::find(order.begin(), order.end(), Task{Op::Forward, stage, 0}) != order.end();
-        };
-        if (!runs(plan.shape.stages - 1))
-            continue;
-        return static_cast<int>(std::count_if(order.begin(), order.end(), [](const Task& task) {
-            return task.op == Op::Forward && task.microbatch == 0 && task.slice == 0;
-        }));
-    }
-    return 1;
+int stages_per_device(const Shape& shape) {
+    const int device = shape.server_of(shape.stages - 1, 0);
+    int count = 0;
+    for (int stage = 0; stage < shape.stages; ++stage)
+        count += shape.server_of(stage, 0) == device ? 1 : 0;
+    return count;
 }
 
 Job uniform_job(Config config, Notices& notices) {
@@ -72,10 +68,13 @@ Job uniform_job(Config config, Notices& notices) {
     job.mode = executed_mode(job.config);
     check_rules(job.config, nullptr);
     check_profile_exists(job.config);
-    add_plan(job, {}, notices);
-    job.costs = uniform_costs(job.config, stages_per_device(job.plan));
-    job.costs.cluster = cluster_of(job.config, {});
-    add_settings(job.costs, job.config);
+    const auto costs_of_shape = [&](const Shape& shape) {
+        Costs costs = uniform_costs(job.config, stages_per_device(shape));
+        costs.cluster = cluster_of(job.config, {});
+        add_settings(costs, job.config);
+        return costs;
+    };
+    add_plan(job, {}, costs_of_shape, notices);
     check_messages(job, notices);
     return job;
 }
@@ -89,9 +88,11 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     check_normalise(job.config, model);
     check_rules(job.config, &model);
     job.split = make_split(job.config, model, job.profile);
-    add_plan(job, links_of(model.layers, job.split), notices);
-    job.costs = complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
-                               cluster_of(job.config, job.profile), model.layers, job.split, job.plan.shape);
+    const auto costs_of_shape = [&](const Shape& shape) {
+        return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
+                              cluster_of(job.config, job.profile), model.layers, job.split, shape);
+    };
+    add_plan(job, links_of(model.layers, job.split), costs_of_shape, notices);
     tell_larger_buckets(job.costs, notices);
     check_messages(job, notices);
     job.model = std::make_shared<const Model>(std::move(model));
@@ -128,6 +129,12 @@ Job make_job(Config config, Model model, Notices& notices) {
         Profile profile = profile_of(config, model);
         return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
     });
+}
+
+Job make_job(Config config, const Schedule& schedule, Notices& notices) {
+    config.pipeline.schedule = schedule.name;
+    config.pipeline.own_schedule = &schedule;
+    return make_job(std::move(config), notices);
 }
 
 Job with_plan(Job job, ProvenPlan proven) {

@@ -40,6 +40,8 @@ Job make_job(Config config, Notices& notices);
 Job make_job(Config config, Profile measured, Notices& notices);
 // Makes the job with a model that was built elsewhere, whatever `workload.model` says.
 Job make_job(Config config, Model model, Notices& notices);
+// Makes the job with a schedule that is in no table, whatever `pipeline.schedule` says; the row outlives the job.
+Job make_job(Config config, const Schedule& schedule, Notices& notices);
 
 // Returns the job with another plan, of the same stages.
 Job with_plan(Job job, ProvenPlan proven);

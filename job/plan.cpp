@@ -3,6 +3,7 @@
 #include "job/cost_source.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
+#include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
 #include "workloads/beyond_limit.h"
@@ -21,14 +22,6 @@ namespace pw {
 namespace {
 
 bool is_file(const std::string& schedule) { return schedule.ends_with(".csv"); }
-
-const Schedule& schedule_of(const Config& config) {
-    try {
-        return schedule_named(config.pipeline.schedule);
-    } catch (const Error& error) {
-        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
-    }
-}
 
 bool takes(const Schedule& schedule, WeightPolicy policy) {
     return std::find(schedule.policies.begin(), schedule.policies.end(), policy) != schedule.policies.end();
@@ -135,8 +128,7 @@ int devices_for(const Schedule& schedule, const Shape& shape) {
 // How a schedule that cannot place the stages gets a number that it can: more or fewer of them, other devices, or
 // replicas where there are devices left.
 std::string way_to_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    const bool any = schedule.placement == Placement::Any;
-    std::string text = way_to_count(config, any ? shape.devices : legal_stages(schedule, shape));
+    std::string text = way_to_count(config, std::max(legal_stages(schedule, shape), shape.devices));
     const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
     if (const int devices = devices_for(schedule, shape); counted && devices > 0)
         text += fmt::format(", or cluster.devices to {}", devices);
@@ -295,6 +287,19 @@ std::string key_in(const std::string& help) {
 
 }  // namespace
 
+const Schedule& schedule_named(const Config& config, std::string_view name) {
+    const Schedule* const own = config.pipeline.own_schedule;
+    return own != nullptr && own->name == name ? *own : schedule_named(name);
+}
+
+const Schedule& schedule_of(const Config& config) {
+    try {
+        return schedule_named(config, config.pipeline.schedule);
+    } catch (const Error& error) {
+        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
+    }
+}
+
 TransferMode executed_mode(const Config& config) {
     TransferMode mode = config.transfer;
     if (cost_source_of(config).has_kernels && !is_emulated(config) && !mode.early_receive()) {
@@ -358,14 +363,17 @@ std::vector<int> devices_of_several(const Config& config) {
     return devices;
 }
 
-Plan make_plan(const Config& config, const StageLinks& links, int steps) {
-    return proven_plan(config, links, steps).plan;
+namespace {
+
+std::vector<Bytes> memory_of(const Config& config) {
+    std::vector<Bytes> memory;
+    for (const DeviceConfig& device : config.cluster.devices)
+        memory.push_back(device.memory);
+    return memory;
 }
 
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, std::vector<std::string>* notices) {
-    if (is_file(config.pipeline.schedule))
-        return plan_of_file(config, links, notices);
-    const Schedule& schedule = schedule_of(config);
+// Returns the shape that a config asks for, not placed yet.
+Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
@@ -381,20 +389,44 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     check_stages(config, schedule, shape);
     check_mini_batch(config, schedule);
     check_even_share(config, schedule, shape, steps);
+    return shape;
+}
+
+}  // namespace
+
+Plan make_plan(const Config& config, const StageLinks& links, int steps) {
+    return proven_plan(config, links, steps).plan;
+}
+
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+                       std::vector<std::string>* notices) {
+    if (is_file(config.pipeline.schedule))
+        return plan_of_file(config, links, notices);
+    const Schedule& schedule = schedule_of(config);
+    const Shape shape = shape_of(config, schedule, links, steps);
     const PlanOptions options = options_of(config, schedule);
-    try {
-        ProvenPlan proven = proven_plan(schedule, shape, options);
+    const auto at_its_key = [&](const auto& make) {
+        try {
+            return make();
+        } catch (const BeyondLimit& limit) {
+            config.fail_at(limit.key, limit.fact, limit.help);
+        } catch (const Error& error) {
+            if (error.code() != ExitCode::BadInput)
+                throw;
+            refuse_plan(config, links, schedule, shape, error.what());
+        }
+    };
+    Shape where = at_its_key([&] { return placed(schedule, shape); });
+    std::optional<OrderCosts> costs;
+    if (schedule.needs_costs && costs_of)
+        costs = order_costs(where, costs_of(where), memory_of(config));
+    return at_its_key([&] {
+        ProvenPlan proven = ordered(schedule, std::move(where), options, costs ? &*costs : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
         return proven;
-    } catch (const BeyondLimit& limit) {
-        config.fail_at(limit.key, limit.fact, limit.help);
-    } catch (const Error& error) {
-        if (error.code() != ExitCode::BadInput)
-            throw;
-        refuse_plan(config, links, schedule, shape, error.what());
-    }
+    });
 }
 
 }  // namespace pw

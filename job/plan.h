@@ -3,9 +3,12 @@
 
 #include "job/config.h"
 #include "schedules/orders/schedule.h"
+#include "workloads/costs/costs.h"
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -18,14 +21,24 @@ struct StageLinks {
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
+// Returns the row of this name: the config's own (PipelineConfig::own_schedule), or that of the table. Throws as
+// schedule_named() without a config does.
+const Schedule& schedule_named(const Config& config, std::string_view name);
+// Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
+const Schedule& schedule_of(const Config& config);
+
 // Returns the device of each stage where some device holds several stages, and each stage has one device; else nothing.
 // It is nothing too where the plan cannot be made: making it says why.
 std::vector<int> devices_of_several(const Config& config);
 
-// Makes the plan that a config asks for. Asynchronous schedules get one plan over steps x micro_batches. A schedule
-// that is a file (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other
-// schedule this one is.
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
+// Returns the costs of a plan of this shape, which is placed.
+using CostsOfShape = std::function<Costs(const Shape&)>;
+
+// Makes the plan that a config asks for: places its shape, works out its costs where the schedule orders tasks by them,
+// and orders the tasks. Asynchronous schedules get one plan over steps x micro_batches. A schedule that is a file
+// (*.csv) is read and proven instead; `notices` receives what its reader has to say, and which other schedule this one
+// is. Without `costs_of` only schedules that need none can be planned.
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of = {},
                        std::vector<std::string>* notices = nullptr);
 Plan make_plan(const Config& config, const StageLinks& links, int steps);  // the same plan
 

@@ -3,7 +3,7 @@
 #include "exec/measuring/turns.h"
 #include "job/plan.h"
 #include "schedules/memory/buffers.h"
-#include "schedules/orders/orders.h"
+#include "schedules/orders/holding.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/durations.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -52,14 +52,17 @@ private:
     std::vector<std::array<bool, kOps>> has_;  // [stage]
 };
 
-void add_backward(const Operations& operations, int stage, int microbatch, Tasks& order) {
+void add_backward(const Operations& operations, const Holding& own, int stage, int microbatch, Tasks& order) {
+    if (!own.serves(stage, microbatch))
+        return;
     if (const std::optional<Op> op = operations.backward_of(stage, microbatch))
         order.push_back({*op, stage, microbatch});
 }
 
 void add_weights(const Operations& operations, const Holding& own, int microbatch, Tasks& order) {
     for (const int stage : own.stages)
-        if (operations.backward_of(stage, microbatch) == Op::BackwardInput && operations.any(Op::BackwardWeight, stage))
+        if (own.serves(stage, microbatch) && operations.backward_of(stage, microbatch) == Op::BackwardInput &&
+            operations.any(Op::BackwardWeight, stage))
             order.push_back({Op::BackwardWeight, stage, microbatch});
 }
 
@@ -71,11 +74,12 @@ Tasks one_by_one(const Holding& own, const Operations& operations) {
     int before = -1;
     for (const int mb : own.microbatches) {
         for (const int stage : own.stages)
-            order.push_back({Op::Forward, stage, mb});
+            if (own.serves(stage, mb))
+                order.push_back({Op::Forward, stage, mb});
         for (auto stage = own.stages.rbegin(); stage != own.stages.rend(); ++stage) {
             if (!first && before >= 0 && *stage == own.stages.front())
                 add_weights(operations, own, before, order);
-            add_backward(operations, *stage, mb, order);
+            add_backward(operations, own, *stage, mb, order);
         }
         if (first)
             add_weights(operations, own, mb, order);
@@ -96,10 +100,11 @@ Tasks group_by_group(const Holding& own, const Operations& operations, int group
                                             own.microbatches.begin() + std::min(first + group, count));
         for (const int stage : own.stages)
             for (const int mb : microbatches)
-                order.push_back({Op::Forward, stage, mb});
+                if (own.serves(stage, mb))
+                    order.push_back({Op::Forward, stage, mb});
         for (auto stage = own.stages.rbegin(); stage != own.stages.rend(); ++stage)
             for (const int mb : microbatches)
-                add_backward(operations, *stage, mb, order);
+                add_backward(operations, own, *stage, mb, order);
         for (const int mb : microbatches)
             add_weights(operations, own, mb, order);
     }
@@ -173,7 +178,8 @@ std::optional<Job> next_plan(const Job& job, int turns) {
     for (int number = own + 1; number <= own + kTried * job.plan.shape.devices; ++number)
         try {
             Job next = with_microbatches(job, number, steps);
-            ProvenPlan proven = proven_plan(next.config, links_of(job.model->layers, job.split), steps);
+            ProvenPlan proven = proven_plan(next.config, links_of(job.model->layers, job.split), steps,
+                                            [&](const Shape&) { return job.costs; });
             return with_plan(std::move(next), std::move(proven));
         } catch (const Error&) {  // the schedule does not take this number
         }

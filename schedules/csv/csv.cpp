@@ -109,6 +109,7 @@ void place_stages(Plan& plan) {
             if (task.op == Op::Forward && (holders.empty() || holders.back() != static_cast<int>(device)))
                 holders.push_back(static_cast<int>(device));
         }
+    serve_as_listed(plan);
 }
 
 // Where one device holds a stage there is nothing to sum: its REDUCE_GRAD stands where the stage is updated.

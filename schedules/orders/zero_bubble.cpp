@@ -1,36 +1,11 @@
-// Schedules that split the backward pass: I as soon as its gradient is there, W where it fills a gap.
-#include "schedules/orders/orders.h"
+#include "schedules/orders/deferred.h"
+#include "schedules/orders/holding.h"
 
 #include <algorithm>
-#include <deque>
 
 namespace pw {
 
 namespace {
-
-// I tasks whose W is still to come, oldest first.
-class Deferred {
-public:
-    explicit Deferred(Tasks& order) : order_(order) {}
-    void input(int stage, int microbatch) {
-        order_.push_back({Op::BackwardInput, stage, microbatch});
-        waiting_.push_back({Op::BackwardWeight, stage, microbatch});
-    }
-    void weight() {
-        if (waiting_.empty())
-            return;
-        order_.push_back(waiting_.front());
-        waiting_.pop_front();
-    }
-    void rest() {
-        while (!waiting_.empty())
-            weight();
-    }
-
-private:
-    Tasks& order_;
-    std::deque<Task> waiting_;
-};
 
 // `warmup` forwards, then one forward and one I in turn; from the (delay + 1)-th I on a W follows each I; the
 // remaining W last.
@@ -54,8 +29,6 @@ Tasks alternate_split(const Holding& own, int warmup, int delay) {
     return order;
 }
 
-}  // namespace
-
 // ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
 // 1F1B.
 Tasks zb_h1(const Holding& own, const ScheduleOptions&) {
@@ -68,110 +41,21 @@ Tasks zb_h2(const Holding& own, const ScheduleOptions&) {
     return alternate_split(own, share_ahead(own, 2), share_behind(own, 2));
 }
 
-// PyTorch's InterleavedZeroBubble: interleaved with I and W apart and half of its warm-up; W lags d
-// turns behind.
-Tasks zb1p(const Holding& own, const ScheduleOptions& options) {
-    const int p = own.shape.devices, v = own.shape.stages / p, group = group_size(own.shape, options);
-    Tasks order;
-    Deferred deferred(order);
-    int turn = 0;
-    take_turns(own, group, (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
-        deferred.input(stage, microbatch);
-        if (turn++ >= own.device)
-            deferred.weight();
-    });
-    deferred.rest();
-    return order;
-}
-
-namespace {
-
-// The hand-written order of ZB-V on one device, for as many micro-batches as fill it; those beyond the
-// mini-batch are left out as they come.
-class VOrder {
-public:
-    VOrder(const Shape& shape, int device)
-        : down{device}, up{2 * shape.devices - 1 - device}, microbatches_(shape.microbatches) {}
-
-    struct Leg {
-        int stage;
-        int forwards = 0, inputs = 0, weights = 0;
-        // Counts what came since `before` so many times more.
-        void count(const Leg& before, int times) {
-            forwards += times * (forwards - before.forwards);
-            inputs += times * (inputs - before.inputs);
-            weights += times * (weights - before.weights);
-        }
-    };
-
-    void forward(Leg& leg) { put(Op::Forward, leg.stage, leg.forwards++); }
-    void input(Leg& leg) { put(Op::BackwardInput, leg.stage, leg.inputs++); }
-    void weight(Leg& leg) { put(Op::BackwardWeight, leg.stage, leg.weights++); }
-    void input_and_weight(Leg& leg) {
-        input(leg);
-        weight(leg);
-    }
-    void rest(Leg& leg) {
-        repeat(leg.inputs - leg.weights, [&] { weight(leg); });
-    }
-
-    // Does the same so many times. Once it has put down nothing, it never will: then it is only counted.
-    template <class Step>
-    void repeat(int times, Step step) {
-        for (; times > 0; --times) {
-            const Leg down_before = down, up_before = up;
-            const std::size_t before = order.size();
-            step();
-            if (order.size() > before)
-                continue;
-            down.count(down_before, times - 1);
-            up.count(up_before, times - 1);
-            return;
-        }
-    }
-
-    Leg down, up;  // stage d on the way down, 2p - 1 - d on the way up
-    Tasks order;
-
-private:
-    void put(Op op, int stage, int microbatch) {
-        if (microbatch < microbatches_)
-            order.push_back({op, stage, microbatch});
-    }
-    const int microbatches_;
-};
-
 }  // namespace
 
-// ZB-V (Qi et al., 2024), the hand-written order (PyTorch's ZBVZeroBubble): zero bubble of span when F, I
-// and W take the same time.
-Tasks zb_v(const Holding& own, const ScheduleOptions&) {
-    const int p = own.shape.devices, device = own.device, filled = std::max(own.shape.microbatches, 2 * p - 1);
-    VOrder v(own.shape, device);
-    v.repeat(2 * (p - device) - 1, [&] { v.forward(v.down); });
-    v.repeat(device, [&] {
-        v.forward(v.up);
-        v.forward(v.down);
-    });
-    v.repeat(p - device, [&] {
-        v.forward(v.up);
-        v.input_and_weight(v.up);
-    });
-    v.repeat(filled - v.up.forwards, [&] {
-        if (v.down.forwards < filled)
-            v.forward(v.down);
-        v.input_and_weight(v.down);
-        v.forward(v.up);
-        v.input_and_weight(v.up);
-    });
-    v.repeat(device, [&] {
-        v.input(v.down);
-        v.input(v.up);
-    });
-    v.repeat(p - device, [&] { v.input_and_weight(v.down); });
-    v.rest(v.up);
-    v.rest(v.down);
-    return v.order;
-}
+extern const Schedule kZbH1{.name = "zb-h1",
+                            .aliases = "zerobubble zero-bubble",
+                            .summary = "1f1b with W in the gaps, at its memory",
+                            .origin = "Qi et al. 2024, arXiv 2401.10241",
+                            .bubble = "(p-1) (F+I-W)",
+                            .in_flight = "min(m, p-d) until I, min(m, p) until W",
+                            .orders = on_each_device<zb_h1>};
+
+extern const Schedule kZbH2{.name = "zb-h2",
+                            .summary = "zero bubble of span at twice the memory",
+                            .origin = "Qi et al. 2024, arXiv 2401.10241",
+                            .bubble = "(p-1) (F+I-2W), of span",
+                            .in_flight = "min(m, 2(p-d)-1) until I, min(m, 2p-1) until W",
+                            .orders = on_each_device<zb_h2>};
 
 }  // namespace pw

@@ -133,18 +133,16 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
     }
 }
 
-// Checks that a micro-batch stays on one device of a stage, since what F saves stays there.
-void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+// Checks that a micro-batch stays on the device of a stage that serves it, since what F saves stays there.
+void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
-        const int device = graph.device_of(node);
         if (task.op == Op::Update || task.op == Op::SumGradients)
             continue;
-        if (const int forward = graph.nodes(Op::Forward, task.stage)[task.microbatch];
-            graph.device_of(forward) != device)
-            fail("plan '{}': {}: {} belongs on device {}, which runs {}", plan.schedule,
-                 place(device, graph.position_of(node)), print(task), graph.device_of(forward),
-                 print({Op::Forward, task.stage, task.microbatch}));
+        const int device = graph.device_of(node), server = plan.shape.server_of(task.stage, task.microbatch);
+        if (server != device)
+            fail("plan '{}': {}: {} belongs on device {}, which serves micro-batch {} on stage {}", plan.schedule,
+                 place(device, graph.position_of(node)), print(task), server, task.microbatch, task.stage);
     }
 }
 
@@ -252,7 +250,7 @@ std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const Pl
     const PlaceName place = place_name(named);
     PlanGraph graph(plan);
     check_complete(plan, graph);
-    check_holders(plan, graph, place);
+    check_servers(plan, graph, place);
     check_transfers(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);

@@ -167,6 +167,10 @@ bool is_short(const Uses& uses, const Routes& routes) {
 
 }  // namespace
 
+Ns duration_of(Op op, int stage, int device, const Costs& costs) {
+    return duration_of({op, device, stage, false, false, false, 0, 0, 1}, costs, costs.stage, costs.last);
+}
+
 std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths) {
     std::map<MicroBatchLength, int> known;
     std::vector<int> classes;

@@ -17,6 +17,10 @@ namespace pw {
 // Returns which of the times of a stage's cost an operation takes; null for transfers.
 Ns StageCost::*cost_part_of(Op op);
 
+// Returns how long an operation takes on a device that holds the stage, with its speed and the dispatch: for the first
+// micro-batch of a mini-batch that has several.
+Ns duration_of(Op op, int stage, int device, const Costs& costs);
+
 // Returns by micro-batch of a step a number that equal lengths have in common; it is empty where all are alike.
 std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths);
 

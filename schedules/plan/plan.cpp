@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace pw {
 
@@ -25,6 +26,13 @@ std::vector<int> Shape::stages_of(int device) const {
             found.push_back(stage);
     }
     return found;
+}
+
+int Shape::server_of(int stage, int microbatch) const {
+    if (serving.empty() && placement.empty())
+        return stage % devices;
+    const std::vector<int>& turns = (serving.empty() ? placement : serving)[stage];
+    return turns[static_cast<std::size_t>(microbatch) % turns.size()];
 }
 
 int Shape::devices_before(int stage) const {
@@ -81,6 +89,25 @@ std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
             holders.push_back(device++);
     }
     return placement;
+}
+
+void serve_as_listed(Plan& plan) {
+    Shape& shape = plan.shape;
+    shape.serving.clear();
+    if (std::all_of(shape.placement.begin(), shape.placement.end(),
+                    [](const std::vector<int>& holders) { return holders.size() <= 1; }))
+        return;
+    std::vector<std::vector<int>> listed(static_cast<std::size_t>(shape.stages));
+    for (int stage = 0; stage < shape.stages; ++stage)
+        for (int mb = 0; mb < shape.microbatches; ++mb)
+            listed[stage].push_back(shape.placement[stage].empty() ? -1 : shape.server_of(stage, mb));
+    bool in_turn = true;
+    for (int device = 0; device < static_cast<int>(plan.order.size()); ++device)
+        for (const Task& task : plan.order[device])
+            if (task.op == Op::Forward)
+                in_turn &= std::exchange(listed[task.stage][task.microbatch], device) == device;
+    if (!in_turn)
+        shape.serving = std::move(listed);
 }
 
 bool splits_backward(const Plan& plan) {

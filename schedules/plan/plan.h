@@ -53,18 +53,22 @@ struct Shape {
     int stages = 1;
     int microbatches = 1;  // micro-batches of the whole plan
     int slices = 1;
-    std::vector<std::vector<int>> placement;  // stage -> its devices; when empty, stage s is on device s mod devices
-    std::optional<std::vector<Edge>> edges;   // between which stages tensors flow; when absent, the chain
-    int per_update = 0;                       // micro-batches of a mini-batch; 0: all
+    // stage -> its devices, ascending; when empty, stage s is on device s mod devices
+    std::vector<std::vector<int>> placement;
+    // stage -> the devices that serve its micro-batches in turn; when empty, its holders do, each as often
+    std::vector<std::vector<int>> serving;
+    std::optional<std::vector<Edge>> edges;  // between which stages tensors flow; when absent, the chain
+    int per_update = 0;                      // micro-batches of a mini-batch; 0: all
     std::vector<Edge> ties;    // stages that share parameters, from < to: S, the sum of gradients, adds up both
     bool global_norm = false;  // every U, update, waits for the gradients of all stages
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
-    int devices_before(int stage) const;       // how many hold the stages before it
-    std::vector<int> before(int stage) const;  // stages that feed it, ascending
-    std::vector<int> after(int stage) const;   // stages it feeds, ascending
-    int updates() const;                       // mini-batches of the plan
+    int server_of(int stage, int microbatch) const;  // the device that runs its F, forward, and its backward
+    int devices_before(int stage) const;             // how many hold the stages before it
+    std::vector<int> before(int stage) const;        // stages that feed it, ascending
+    std::vector<int> after(int stage) const;         // stages it feeds, ascending
+    int updates() const;                             // mini-batches of the plan
     int mini_batch_of(int microbatch) const;
     int first_of(int mini_batch) const;  // its first micro-batch
     int last_of(int mini_batch) const;
@@ -80,12 +84,16 @@ struct Plan {
     WeightPolicy weights = WeightPolicy::Flush;
     Prediction prediction = Prediction::None;
     bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
-    std::vector<std::vector<Task>> order;  // order[device]; whoever lists F(s, i) serves it
+    std::vector<std::vector<Task>> order;  // order[device]
     // gradient_parts[stage][micro-batch] numbers the sums: gradients with one number are added up, and S sums those
     // sums in ascending order. When it is empty, a device has one sum. The oracle of a plan with replicas numbers the
     // holders. It is no part of the hash.
     std::vector<std::vector<int>> gradient_parts = {};
 };
+
+// Sets Shape::serving as the lists of a plan have it, which is for plans that were read: the device that lists F(s, i)
+// serves micro-batch i on stage s. It stays empty where holders take turns.
+void serve_as_listed(Plan& plan);
 
 // Returns the inputs of one task of a plan; many calls are better served by one PlanGraph
 // (schedules/plan/plan_graph.h).

@@ -48,6 +48,11 @@ bool ShapeIndex::holds(int device, int stage) const {
     return std::binary_search(stages.begin(), stages.end(), stage);
 }
 
+std::size_t ShapeIndex::row_of(int device, int stage) const {
+    const std::span<const int> stages = stages_of(device);
+    return static_cast<std::size_t>(std::lower_bound(stages.begin(), stages.end(), stage) - stages.begin());
+}
+
 int ShapeIndex::edge(int from, int to) const {
     const std::span<const int> neighbours = after(from);
     constexpr std::size_t kFew = 8;

@@ -19,6 +19,8 @@ public:
     std::span<const int> after(int stage) const { return after_[stage]; }
 
     bool holds(int device, int stage) const;
+    // Returns the number of a stage among those of a device that holds it.
+    std::size_t row_of(int device, int stage) const;
     // Returns the number of an edge, from 0, or -1 when no tensor flows from one stage to the other. Edges are numbered
     // by stage, then by the stage that they go to.
     int edge(int from, int to) const;

@@ -64,6 +64,7 @@ Plan plan_of(const Trace& trace, bool global_norm) {
         plan.shape.edges.emplace(edges.begin(), edges.end());
     if (first_update < plan.shape.microbatches)
         plan.shape.per_update = first_update;
+    serve_as_listed(plan);
     plan.shape.ties = trace.ties.empty() ? guessed_ties(plan) : trace.ties;
     return plan;
 }

@@ -1,6 +1,7 @@
 #include "search/plans/plan_choice.h"
 
 #include "job/config_blocks.h"
+#include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
@@ -27,22 +28,18 @@ std::vector<std::string> schedules_of(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (!schedule.asynchronous() && schedule.trains)  // others train differently, or not at all
+        // others train differently, or not at all; bounds hold for one order of a plan's tasks, whatever the split
+        if (!schedule.asynchronous() && schedule.trains && !schedule.needs_costs)
             names.emplace_back(schedule.name);
     return names;
 }
 
 // Returns the number of devices that this number of stages takes, or 0 if the schedule cannot place them.
 int devices_for(const Schedule& schedule, int stages, int most) {
-    int devices = stages;
-    if (schedule.placement == Placement::V)
-        devices = stages % 2 == 0 ? stages / 2 : 0;
-    else if (schedule.placement == Placement::Looped)
-        for (devices = std::min(stages / schedule.chunks, most); devices > 1 && stages % devices != 0;)
-            --devices;
-    else if (schedule.placement == Placement::Any)
-        devices = std::min(stages, most);
-    return devices <= most ? devices : 0;
+    int devices = std::min(stages / schedule.chunks, most);
+    while (devices > 0 && !schedule.placement.fits(stages, devices))
+        --devices;
+    return std::max(devices, 0);
 }
 
 std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
@@ -214,9 +211,17 @@ private:
     std::size_t numbers_ = 0;
 };
 
+// Bounds of a search hold for one order of the tasks, whatever the split.
+void refuse_costs(const Schedule& schedule) {
+    if (schedule.needs_costs)
+        fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
+}
+
 const Schedule& schedule_of(const Config& config, const std::string& name) {
     try {
-        return schedule_named(name);
+        const Schedule& schedule = schedule_named(config, name);
+        refuse_costs(schedule);
+        return schedule;
     } catch (const Error& error) {
         config.fail_at(config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error.what(),
                        "search takes schedules by name: `pipewright list schedules`");

@@ -38,7 +38,7 @@ const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const 
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
     : problem_(problem), space_(space), model_(model) {
     found_.choice = std::move(choice);
-    if (const Schedule& schedule = schedule_named(found_.choice.schedule); !schedule.asynchronous())
+    if (const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule); !schedule.asynchronous())
         work_ = model.forward + (schedule.trains ? model.backward : 0);
     double speeds = 0;
     for (const int device : found_.choice.devices)
@@ -68,7 +68,7 @@ void Trial::expect() {
     const TrainingConfig& training = problem_.config.training;
     const TrainingBytes state = training_bytes(weights, training.optimizer);
     const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
-    if (schedule_named(choice.schedule).trains && weights + state.gradients + states > most) {
+    if (schedule_named(problem_.config, choice.schedule).trains && weights + state.gradients + states > most) {
         expected_ = kNever;
         return;
     }
@@ -369,7 +369,8 @@ std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above
 
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (!shares_devices() || !space_.complete() || schedule_named(found_.choice.schedule).asynchronous())
+    if (!shares_devices() || !space_.complete() ||
+        schedule_named(problem_.config, found_.choice.schedule).asynchronous())
         return;
     const auto bound_of_stage = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
     const Ns bound =

@@ -128,7 +128,10 @@ std::set<std::string> names_in_tables(const std::string& text, const std::string
 // The names of all closed choices (workloads/text/choice.h) and schedules in a source.
 std::set<std::string> names_in(const std::string& text) {
     std::set<std::string> names = names_in_tables(text, "inline constexpr Choice<", "};");
-    names.merge(names_in_tables(text, "kSchedules[] = {", "\n};"));
+    const std::string row = "extern const Schedule ", name = ".name = \"";
+    for (std::size_t at = text.find(row); at != std::string::npos; at = text.find(row, at + 1))
+        if (const std::size_t begin = text.find(name, at); begin != std::string::npos)
+            names.insert(text.substr(begin + name.size(), text.find('"', begin + name.size()) - begin - name.size()));
     return names;
 }
 
@@ -305,8 +308,8 @@ TEST(TreeTest, SeesCircles) {
 TEST(TreeTest, SeesChoicesThatAreComparedAsText) {
     const std::string tables =
         "template <>\ninline constexpr Choice<Loss> kChoices<Loss>[] = {\n    {\"mse\", Loss::Mse},\n    {\"l1\", "
-        "Loss::L1}};\nconstexpr Schedule kSchedules[] = {\n    {\"gpipe\",\n     {kFlush},\n     \"p-d\"},\n    "
-        "{\"zb-v\", \"\"},\n};\nauto other = {\"else\", 1};\n";
+        "Loss::L1}};\nextern const Schedule kGpipe{.name = \"gpipe\",\n    .in_flight = \"p-d\"};\n"
+        "extern const Schedule kZbV{\n    .name = \"zb-v\"};\nauto other = {\"else\", 1};\n";
     const std::set<std::string> names = names_in(tables);
     EXPECT_EQ(names, (std::set<std::string>{"gpipe", "l1", "mse", "zb-v"}));
     EXPECT_EQ(comparisons_in(tables, names), "");

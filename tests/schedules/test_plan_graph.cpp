@@ -152,8 +152,7 @@ TEST(Landings, AreFreeAsSoonAsTheirMessageCanCome) {
         for (const int devices : {3, 5})
             for (const int m : {1, 5, 8})
                 expect_earliest_landings(plan_of(schedule.name, devices,
-                                                 std::max(m, schedule.asynchronous() ? devices : 1),
-                                                 schedule.placement == Placement::Looped ? 2 : schedule.chunks));
+                                                 std::max(m, schedule.asynchronous() ? devices : 1), schedule.chunks));
     for (const Replicas& replicas : all_replicas(3))
         expect_earliest_landings(plan_of("1f1b", replicas, 7));
 }

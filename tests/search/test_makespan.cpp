@@ -6,8 +6,10 @@
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"
+#include "tests/support/bidirectional.h"
 #include "tests/support/dice.h"
 #include "tests/support/every_split.h"
+#include "tests/support/refusal.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
@@ -85,6 +87,7 @@ Config random_config(Random& random, const std::string& schedule) {
     Config config;
     config.workload.model = "random";
     config.pipeline.schedule = schedule;
+    config.pipeline.own_schedule = &kBidirectional;  // for those that search it
     config.cluster.devices.resize(static_cast<std::size_t>(pick(random, 1, 4)));
     if (pick(random, 0, 1))
         for (DeviceConfig& device : config.cluster.devices)
@@ -288,6 +291,18 @@ std::string name_of_test(const testing::TestParamInfo<std::string>& schedule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Makespan, testing::ValuesIn(all_schedules()), name_of_test);
+
+INSTANTIATE_TEST_SUITE_P(OfTheCaller, Makespan, testing::Values(std::string(kBidirectional.name)), name_of_test);
+
+TEST(Choices, SchedulesThatOrderByCostsAreRefused) {
+    Schedule schedule = kBidirectional;
+    schedule.needs_costs = true;
+    Random random(1);
+    Config config = random_config(random, std::string(schedule.name));
+    config.pipeline.own_schedule = &schedule;
+    expect_says(refusal([&] { (void)choices_of(config, 4); }),
+                {"schedule both-ways orders tasks by the costs of a split, and a search tries many splits"});
+}
 
 // Four devices alike on two hosts, stages with replicas, and updates, weights and sums that outweigh the passes.
 class MakespanOfReplicas : public Makespan {

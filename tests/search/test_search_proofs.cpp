@@ -97,11 +97,11 @@ private:
         const int all = static_cast<int>(search_.devices.size());
         PlanChoice choice{search_.schedule, {}, stages, search_.mini_batch / size, size};
         int plain = stages;
-        if (schedule_.placement == Placement::V)
+        if (schedule_.placement.name == "V")
             plain = stages % 2 == 0 ? stages / 2 : 0;
-        else if (schedule_.placement == Placement::Any)
+        else if (schedule_.placement.name == "any")
             plain = std::min(stages, all);
-        else if (schedule_.placement == Placement::Looped)
+        else if (schedule_.placement.name == "looped")
             for (plain = std::min(stages / 2, all); plain > 1 && stages % plain != 0;)
                 --plain;
         if (plain > 0 && plain <= all)

@@ -39,14 +39,11 @@ std::vector<int> devices() {
 }
 
 std::vector<int> chunks_of(const Schedule& schedule) {
-    switch (schedule.placement) {
-        case Placement::Linear:
-            return {1};
-        case Placement::V:
-            return {2};
-        default:
-            return {1, 2, 3, 4};
-    }
+    std::vector<int> chunks;
+    for (const int count : {1, 2, 3, 4})
+        if (schedule.placement.fits(count * 5, 5))
+            chunks.push_back(count);
+    return chunks;
 }
 
 // Micro-batches and chunks in flight that the schedule promises: (stage, micro-batch) pairs on device d,

@@ -36,7 +36,7 @@ TransferMode random_mode(Random& random) {
 
 Shape random_shape(Random& random, const Schedule& schedule) {
     Shape shape = shape_of(schedule, pick(random, 1, 6), pick(random, 1, 14));
-    if (schedule.placement == Placement::Looped || schedule.placement == Placement::Any)
+    if (schedule.placement.name == "looped" || schedule.placement.name == "any")
         shape.stages = shape.devices * pick(random, 1, 3);
     if (schedule.takes_replicas() && pick(random, 0, 2) == 0) {
         Replicas replicas;

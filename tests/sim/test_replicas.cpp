@@ -299,7 +299,7 @@ TEST(Replicas, BrokenPlansAreReported) {
     Plan elsewhere = plan_of("gpipe", Replicas{2}, 4);
     std::erase(elsewhere.order[1], Task{Op::Backward, 0, 3});
     elsewhere.order[0].insert(elsewhere.order[0].begin() + 4, {Op::Backward, 0, 3});
-    expect_says(refusal_of(elsewhere), {"0B3 belongs on device 1, which runs 0F3"});
+    expect_says(refusal_of(elsewhere), {"0B3 belongs on device 1, which serves micro-batch 3 on stage 0"});
 }
 
 }  // namespace

@@ -222,6 +222,7 @@ TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
             made.order[0].push_back({Op::Forward, 1, mb});
         made.order[1].push_back({Op::RecvForward, 1, kMessages, 0, 0});
         made.order[1].push_back({Op::Forward, 1, kMessages});
+        serve_as_listed(made);
         return made;
     }();
     TransferMode mode;

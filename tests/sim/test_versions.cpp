@@ -1,7 +1,7 @@
 // The weight version that every task of an asynchronous plan reads, with and without replicas, how far ahead weights
 // are predicted, and the memory of that.
 #include "job/plan.h"
-#include "schedules/orders/orders.h"
+#include "schedules/orders/holding.h"
 #include "schedules/plan/versions.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"

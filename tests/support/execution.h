@@ -52,6 +52,11 @@ public:
         Notices notices;
         job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), std::move(model), notices);
     }
+    // Takes another schedule than the one that the file names.
+    Execution(const char* yaml, const std::vector<std::string>& set, const Schedule& schedule) {
+        Notices notices;
+        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), schedule, notices);
+    }
 
     const Job& job() const { return job_; }
     RunResult run(const RunOptions& options = {}) const { return pw::run(job_, options); }

@@ -1,7 +1,7 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
 #include "exec/engine/meeting_points.h"
 #include "exec/training/training.h"
-#include "schedules/orders/orders.h"
+#include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
@@ -92,14 +92,13 @@ TEST(ExecutedReplicas, OfAResNetHaveTheLossesOfTheirOracle) {
 }
 
 // Every micro-batch is a mini-batch: S and U stand many times in one plan.
-Job never_flushed(const Execution& execution, Tasks (*order)(const Holding&, const ScheduleOptions&)) {
+Job never_flushed(const Execution& execution, const Schedule& schedule) {
     Job job = execution.job();
     Plan& plan = job.plan;
     plan.asynchronous = true;
     plan.weights = WeightPolicy::Stash;
     plan.shape.per_update = 1;
-    for (int device = 0; device < plan.shape.devices; ++device)
-        plan.order[device] = order(Holdings(plan.shape).of(device), {});
+    plan.order = schedule.orders({plan.shape});
     add_updates(plan);
     add_transfers(plan);
     check(plan);
@@ -111,10 +110,10 @@ Job never_flushed(const Execution& execution, Tasks (*order)(const Holding&, con
 TEST(ExecutedReplicas, ThatNeverFlushEqualTheirOracle) {
     for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}, Replicas{3, 2}})
         for (const char* backend : {"reference", "emulated"})
-            for (const auto order : {naive, one_f_one_b}) {
+            for (const char* schedule : {"naive", "1f1b"}) {
                 const Execution execution(
                     kMlp, on("naive", replicas, {std::string("run.backend=") + backend, "pipeline.micro_batches=7"}));
-                const Job job = never_flushed(execution, order);
+                const Job job = never_flushed(execution, schedule_named(schedule));
                 const RunResult result = run(job, {});
                 EXPECT_EQ(result.losses.size(), 7u);
                 expect_equal(result, run(oracle_of(job), {}), fmt::format("{} {}", fmt::join(replicas, " "), backend));

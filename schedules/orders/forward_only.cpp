@@ -1,0 +1,28 @@
+#include "schedules/orders/turns.h"
+
+namespace pw {
+
+namespace {
+
+// Evaluation: groups of p micro-batches, so that a device with several stages never waits for a
+// round trip of one of them.
+Tasks forward_only(const Holding& own, const ScheduleOptions&) {
+    const auto chunks = static_cast<int>(own.stages.size()), all = static_cast<int>(own.microbatches.size());
+    Tasks order;
+    for (const Turn& turn : turns_in_groups(chunks, all, own.shape.devices))
+        order.push_back({Op::Forward, own.stages[turn.chunk], own.microbatches[turn.microbatch]});
+    return order;
+}
+
+}  // namespace
+
+extern const Schedule kForwardOnly{.name = "forward-only",
+                                   .aliases = "inference evaluation",
+                                   .summary = "evaluation: no backward, no update",
+                                   .placement = kAnyPlacement,
+                                   .bubble = "(p-1) F / v",
+                                   .in_flight = "1",
+                                   .orders = on_each_device<forward_only>,
+                                   .trains = false};
+
+}  // namespace pw

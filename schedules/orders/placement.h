@@ -1,0 +1,39 @@
+// How schedules lay stages out on devices. A placement is a row: a schedule may bring its own.
+#pragma once
+
+#include "schedules/plan/plan.h"
+
+#include <string_view>
+
+namespace pw {
+
+struct Placement {
+    std::string_view name;         // as `list schedules` prints it
+    std::string_view each_device;  // what a device gets, in errors: "one stage"
+    // Returns the number of stages nearest to `stages` that it places on the devices: `stages` itself when they fit.
+    int (*nearest)(int stages, int devices);
+    // Sets the placement of a shape whose stages fit, and Shape::serving where holders do not take turns. When null,
+    // stage s is on device s mod devices.
+    void (*place)(Shape& shape) = nullptr;
+    // Whether the config may give stages several holders instead: a device then has one stage.
+    bool replicas = false;
+
+    bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }
+};
+
+int any_stages(int stages, int devices);
+int one_per_device(int stages, int devices);
+int equally_many_per_device(int stages, int devices);
+int two_per_device(int stages, int devices);
+void place_in_v(Shape& shape);
+
+// Any number of stages, stage s on device s mod p.
+inline constexpr Placement kAnyPlacement{"any", "", any_stages, nullptr, true};
+// Stage d on device d.
+inline constexpr Placement kLinear{"linear", "one stage", one_per_device, nullptr, true};
+// Stages d, d + p, d + 2p, ... on device d.
+inline constexpr Placement kLooped{"looped", "equally many stages", equally_many_per_device};
+// Stages d and 2p - 1 - d on device d.
+inline constexpr Placement kV{"V", "two stages", two_per_device, place_in_v};
+
+}  // namespace pw

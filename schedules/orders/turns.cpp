@@ -1,0 +1,92 @@
+#include "schedules/orders/turns.h"
+
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <string>
+
+namespace pw {
+
+std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group) {
+    std::vector<Turn> turns;
+    for (int first = 0; first < microbatches; first += group)
+        for (int chunk = 0; chunk < chunks; ++chunk)
+            for (int mb = first; mb < std::min(first + group, microbatches); ++mb)
+                turns.push_back({chunk, mb});
+    return turns;
+}
+
+void take_turns(const Holding& own, int group, int ahead, Tasks& order, const BackwardOf& backward) {
+    const int p = own.shape.devices, v = own.shape.stages / p, device = own.device;
+    const std::vector<Turn> turns = turns_in_groups(v, own.shape.microbatches, group);
+    const auto all = static_cast<int>(turns.size());
+    ahead = std::min(ahead, all);
+    const auto forward = [&](int k) {
+        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
+    };
+    for (int k = 0; k < ahead; ++k)
+        forward(k);
+    for (int k = 0; k < all; ++k) {
+        if (ahead + k < all)
+            forward(ahead + k);
+        backward((v - 1 - turns[k].chunk) * p + device, turns[k].microbatch);
+    }
+}
+
+namespace {
+
+// PyTorch: as many rounds of one group as there are times p micro-batches; they must come out even.
+int rounds_of(int devices, int microbatches) { return std::max(1, microbatches / devices); }
+
+bool fills_rounds(int devices, int microbatches) {
+    return microbatches > 0 && microbatches % rounds_of(devices, microbatches) == 0;
+}
+
+// Megatron: at least p, at most m, and no last group that is shorter than p.
+bool is_group(int group, int devices, int microbatches) {
+    return group >= devices && group <= microbatches && (microbatches % group == 0 || microbatches % group >= devices);
+}
+
+int group_of_even_rounds(const Shape& shape) {
+    const int p = shape.devices, m = shape.microbatches;
+    if (fills_rounds(p, m))
+        return m / rounds_of(p, m);
+    int less = m, more = m;
+    while (!fills_rounds(p, less))
+        --less;
+    while (!fills_rounds(p, more))
+        ++more;
+    int group = p;  // m is one, so that the loop ends
+    while (!is_group(group, p, m))
+        ++group;
+    fail(
+        "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: set pipeline.micro_batches "
+        "to {} or {}, or pipeline.group to {}",
+        m, p, rounds_of(p, m), less, more, group);
+}
+
+}  // namespace
+
+int group_size(const Shape& shape, const ScheduleOptions& options) {
+    const int p = shape.devices, m = shape.microbatches, group = options.group;
+    if (group == 0)
+        return group_of_even_rounds(shape);
+    if (is_group(group, p, m))
+        return group;
+    if (m < p)
+        fail(
+            "a group of {} micro-batches for {} micro-batches on {} devices: a group has at least as many as there are "
+            "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to {} or more",
+            group, m, p, p);
+    std::string legal;
+    for (int distance = 1; distance <= std::max(group, m) && legal.empty(); ++distance)
+        for (const int near : {group - distance, group + distance})
+            if (is_group(near, p, m))
+                legal += (legal.empty() ? "" : " or ") + std::to_string(near);
+    fail(
+        "a group of {} micro-batches: it must be from {} (devices) to {} (micro-batches) and leave no last group "
+        "shorter than {}\n  help: {}",
+        group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
+}
+
+}  // namespace pw

@@ -1,0 +1,274 @@
+#include "schedules/passes/passes.h"
+#include "schedules/plan/plan_graph.h"
+#include "schedules/plan/shape_index.h"
+#include "schedules/plan/sum_groups.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+// Returns where a step ends: nothing stands inside an overlapped pair, and what a task makes is sent before anything
+// else runs.
+int end_of_step(const std::vector<Task>& order, int position) {
+    const int last = static_cast<int>(order.size()) - 1;
+    while (position < last && (order[position].with_next || is_send(order[position + 1].op)))
+        ++position;
+    return position;
+}
+
+// Returns, by stage, whether a device makes gradients of its weights.
+std::vector<bool> trained_stages(const Plan& plan) {
+    std::vector<bool> trained(static_cast<std::size_t>(plan.shape.stages), false);
+    for (const std::vector<Task>& order : plan.order)
+        for (const Task& task : order)
+            if (makes_weight_gradient(task.op))
+                trained[task.stage] = true;
+    return trained;
+}
+
+// Where a device ends a mini-batch of a stage: at its last B or W of it, or at its S.
+struct Ending {
+    int position = -1;  // -1: before its list
+    bool summed = false;
+};
+
+// How a device ends the mini-batches of a stage, and whether its list has U of it.
+struct StageEndings {
+    std::vector<Ending> of_mini_batch;
+    bool updated = false;
+};
+using Endings = std::vector<std::vector<StageEndings>>;  // by device, then by its stages
+
+// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the one before.
+std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIndex& index) {
+    std::vector<StageEndings> endings(index.stages_of(device).size());
+    for (StageEndings& of_stage : endings)
+        of_stage.of_mini_batch.resize(static_cast<std::size_t>(plan.shape.updates()));
+    const std::vector<Task>& order = plan.order[device];
+    for (int position = 0; position < static_cast<int>(order.size()); ++position) {
+        const Task& task = order[position];
+        const bool sums = task.op == Op::SumGradients;
+        if (!makes_weight_gradient(task.op) && !sums && task.op != Op::Update)
+            continue;
+        StageEndings& of_stage = endings[index.row_of(device, task.stage)];
+        if (task.op == Op::Update) {
+            of_stage.updated = true;
+            continue;
+        }
+        auto& [at, summed] = of_stage.of_mini_batch[plan.shape.mini_batch_of(task.microbatch)];
+        at = sums ? position : end_of_step(order, position);
+        summed |= sums;
+    }
+    for (StageEndings& of_stage : endings)
+        for (std::size_t k = 1; k < of_stage.of_mini_batch.size(); ++k)
+            if (of_stage.of_mini_batch[k].position < 0)
+                of_stage.of_mini_batch[k].position = of_stage.of_mini_batch[k - 1].position;
+    return endings;
+}
+
+// Returns the last position of a task that computes or sums, and of what is sent then, or -1 for none.
+int end_of_work(const std::vector<Task>& order) {
+    for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
+        if (is_compute(order[position].op) || order[position].op == Op::SumGradients)
+            return end_of_step(order, position);
+    return -1;
+}
+
+// Returns by stage when its S comes among those of one mini-batch, and last when U does. All devices sum in this one
+// order, or they would wait for each other: from the last stage to the first, as backwards end, then what ties share.
+std::vector<int> turns_of(const Shape& shape) {
+    const std::vector<SumGroup> groups = sum_groups(shape);
+    std::vector<int> turns(static_cast<std::size_t>(shape.stages), 0);
+    int turn = 0;
+    for (auto group = groups.rbegin(); group != groups.rend(); ++group)
+        if (group->stages.size() == 1)
+            turns[group->stages.front()] = turn++;
+    for (const SumGroup& group : groups)
+        if (group.stages.size() > 1) {
+            for (const int stage : group.stages)
+                turns[stage] = turn;
+            ++turn;
+        }
+    turns.push_back(turn);
+    return turns;
+}
+
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
+std::multimap<int, Task> in_turn(const std::vector<int>& turns, const std::multimap<int, Task>& sums,
+                                 const std::multimap<int, Task>& updates) {
+    std::vector<std::tuple<int, int, int, Task>> all;
+    for (const auto& [position, task] : sums)
+        all.push_back({position, task.microbatch, turns[task.stage], task});
+    for (const auto& [position, task] : updates)
+        all.push_back({position, task.microbatch, turns.back(), task});
+    std::sort(all.begin(), all.end());
+    std::multimap<int, Task> ordered;
+    for (const auto& [position, microbatch, turn, task] : all)
+        ordered.insert({position, task});
+    return ordered;
+}
+
+// Moves sums to where no devices wait for each other in a circle, whose holders have other stages too. In an order in
+// which all tasks can run, a sum follows the last of its gradients and the sums whose turn is earlier; each holder then
+// has it after its own tasks up to there.
+class SumPositions {
+public:
+    SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& turns, Endings& endings)
+        : plan_(plan), index_(index), endings_(endings) {
+        for (int stage = 0; stage < plan.shape.stages; ++stage)
+            if (is_moved(stage))
+                stages_.push_back(stage);
+        std::sort(stages_.begin(), stages_.end(), [&](int a, int b) { return turns[a] < turns[b]; });
+    }
+
+    void move() {
+        if (stages_.empty())
+            return;
+        const PlanGraph graph(plan_);
+        rank_.assign(plan_.order.size(), {});
+        for (std::size_t device = 0; device < plan_.order.size(); ++device)
+            rank_[device].assign(plan_.order[device].size(), graph.size());
+        int rank = 0;
+        for (const int node : graph.topological_order())
+            rank_[graph.device_of(node)][graph.position_of(node)] = rank++;
+        for (int mini_batch = 0; mini_batch < plan_.shape.updates(); ++mini_batch)
+            for (const int stage : stages_)
+                move_sum(stage, mini_batch);
+    }
+
+private:
+    Ending& ending_of(int stage, int device, int mini_batch) {
+        return endings_[device][index_.row_of(device, stage)].of_mini_batch[mini_batch];
+    }
+
+    bool is_moved(int stage) const {
+        const std::span<const int> holders = index_.devices_of(stage);
+        return holders.size() > 1 && !is_tied(plan_.shape, stage) &&
+               std::ranges::any_of(holders, [&](int holder) { return index_.stages_of(holder).size() > 1; });
+    }
+
+    int rank_at(int device, int position) const {
+        while (position >= 0 && is_transfer(plan_.order[device][position].op))
+            --position;
+        return position < 0 ? -1 : rank_[device][position];
+    }
+
+    // Returns the end of the last step on the device, from `position` on, that begins up to `reached_`.
+    int last_reached(int device, int position) const {
+        const std::vector<Task>& order = plan_.order[device];
+        for (int next = position + 1; next < std::ssize(order); ++next) {
+            if (is_transfer(order[next].op))
+                continue;
+            if (rank_[device][next] > reached_)
+                break;
+            position = next = end_of_step(order, next);
+        }
+        return position;
+    }
+
+    void move_sum(int stage, int mini_batch) {
+        const std::span<const int> holders = index_.devices_of(stage);
+        if (std::ranges::any_of(holders, [&](int holder) { return ending_of(stage, holder, mini_batch).summed; }))
+            return;  // the schedule has placed it
+        const auto reach = [&](int holder) {
+            return std::exchange(reached_,
+                                 std::max(reached_, rank_at(holder, ending_of(stage, holder, mini_batch).position))) !=
+                   reached_;
+        };
+        for (const int holder : holders)
+            reach(holder);
+        for (bool moved = true; moved;) {  // a step that has begun by then ends later
+            moved = false;
+            for (const int holder : holders) {
+                int& position = ending_of(stage, holder, mini_batch).position;
+                position = last_reached(holder, position);
+                moved |= reach(holder);
+            }
+        }
+    }
+
+    const Plan& plan_;
+    const ShapeIndex& index_;
+    Endings& endings_;
+    std::vector<int> stages_;             // in their turns
+    std::vector<std::vector<int>> rank_;  // [device][position]: of a task in that order
+    int reached_ = -1;                    // rank of the last task before the sum
+};
+
+// The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of tied
+// stages do so when all their own stages are through.
+std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& index, const std::vector<bool>& trained,
+                                         const std::vector<int>& turns, const Endings& all, int device) {
+    const Shape& shape = plan.shape;
+    const int end = end_of_work(plan.order[device]);
+    std::multimap<int, Task> sums, updates;
+    const std::span<const int> stages = index.stages_of(device);
+    const std::vector<StageEndings>& endings = all[device];
+    for (std::size_t k = 0; k < stages.size(); ++k) {
+        const int stage = stages[k];
+        if (endings[k].updated || !trained[stage])
+            continue;
+        const bool tied = is_tied(shape, stage);
+        for (int mini_batch = 0; mini_batch < shape.updates(); ++mini_batch) {
+            const auto& [own_end, summed] = endings[k].of_mini_batch[mini_batch];
+            const int last = shape.last_of(mini_batch);
+            if (needs_sum(shape, stage) && !summed)
+                sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
+            updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
+        }
+    }
+    return in_turn(turns, sums, updates);
+}
+
+}  // namespace
+
+void add_recomputes(Plan& plan, const std::vector<int>& stages) {
+    const auto is_recomputed = [&](int stage) {
+        return std::find(stages.begin(), stages.end(), stage) != stages.end();
+    };
+    for (std::vector<Task>& order : plan.order) {
+        std::vector<Task> longer;
+        std::ptrdiff_t pair = 0;  // where the task, or the pair it is in, starts in `longer`
+        bool in_pair = false;
+        for (const Task& task : order) {
+            if (!is_transfer(task.op) && !std::exchange(in_pair, task.with_next))
+                pair = std::ssize(longer);
+            if (makes_input_gradient(task.op) && is_recomputed(task.stage))
+                longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});
+            longer.push_back(task);
+        }
+        order = std::move(longer);
+    }
+}
+
+void add_updates(Plan& plan) {
+    const std::vector<bool> trained = trained_stages(plan);
+    const std::vector<int> turns = turns_of(plan.shape);
+    const ShapeIndex index(plan.shape);
+    Endings endings;
+    for (int device = 0; device < plan.shape.devices; ++device)
+        endings.push_back(endings_of(plan, device, index));
+    SumPositions(plan, index, turns, endings).move();
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        std::vector<Task>& order = plan.order[device];
+        const std::multimap<int, Task> missing = missing_updates(plan, index, trained, turns, endings, device);
+        std::vector<Task> longer;
+        for (int position = -1; position < static_cast<int>(order.size()); ++position) {
+            if (position >= 0)
+                longer.push_back(order[position]);
+            const auto [first, end] = missing.equal_range(position);
+            for (auto follow = first; follow != end; ++follow)
+                longer.push_back(follow->second);
+        }
+        order = std::move(longer);
+    }
+}
+
+}  // namespace pw
