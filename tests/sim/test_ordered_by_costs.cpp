@@ -138,9 +138,9 @@ TEST(OrderedByCosts, CostsAreThoseOfTheDevices) {
     shape.microbatches = 3;
     Costs costs = uniform(2, 10, 6, 4, 7);
     costs.stage[1].forward = 30;
-    costs.speed = {1, 0.5};
+    ClusterEdit(costs)->set_speeds({1, 0.5});
     costs.dispatch = 2;
-    costs.link.bandwidth = 1e9;
+    ClusterEdit(costs)->link.bandwidth = 1e9;
     costs.edges.push_back({0, 1, 1'000'000, 2'000'000});
     const OrderCosts known = order_costs(placed(kGreedy, shape), costs, {100, 200});
     const OrderCosts::Times first = known.times.at({0, 0}), second = known.times.at({1, 1});
