@@ -1,7 +1,7 @@
 // The commands of `pipewright`: each adds its options to a sub-command and returns what to do.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/orders/schedule.h"
 
 #include <functional>

@@ -4,7 +4,7 @@
 #include "cli/streams.h"
 #include "cli/table.h"
 #include "exec/all_ranks.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"

@@ -3,7 +3,7 @@
 #include "cli/prediction.h"
 #include "cli/streams.h"
 #include "cli/table.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"

@@ -2,7 +2,7 @@
 
 #include "cli/streams.h"
 #include "cli/table.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/trace/trace_json.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A trace with its numbers, as simulate, run and compare print it.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/trace/trace.h"
 #include "search/predict.h"
 #include "sim/metrics.h"

@@ -10,7 +10,7 @@
 #include "exec/pieces.h"
 #include "exec/ranks/line.h"
 #include "exec/ranks/ranks.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"

@@ -2,7 +2,7 @@
 // schedules and commands; the user reads of them in a note.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
 #include <string>

@@ -1,7 +1,7 @@
 #include "job/job.h"
 
 #include "job/build.h"
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "job/plan.h"
 #include "job/rules.h"
 #include "schedules/memory/buffers.h"

@@ -1,7 +1,7 @@
 // What a config and a split ask of the schedules.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/orders/schedule.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // What a plan needs at least when a stage is a given piece of the model, whatever the other stages are.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "search/plans/stage_space.h"
 
 #include <algorithm>

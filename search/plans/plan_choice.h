@@ -1,7 +1,7 @@
 // One way to run a model: all that a search chooses but the split.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
 #include <cstddef>

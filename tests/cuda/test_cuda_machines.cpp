@@ -4,7 +4,7 @@
 #include "exec/cuda/transport.h"
 #include "exec/engine/mailbox.h"
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_precisions.h"
 #include "tests/support/execution.h"

@@ -1,6 +1,6 @@
 // MNIST's files as images and labels, and what is wrong with those that are not.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/mnist_files.h"
 #include "tests/support/refusal.h"
 

@@ -1,7 +1,7 @@
 // Keys as other tools call them.
-#include "job/other_names.h"
+#include "job/config/other_names.h"
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 

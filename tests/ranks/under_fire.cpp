@@ -9,7 +9,7 @@
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"
 #include "workloads/error.h"

@@ -1,5 +1,5 @@
 // Predictions of shipped configs against published measurements.
-#include "job/config.h"
+#include "job/config/config.h"
 #include "search/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/public_data.h"

@@ -1,6 +1,6 @@
 // Models from files: what is read, that it can be planned and simulated, and what is refused.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"

@@ -3,7 +3,7 @@
 #include "exec/engine/machine.h"
 #include "exec/execute.h"
 #include "exec/system/threads.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/virtual/network.h"
 #include "tests/virtual/world.h"

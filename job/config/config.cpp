@@ -1,10 +1,10 @@
-#include "job/config.h"
+#include "job/config/config.h"
 
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
+#include "job/config/other_names.h"
+#include "job/config/rank_table.h"
 #include "job/launched_ranks.h"
-#include "job/other_names.h"
 #include "job/plan.h"
-#include "job/rank_table.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <algorithm>

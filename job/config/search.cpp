@@ -1,4 +1,4 @@
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 
 #include <algorithm>
 #include <set>

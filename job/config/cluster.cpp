@@ -1,6 +1,6 @@
-#include "job/config_blocks.h"
-#include "job/other_names.h"
-#include "job/rank_table.h"
+#include "job/config/blocks.h"
+#include "job/config/other_names.h"
+#include "job/config/rank_table.h"
 
 #include <fmt/format.h>
 

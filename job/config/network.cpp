@@ -1,5 +1,5 @@
 // What messages take: links, and what they share on their way.
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "workloads/costs/link_yaml.h"
 
 #include <algorithm>

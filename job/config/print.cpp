@@ -1,4 +1,4 @@
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "job/cost_source.h"
 #include "workloads/costs/link_yaml.h"
 #include "workloads/models/models.h"

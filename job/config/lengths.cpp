@@ -1,5 +1,5 @@
 // How long each micro-batch is: as a list in the config, or as a CSV.
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "workloads/text/files.h"
 
 #include <algorithm>

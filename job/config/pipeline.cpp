@@ -1,5 +1,5 @@
-#include "job/config_blocks.h"
-#include "job/other_names.h"
+#include "job/config/blocks.h"
+#include "job/config/other_names.h"
 
 #include <algorithm>
 #include <numeric>

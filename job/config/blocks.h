@@ -1,7 +1,7 @@
 // The readers behind load_config, one per block of the file. Each notes its mistakes in the source.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 
 #include <optional>
 #include <string>
