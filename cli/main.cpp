@@ -7,6 +7,7 @@
 #include "exec/ranks/line.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

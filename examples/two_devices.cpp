@@ -2,6 +2,7 @@
 // `simulate` and `search` in short.
 #include "pipewright/job/build.h"
 #include "pipewright/job/job.h"
+#include "pipewright/job/load.h"
 #include "pipewright/search/plans/makespan.h"
 #include "pipewright/search/predict.h"
 #include "pipewright/sim/metrics.h"

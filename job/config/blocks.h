@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/config/config.h"
+#include "job/config/read.h"
 
 #include <optional>
 #include <string>
@@ -13,13 +14,6 @@ inline constexpr int kMostDevices = 1'000'000;
 inline constexpr int kMostStages = 65'536;
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
 inline constexpr std::int64_t kMostBatches = 1'000'000;
-
-// A claim is a number of stages that some key implies.
-struct StageClaim {
-    Yaml at;
-    int stages;
-    std::string what;  // "'pipeline.split' makes 3 stages"
-};
 
 std::string absolute_path(const std::string& folder, const std::string& path);
 // Complains that "X is not in this version".
@@ -49,8 +43,7 @@ std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
 TransferMode read_transfer(const Yaml& transfer);
 
-// Reads the block `search`; `mini_batch` is the samples per update of the pipeline.
-SearchConfig read_search(const Yaml& search, std::int64_t mini_batch);
+SearchConfig read_search(const Yaml& search);
 std::string print_search(const SearchConfig& search);
 
 // Reads the block `sweep`. Every axis has values; whether its key exists, loading with an override tells.

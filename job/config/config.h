@@ -196,9 +196,6 @@ template <>
 inline constexpr Choice<RunConfig::FanOutGradients> kChoices<RunConfig::FanOutGradients>[] = {
     {"stage", RunConfig::FanOutGradients::Stage}, {"layer", RunConfig::FanOutGradients::Layer}};
 
-// Tells whether the devices are shared out among the processes that a launcher has started.
-bool runs_on_ranks(const RunConfig& run);
-
 // This word in search.schedules and in `compare --schedules` means all schedules.
 inline constexpr std::string_view kAllSchedules = "all";
 
@@ -275,10 +272,6 @@ struct Config {
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
-// Loads `path`, applies the overrides, checks every key of the contract and reports all mistakes at
-// once. Keys of later parts of the contract that this build does not serve are errors that say so.
-Config load_config(const std::string& path, const std::vector<std::string>& set);
-
 // Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 
@@ -288,6 +281,9 @@ Config with_paths_from(Config config, const std::string& folder);
 
 // Returns whether the workload is given by times of stages, without layers.
 bool is_uniform(const Config& config);
+
+// Returns whether the costs of layers are computed from FLOPs and bytes by the rates of the cluster.
+bool has_analytic_costs(const Config& config);
 
 // Returns whether the devices of the run sleep instead of computing: then costs are enough to run.
 bool is_emulated(const Config& config);

@@ -1,5 +1,4 @@
 #include "job/config/blocks.h"
-#include "job/cost_source.h"
 #include "workloads/costs/link_yaml.h"
 #include "workloads/models/models.h"
 
@@ -148,7 +147,7 @@ void print_cluster(const ClusterConfig& cluster, std::string& out) {
 // Rates count where costs are computed from them.
 void print_rates(const Config& config, std::string& out) {
     const DeviceRates &rates = config.cluster.rates, usual;
-    const bool computed = cost_source_of(config).source == CostSource::Analytic;
+    const bool computed = has_analytic_costs(config);
     if (computed || rates.flops != usual.flops)
         out += fmt::format("  compute: {}\n", exact_flops(rates.flops));
     if (computed || rates.memory_bandwidth != usual.memory_bandwidth)

@@ -73,14 +73,14 @@ bool wants_all_schedules(const SearchConfig& search) {
     return search.schedules.size() == 1 && search.schedules.front() == kAllSchedules;
 }
 
-SearchConfig read_search(const Yaml& at, std::int64_t mini_batch) {
+SearchConfig read_search(const Yaml& at) {
     at.allow({"objective", "schedules", "micro_batch_sizes", "mini_batch", "stages", "replicas", "recompute", "p2p",
               "straight", "memory_limit", "levels", "tensor_parallel", "profile_batch"});
     SearchConfig search;
     search.objective = at["objective"].choice(search.objective);
     search.schedules = read_schedules(at["schedules"]);
     search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
-    search.mini_batch = at["mini_batch"].integer(mini_batch, 1, kMostSamples);
+    search.mini_batch = at["mini_batch"].integer(1, 1, kMostSamples);
     search.stages = read_counts(at["stages"], kMostStages);
     search.replicas = read_replicas(at["replicas"]);
     search.recompute = at["recompute"].choice(search.recompute);

@@ -4,6 +4,7 @@
 #include "exec/cuda/layers/algorithms.h"
 #include "job/build.h"
 #include "job/config/config.h"
+#include "job/load.h"
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_precisions.h"
 #include "tests/support/execution.h"

@@ -5,6 +5,7 @@
 #include "exec/engine/mailbox.h"
 #include "job/build.h"
 #include "job/config/config.h"
+#include "job/load.h"
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_precisions.h"
 #include "tests/support/execution.h"

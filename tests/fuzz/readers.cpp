@@ -6,6 +6,7 @@
 #include "exec/training/npy.h"
 #include "job/config/blocks.h"
 #include "job/config/rank_table.h"
+#include "job/load.h"
 #include "schedules/csv/csv.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"

@@ -2,6 +2,7 @@
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "workloads/error.h"

@@ -2,6 +2,7 @@
 #include "job/config/other_names.h"
 
 #include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 

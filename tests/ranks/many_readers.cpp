@@ -8,6 +8,7 @@
 #include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "workloads/error.h"
 
 #include <cstdio>

@@ -12,6 +12,7 @@
 #include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // Predicted: what a tensor costs that several layers of later stages read, by stage and by layer.
+#include "job/load.h"
 #include "search/plans/makespan.h"
 #include "search/predict.h"
 #include "sim/metrics.h"

@@ -1,6 +1,7 @@
 // What a search says of its answer, against all plans that it could have found: the plan, its bounds and its proof.
 #include "job/build.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"

@@ -1,6 +1,7 @@
 // Models from files: what is read, that it can be planned and simulated, and what is refused.
 #include "job/build.h"
 #include "job/config/config.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"

@@ -1,5 +1,6 @@
 // Which weight version every task of an asynchronous plan reads, with and without replicas, how far ahead weights
 // are predicted, and what that holds.
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/orders.h"
 #include "schedules/plan/versions.h"

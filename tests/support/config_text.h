@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/temporary_folder.h"
 
 #include <string>

@@ -4,6 +4,7 @@
 #include "exec/execute.h"
 #include "exec/system/threads.h"
 #include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/virtual/network.h"
 #include "tests/virtual/world.h"
