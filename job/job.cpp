@@ -186,7 +186,9 @@ void tell_config(Trace& trace, const Config& config) {
 ToldRules told_rules(const Trace& trace) {
     const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
     Config config;
-    config.transfer = read_transfer(root["transfer"]);
+    std::vector<StageClaim> claims;
+    Reading reading{"", claims};
+    read_block(transfer_block(), root["transfer"], config, reading);
     config.workload.model = root["workload"]["model"].text();
     config.run.backend = root["run"]["backend"].choice(config.run.backend);
     config.run.transport = root["run"]["transport"].choice(config.run.transport);

@@ -1,109 +1,15 @@
+// The block `cluster`.
 #include "job/config/blocks.h"
-#include "job/config/other_names.h"
-#include "job/config/rank_table.h"
+#include "workloads/costs/link_yaml.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <string>
 
 namespace pw {
 namespace {
-
-// Reads the devices; there are none when the file does not say how many.
-std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
-    std::vector<DeviceConfig> result;
-    if (!devices.is_list()) {
-        const std::int64_t count = devices.integer(devices.present() ? 1 : 0, 1, kMostDevices);
-        result.resize(static_cast<std::size_t>(count));
-        for (DeviceConfig& device : result)
-            device.memory = memory;
-        return result;
-    }
-    std::set<std::string> names;
-    for (const Yaml& item : devices.items()) {
-        item.allow({"name", "speed", "memory", "host"});
-        DeviceConfig& device = result.emplace_back();
-        device.name = item["name"].text();
-        device.speed = item["speed"].number(1, 1e-6, 1e6);
-        device.memory = item["memory"].bytes(memory);
-        device.host = item["host"].text();
-        if (!device.name.empty() && !names.insert(device.name).second)
-            item["name"].complain(fmt::format("two devices are called '{}'", device.name), "give each its own name");
-    }
-    if (result.empty())
-        devices.complain("'cluster.devices' is empty", "write a number of devices, or one entry per device");
-    return result;
-}
-
-// Devices of a rank table are called by their ranks and stand on its servers; `devices` may say the rest.
-void read_ranks(const Yaml& at, ClusterConfig& cluster) {
-    std::error_code error;
-    if (cluster.rank_table.empty())
-        return;
-    if (!std::filesystem::is_regular_file(cluster.rank_table, error)) {
-        at["rank_table"].complain(fmt::format("there is no file '{}'", cluster.rank_table),
-                                  "check the path; it starts at the folder of this file");
-        return;
-    }
-    const std::vector<std::string> servers = read_rank_table(cluster.rank_table);
-    std::vector<DeviceConfig>& devices = cluster.devices;
-    if (devices.empty())
-        devices.assign(servers.size(), {"", 1, cluster.memory, ""});
-    if (devices.size() != servers.size()) {
-        at["devices"].complain(
-            fmt::format("'cluster.devices' is {}, but the rank table has {} devices", devices.size(), servers.size()),
-            fmt::format("write {}, or remove the key", servers.size()));
-        return;
-    }
-    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-        if (devices[rank].name.empty())
-            devices[rank].name = fmt::format("rank {}", rank);
-        if (!devices[rank].host.empty() && devices[rank].host != servers[rank])
-            at["devices"].complain(fmt::format("device {} is on '{}', but the rank table puts rank {} on '{}'", rank,
-                                               devices[rank].host, rank, servers[rank]),
-                                   "remove the key host: the table has it");
-        devices[rank].host = servers[rank];
-    }
-}
-
-// Places devices on hosts, as many on each, unless they say theirs.
-void read_hosts(const Yaml& at, ClusterConfig& cluster) {
-    const Yaml hosts = at["hosts"], each = at["devices_per_host"];
-    if (!hosts.present() && !each.present())
-        return;
-    if (!each.present() || (!hosts.present() && cluster.devices.empty())) {
-        (hosts.present() ? hosts : each)
-            .complain("'cluster.hosts' and 'cluster.devices_per_host' go together",
-                      hosts.present() ? "write both" : "write both, or how many devices there are (cluster.devices)");
-        return;
-    }
-    const std::int64_t on_each = each.integer(1, 1, kMostDevices);
-    const std::int64_t count =
-        hosts.present() ? hosts.integer(1, 1, kMostDevices) : (std::ssize(cluster.devices) + on_each - 1) / on_each;
-    if (count * on_each > kMostDevices) {
-        hosts.complain(fmt::format("{} hosts of {} devices are more than {} devices", count, on_each, kMostDevices),
-                       "write fewer");
-        return;
-    }
-    if (cluster.devices.empty())
-        cluster.devices.assign(static_cast<std::size_t>(count * on_each), {"", 1, cluster.memory, ""});
-    if (hosts.present() && std::ssize(cluster.devices) != count * on_each) {
-        at["devices"].complain(fmt::format("'cluster.devices' is {}, but {} hosts of {} devices have {}",
-                                           cluster.devices.size(), count, on_each, count * on_each),
-                               "remove the key, or correct the hosts");
-        return;
-    }
-    for (std::size_t device = 0; device < cluster.devices.size(); ++device)
-        if (std::string& host = cluster.devices[device].host; host.empty())
-            host = fmt::format("host {}", static_cast<std::int64_t>(device) / on_each);
-        else
-            each.complain(
-                fmt::format("device {} says its host, '{}', and 'cluster.devices_per_host' another", device, host),
-                "write one of them");
-}
 
 void read_links(const Yaml& at, ClusterConfig& cluster) {
     const Yaml link = at["link"], inside = at["inside"], between = at["between"];
@@ -148,28 +54,130 @@ void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
             "write between: too, or link: for all devices");
 }
 
-}  // namespace
+using Cluster = ClusterConfig;
+constexpr auto kCluster = &Config::cluster;
 
-ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
-    at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"},
-             kOtherNames);
-    ClusterConfig cluster;
-    cluster.memory = at["memory"].bytes(kUnlimited);
-    cluster.devices = read_devices(at["devices"], cluster.memory);
-    cluster.profile = absolute_path(folder, at["profile"].text());
-    cluster.rank_table = absolute_path(folder, at["rank_table"].text());
-    if (at["dispatch"].present())
-        cluster.dispatch = read_time(at["dispatch"], 0);
-    cluster.dispatcher = at["dispatcher"].choice(cluster.dispatcher);
-    read_ranks(at, cluster);
-    read_hosts(at, cluster);
+// Rates count where costs are computed from them.
+std::string print_compute(const Config& config) {
+    const double rate = config.cluster.rates.flops;
+    return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
+}
+
+std::string print_memory_bandwidth(const Config& config) {
+    const double rate = config.cluster.rates.memory_bandwidth;
+    return has_analytic_costs(config) || rate != DeviceRates{}.memory_bandwidth ? exact_bandwidth(rate) : "";
+}
+
+std::string print_own_link(const Config& config) {
+    return config.cluster.link_given ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";
+}
+
+std::string print_link_of_all(const Config& config) {
+    return config.cluster.between_hosts ? "" : print_own_link(config);
+}
+
+std::string print_inside(const Config& config) { return config.cluster.between_hosts ? print_own_link(config) : ""; }
+
+std::string print_between(const Config& config) {
+    const std::optional<Link>& between = config.cluster.between_hosts;
+    return between ? fmt::format("{{{}}}", print_link(*between)) : "";
+}
+
+template <std::string PrintedDevices::*member>
+std::string print_some(const Config& config) {
+    return print_devices(config.cluster).*member;
+}
+
+template <std::string (*print)(const ClusterConfig&)>
+std::string print_of_cluster(const Config& config) {
+    return print(config.cluster);
+}
+
+constexpr std::string_view kLinkText = "`{bandwidth, latency}`, a name";
+constexpr std::string_view kListSchema = R"({"type": "array", "items": %})";
+constexpr Domain kCount{.kind = KeyKind::Integer, .least = 1, .most = kMostDevices};
+
+// Keys about devices and links are read together, by finish_cluster.
+constexpr ConfigKey kClusterKeys[] = {
+    {"devices",
+     {special("a number, `[{name, speed, memory, host}, …]`",
+              R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000000},
+                {"type": "array", "minItems": 1, "items": %}]})",
+              device_schema),
+      nullptr, print_some<&PrintedDevices::devices>},
+     Shown::Always,
+     "as many as stages, or as their replicas",
+     "their number, or an entry for each"},
+    {"hosts",
+     {kCount, nullptr, print_some<&PrintedDevices::hosts>},
+     Shown::Always,
+     "none",
+     "the number of hosts, with `devices_per_host` devices each, in order"},
+    {"devices_per_host",
+     {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
+     Shown::Always,
+     "none",
+     "with `devices` in place of `hosts`: as many hosts as they fill"},
+    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>), Shown::Always,
+     "`inf`", "memory of every device that does not say"},
+    {"link",
+     {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
+     Shown::Always,
+     "none: no cost",
+     "the link between any two devices, see [hosts](#hosts) and [bandwidths by size](#bandwidth-by-size)"},
+    {"inside",
+     {special(kLinkText, "%", link_schema), nullptr, print_inside},
+     Shown::Always,
+     "none",
+     "the link inside a host, see [hosts](#hosts); with several hosts `inside` needs `between`, unless `links` has "
+     "every pair of devices on two hosts"},
+    {"between",
+     {special(kLinkText, "%", link_schema), nullptr, print_between},
+     Shown::Always,
+     "none",
+     "the link between hosts, see [hosts](#hosts)"},
+    {"links",
+     {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
+      print_of_cluster<print_pairs>},
+     Shown::Always,
+     "none",
+     "pairs of devices with a link of their own, see [the network](#the-network)"},
+    {"shared",
+     {special("`[{devices, bandwidth}, …]`", kListSchema, shared_schema), nullptr, print_of_cluster<print_shared>},
+     Shown::Always,
+     "none",
+     "what the messages of some devices share, see [the network](#the-network)"},
+    {"switches",
+     {special("`[{hosts, bandwidth}, …]`", kListSchema, switch_schema), nullptr, print_of_cluster<print_switches>},
+     Shown::Always,
+     "none",
+     "what the messages of some hosts share, see [the network](#the-network)"},
+    {"dispatch", time_key<kCluster, &Cluster::dispatch>(), Shown::Always, "the profile's, else 0 ns",
+     "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
+    {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), Shown::IfSet, "",
+     "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
+     "dispatcher](#a-shared-dispatcher)"},
+    {"rank_table", path_key<kCluster, &Cluster::rank_table>(), Shown::IfSet, "none",
+     "file with the devices of an Ascend cluster, see below"},
+    {"profile", path_key<kCluster, &Cluster::profile>(), Shown::IfSet, "none",
+     "measured costs, see [profile.md](profile.md)"},
+    {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), Shown::Always,
+     "", "for analytic costs"},
+    {"memory_bandwidth",
+     printed_as(bandwidth_key<kCluster, &Cluster::rates, &DeviceRates::memory_bandwidth>(), print_memory_bandwidth),
+     Shown::Always, "", "for analytic costs"},
+};
+
+void finish_cluster(const Yaml& at, Config& config, Reading& reading) {
+    ClusterConfig& cluster = config.cluster;
+    read_devices(at, cluster, reading);
     read_links(at, cluster);
     read_network(at, cluster);
     check_hosts_are_linked(at, cluster);
-    cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
-    cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
-    return cluster;
 }
+
+}  // namespace
+
+ConfigBlock cluster_block() { return {"cluster", kClusterKeys, finish_cluster}; }
 
 }  // namespace pw

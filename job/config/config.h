@@ -27,9 +27,9 @@ inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
 // A workload with `model: uniform` has no layers: it gives one value per stage.
 struct UniformWorkload {
-    std::vector<Ns> forward, backward_input, backward_weight;
+    std::vector<Ns> forward{1000}, backward_input{1000}, backward_weight{1000};
     double imbalance = 0;  // the last stage takes so much of a device's time longer, all others less: the mean stays
-    std::vector<Bytes> activation, activation_until_weight, output, weights;
+    std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
 };
 
 struct WorkloadConfig {
@@ -100,7 +100,7 @@ inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispa
     {"per device", ClusterConfig::Dispatcher::PerDevice}, {"per host", ClusterConfig::Dispatcher::PerHost}};
 
 struct PipelineConfig {
-    std::string schedule;  // a name, or the absolute path of a *.csv
+    std::string schedule = "1f1b";  // a name, or the absolute path of a *.csv
     int stages = 0;
     enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
     std::vector<std::string> cuts;                // Split::Cuts

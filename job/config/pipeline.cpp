@@ -1,5 +1,5 @@
+// The block `pipeline`.
 #include "job/config/blocks.h"
-#include "job/config/other_names.h"
 
 #include <algorithm>
 #include <numeric>
@@ -43,16 +43,17 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
                       fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
 }
 
-void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+void read_split(const Domain&, const Yaml& split, Config& config, Reading& reading) {
+    PipelineConfig& pipeline = config.pipeline;
     if (split.is_map()) {
-        read_lists(split, pipeline, claims);
+        read_lists(split, pipeline, reading.claims);
     } else if (split.is_list()) {
         pipeline.split = Split::Cuts;
         for (const Yaml& cut : split.items())
             pipeline.cuts.push_back(read_name(cut));
         const std::size_t stages = pipeline.cuts.size() + 1;
-        claims.push_back({split, static_cast<int>(stages),
-                          fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
+        reading.claims.push_back({split, static_cast<int>(stages),
+                                  fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
     } else {
         const std::string text = split.text(name_of(Split::Auto));
         const std::optional<Split> chosen = parse_choice<Split>(text);
@@ -62,28 +63,159 @@ void read_split(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
     }
 }
 
-void read_replicas(const Yaml& replicas, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
-    if (replicas.is_text())
-        return replicas.complain(
-            fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", replicas.text()),
-            "write the devices of every stage, such as [2, 2] for two stages of two devices each");
-    for (const Yaml& item : replicas.items())
-        pipeline.replicas.push_back(static_cast<int>(item.integer(1, 1, kMostReplicas)));
-    if (replicas.is_list())
-        claims.push_back({replicas, static_cast<int>(pipeline.replicas.size()),
-                          fmt::format("'pipeline.replicas' has {} entries", pipeline.replicas.size())});
+std::string print_split(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    const auto names = [](const std::vector<std::string>& layers) { return print_list(layers, quoted); };
+    switch (pipeline.split) {
+        case Split::Auto:
+        case Split::Even:
+            break;
+        case Split::Cuts:
+            return names(pipeline.cuts);
+        case Split::Lists:
+            return fmt::format("{{stages: {}}}", print_list(pipeline.lists, names));
+    }
+    return std::string(name_of(pipeline.split));
 }
 
+void read_schedule(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    std::string& schedule = config.pipeline.schedule;
+    schedule = at.text(schedule);
+    if (schedule.empty())
+        at.complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");
+    if (schedule.ends_with(".csv"))
+        schedule = absolute_path(reading.folder, schedule);
+}
+
+// What the user says goes before what follows from other keys.
+void read_stages(const Domain& domain, const Yaml& at, Config&, Reading& reading) {
+    const auto count = static_cast<int>(at.integer(0, domain.least, domain.most));
+    reading.claims.insert(reading.claims.begin(), {at, count, fmt::format("'pipeline.stages' is {}", count)});
+}
+
+void read_replicas(const Domain& domain, const Yaml& at, Config& config, Reading& reading) {
+    if (at.is_text())
+        return at.complain(fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", at.text()),
+                           "write the devices of every stage, such as [2, 2] for two stages of two devices each");
+    std::vector<int>& replicas = config.pipeline.replicas;
+    for (const Yaml& item : at.items())
+        replicas.push_back(static_cast<int>(item.integer(1, domain.least, domain.most)));
+    if (at.is_list())
+        reading.claims.push_back({at, static_cast<int>(replicas.size()),
+                                  fmt::format("'pipeline.replicas' has {} entries", replicas.size())});
+}
+
+void read_mini_batch(const Domain& domain, const Yaml& at, Config& config, Reading&) {
+    PipelineConfig& pipeline = config.pipeline;
+    const std::int64_t full = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    pipeline.mini_batch = at.integer(full, domain.least, domain.most);
+}
+
+std::string print_mini_batch(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    const bool full = pipeline.mini_batch == std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    return full ? "" : print_plain(pipeline.mini_batch);
+}
+
+void read_unequal(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    config.pipeline.micro_batch_lengths = read_lengths(at, reading.folder);
+}
+
+std::string print_recompute(const Config& config) {
+    const std::vector<int>& stages = config.pipeline.recompute;
+    using Recompute = PipelineConfig::Recompute;
+    if (!stages.empty() && std::ssize(stages) != config.pipeline.stages)
+        return print_items(stages);
+    return std::string(name_of(stages.empty() ? Recompute::None : Recompute::All));
+}
+
+void refuse_later_key(const Domain&, const Yaml& at, Config&, Reading&) {
+    at.integer(1, 1, kMostBatches);
+    not_in_this_version(at, fmt::format("'{}'", at.path()), "remove the key");
+}
+
+template <class Value>
+constexpr Value read_by(Value value, decltype(Value::read) read) {
+    value.read = read;
+    return value;
+}
+
+using Pipeline = PipelineConfig;
+constexpr auto kPipeline = &Config::pipeline;
+constexpr KeyValue<Config> kLaterKey = if_given(KeyValue<Config>{{}, refuse_later_key});
+
+constexpr ConfigKey kPipelineKeys[] = {
+    {"schedule",
+     {special("a name, or a plan `*.csv`", R"({"type": "string"})"), read_schedule,
+      [](const Config& config) { return quoted(config.pipeline.schedule); },
+      [](Config& config) { return &config.pipeline.schedule; }},
+     Shown::Always,
+     "",
+     "a name of `pipewright list schedules`, or a plan, see [schedules.md](schedules.md)"},
+    {"stages", if_given(read_by(integer_key<kPipeline, &Pipeline::stages>(1, kMostStages), read_stages)), Shown::Always,
+     "see below", "number of stages"},
+    {"split",
+     {special("`auto`, `even`, `[layer, …]`, `{stages: [[layer, …], …]}`",
+              R"({"anyOf": [{"enum": ["auto", "even"]}, {"$ref": "#/$defs/names"}, {"type": "object",
+                "properties": {"stages": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/names"}}},
+                "required": ["stages"], "additionalProperties": false}]})"),
+      read_split, print_split},
+     Shown::Always,
+     "",
+     "which layers make each stage, see below"},
+    {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), Shown::Always, "",
+     "per mini-batch; asynchronous: per step"},
+    {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), Shown::Always, "",
+     "samples"},
+    {"mini_batch",
+     {{.kind = KeyKind::Integer, .least = 1, .most = kMostBatches * kMostBatches, .may_be_empty = true},
+      read_mini_batch,
+      print_mini_batch},
+     Shown::Always,
+     "`micro_batches` × `micro_batch_size`",
+     "samples per update. Where `micro_batch_size` does not divide it, the last micro-batch is "
+     "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it gives their number"},
+    {"micro_batch_lengths",
+     if_given(KeyValue<Config>{
+         special("`[number, …]`, `[{F, B, I, W, bytes}, …]`, a CSV", "%", lengths_schema), read_unequal,
+         [](const Config& config) { return print_lengths(config.pipeline.micro_batch_lengths); }}),
+     Shown::IfSet, "all equal",
+     "a list with an entry per micro-batch, or the path of a CSV: how many times as long each is, see [micro-batches "
+     "of unequal length](#micro-batches-of-unequal-length)"},
+    {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas), Shown::IfSet,
+     "1 each", "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+    {"weights", choice_key<kPipeline, &Pipeline::weights>(), Shown::IfSet, "the schedule's",
+     "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule its own only"},
+    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), Shown::IfSet, "",
+     "with `weights: latest`: read weights predicted from the momentum; see "
+     "[schedules.md](schedules.md#predicted-weights)"},
+    {"rules", choice_key<kPipeline, &Pipeline::rules>(), Shown::IfSet, "", "`mindspore`: stricter rules, see below"},
+    {"drain", choice_key<kPipeline, &Pipeline::drain>(), Shown::IfSet, "the schedule's",
+     "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
+    {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), Shown::IfSet, "PyTorch's rule",
+     "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"recompute",
+     {special(
+          "`none`, `all`, `[stage, …]`",
+          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
+      nullptr, print_recompute},
+     Shown::Always,
+     "`none`",
+     "stages that save nothing in `F` and recompute it before the backward pass; see "
+     "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
+    {"waves", kLaterKey},
+    {"slices", kLaterKey},
+};
+
 // Samples of a mini-batch: all micro-batches are full, or the last one is smaller.
-void read_mini_batch(const Yaml& at, PipelineConfig& pipeline) {
+void finish_pipeline(const Yaml& at, Config& config, Reading&) {
+    PipelineConfig& pipeline = config.pipeline;
     const std::int64_t size = pipeline.micro_batch_size;
-    pipeline.mini_batch = pipeline.micro_batches * size;
-    if (!at["mini_batch"].present())
-        return;
-    const std::int64_t asked = at["mini_batch"].integer(pipeline.mini_batch, 1, kMostBatches * kMostBatches);
+    const std::int64_t asked = pipeline.mini_batch;
     const std::int64_t needed = (asked + size - 1) / size;
-    pipeline.mini_batch = asked;
-    if (!at["micro_batches"].present() && needed <= kMostBatches)
+    if (!at["mini_batch"].present())
+        pipeline.mini_batch = pipeline.micro_batches * size;
+    else if (!at["micro_batches"].present() && needed <= kMostBatches)
         pipeline.micro_batches = static_cast<int>(needed);
     else if (needed != pipeline.micro_batches)
         at["mini_batch"].complain(
@@ -93,44 +225,7 @@ void read_mini_batch(const Yaml& at, PipelineConfig& pipeline) {
 
 }  // namespace
 
-bool is_replicated(const PipelineConfig& pipeline) {
-    return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
-}
-
-PipelineConfig read_pipeline(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
-    at.allow({"schedule", "stages", "split", "micro_batches", "micro_batch_size", "replicas", "weights", "recompute",
-              "drain", "group", "waves", "slices", "mini_batch", "prediction", "rules", "micro_batch_lengths"},
-             kOtherNames);
-    PipelineConfig pipeline;
-    pipeline.schedule = at["schedule"].text("1f1b");
-    if (pipeline.schedule.empty())
-        at["schedule"].complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");
-    const Yaml stages = at["stages"];
-    if (stages.present()) {
-        const int count = static_cast<int>(stages.integer(0, 1, kMostStages));
-        // what the user says goes before what follows from other keys
-        claims.insert(claims.begin(), {stages, count, fmt::format("'pipeline.stages' is {}", count)});
-    }
-    read_split(at["split"], pipeline, claims);
-    pipeline.micro_batches = static_cast<int>(at["micro_batches"].integer(1, 1, kMostBatches));
-    pipeline.micro_batch_size = static_cast<int>(at["micro_batch_size"].integer(1, 1, kMostBatches));
-    read_mini_batch(at, pipeline);
-    if (at["micro_batch_lengths"].present())
-        pipeline.micro_batch_lengths = read_lengths(at["micro_batch_lengths"], folder);
-    read_replicas(at["replicas"], pipeline, claims);
-    pipeline.weights = at["weights"].choice<WeightPolicy>();
-    pipeline.prediction = at["prediction"].choice(pipeline.prediction);
-    pipeline.rules = at["rules"].choice(pipeline.rules);
-    pipeline.drain = at["drain"].choice(pipeline.drain);
-    if (at["group"].present())
-        pipeline.group = static_cast<int>(at["group"].integer(1, 1, kMostBatches));
-    for (const std::string_view key : {"waves", "slices"})
-        if (at[key].present()) {
-            at[key].integer(1, 1, kMostBatches);
-            not_in_this_version(at[key], fmt::format("'pipeline.{}'", key), "remove the key");
-        }
-    return pipeline;
-}
+ConfigBlock pipeline_block() { return {"pipeline", kPipelineKeys, finish_pipeline}; }
 
 std::vector<int> read_recompute(const Yaml& recompute, int stages) {
     std::vector<int> found;

@@ -1,3 +1,4 @@
+// The block `search`.
 #include "job/config/blocks.h"
 
 #include <algorithm>
@@ -23,33 +24,65 @@ std::vector<T> read_different(const Yaml& at, Read read) {
     return values;
 }
 
-std::vector<int> read_counts(const Yaml& at, std::int64_t most) {
-    return read_different<int>(at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, 1, most)); });
+// A list of numbers of which each is there once.
+template <auto... members>
+constexpr KeyValue<Config> counts_key(std::int64_t most) {
+    KeyValue<Config> value = integers_key<members...>(1, most);
+    value.read = [](const Domain& domain, const Yaml& at, Config& config, Reading&) {
+        member_of<members...>(config) = read_different<int>(
+            at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, domain.least, domain.most)); });
+    };
+    return value;
 }
 
-std::vector<std::string> read_schedules(const Yaml& at) {
-    if (!at.is_text())
-        return read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
+void read_schedules(const Domain&, const Yaml& at, Config& config, Reading&) {
+    std::vector<std::string>& schedules = config.search.schedules;
+    if (!at.is_text()) {
+        schedules = read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
+        return;
+    }
     if (at.text() != kAllSchedules)
         at.complain(fmt::format("'{}' is '{}'", at.path(), at.text()),
                     fmt::format("write {}, or a list of names, as in [gpipe, 1f1b]", kAllSchedules));
-    return {std::string(kAllSchedules)};
+    schedules = {std::string(kAllSchedules)};
 }
 
-std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
-    std::vector<SearchConfig::Level> levels;
+std::string print_schedules(const Config& config) {
+    return wants_all_schedules(config.search) ? std::string(kAllSchedules)
+                                              : print_list(config.search.schedules, quoted);
+}
+
+void read_replicas_of_search(const Domain&, const Yaml& at, Config& config, Reading&) {
+    using Replicas = SearchConfig::Replicas;
+    if (at.is_text() && parse_choice<Replicas>(at.text()))
+        config.search.replicas = Replicas::Equal;
+    else
+        config.search.replicas = at.boolean(false) ? Replicas::Yes : Replicas::No;
+}
+
+std::string print_replicas_of_search(const Config& config) {
+    using Replicas = SearchConfig::Replicas;
+    const Replicas replicas = config.search.replicas;
+    return replicas == Replicas::Equal ? std::string(name_of(replicas)) : print_plain(replicas == Replicas::Yes);
+}
+
+using Level = SearchConfig::Level;
+constexpr KeyOf<Level> kLevelKeys[] = {
+    {"devices", integer_key<&Level::devices>(1, kMostStages)},
+    {"bandwidth", bandwidth_key<&Level::bandwidth>()},
+};
+
+void read_levels(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    std::vector<Level>& levels = config.search.levels;
     for (const Yaml& item : at.items()) {
-        item.allow({"devices", "bandwidth"});
-        SearchConfig::Level& level = levels.emplace_back();
-        level.devices = static_cast<int>(item["devices"].integer(1, 1, kMostStages));
-        level.bandwidth = item["bandwidth"].bandwidth(1);
-        for (const char* key : {"devices", "bandwidth"})
-            if (item.is_map() && !item[key].present())
-                item.complain(fmt::format("'{}.{}' is missing", item.path(), key),
+        read_keys<Level>(kLevelKeys, item, levels.emplace_back(), reading);
+        for (const KeyOf<Level>& key : kLevelKeys)
+            if (item.is_map() && !item[key.name].present())
+                item.complain(fmt::format("'{}.{}' is missing", item.path(), key.name),
                               "write {devices: 4, bandwidth: 12 GB/s} for every level, the innermost first");
     }
     std::int64_t devices = 1;
-    for (const SearchConfig::Level& level : levels)
+    for (const Level& level : levels)
         devices = std::min<std::int64_t>(devices * level.devices, kMostStages + 1);
     if (devices > kMostStages)
         at.complain(fmt::format("'{}' multiply to more than {} devices", at.path(), kMostStages),
@@ -57,71 +90,67 @@ std::vector<SearchConfig::Level> read_levels(const Yaml& at) {
     if (at.is_list() && levels.empty())
         at.complain(fmt::format("'{}' is empty", at.path()),
                     "write the levels, the innermost first, or remove the key");
-    return levels;
 }
 
-SearchConfig::Replicas read_replicas(const Yaml& at) {
-    using Replicas = SearchConfig::Replicas;
-    if (at.is_text() && parse_choice<Replicas>(at.text()))
-        return Replicas::Equal;
-    return at.boolean(false) ? Replicas::Yes : Replicas::No;
+std::string print_levels(const Config& config) {
+    return print_list(config.search.levels, [](const Level& level) { return print_map<Level>(kLevelKeys, level, {}); });
 }
+
+using Search = SearchConfig;
+constexpr auto kSearch = &Config::search;
+
+constexpr ConfigKey kSearchKeys[] = {
+    {"objective", choice_key<kSearch, &Search::objective>(), Shown::Always, "",
+     "`makespan`: of the schedule, simulated; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
+     "that planner"},
+    {"schedules",
+     {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
+      read_schedules, print_schedules},
+     Shown::IfSet,
+     "the pipeline's",
+     "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named"},
+    {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), Shown::IfSet, "the pipeline's",
+     "sizes that do not divide `mini_batch` are left out"},
+    {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), Shown::Always, "the pipeline's",
+     "samples per update, the same for every candidate"},
+    {"stages", counts_key<kSearch, &Search::stages>(kMostStages), Shown::IfSet,
+     "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
+     "numbers of stages to try"},
+    {"replicas",
+     {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
+      print_replicas_of_search},
+     Shown::Always,
+     "",
+     "`true`: ways to share out up to all devices among the stages ([which](search.md#many-devices)); `equal`: only "
+     "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)"},
+    {"recompute", choice_key<kSearch, &Search::recompute>(), Shown::Always, "`none`; for `piper` `auto`",
+     "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be unless "
+     "`none` "
+     "is written"},
+    {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), Shown::Always, "",
+     "for `piper`: `false`: no layer is shared by several devices"},
+    {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), Shown::IfSet,
+     "none; for `pipedream` `mini_batch`",
+     "samples that the times and sizes of a [model from a file](#models-from-files) are for, where it does not say it"},
+    {"p2p", choice_key<kSearch, &Search::p2p>(), Shown::Always, "",
+     "for `pipedream`: `free` ignores transfers between stages"},
+    {"straight", flag_key<kSearch, &Search::straight>(), Shown::Always, "",
+     "for `pipedream` and `piper`: `true`: no stage has replicas"},
+    {"memory_limit", flag_key<kSearch, &Search::memory_limit>(), Shown::Always, "",
+     "for `pipedream`: `true` keeps stages within the memory of the first device, counted as in "
+     "[pipedream.md](pipedream.md)"},
+    {"levels",
+     {special("`[{devices, bandwidth}, …]`", R"({"type": "array", "minItems": 1, "items": %})",
+              object_schema<Level, kLevelKeys>),
+      read_levels, print_levels},
+     Shown::IfSet,
+     "one of all devices",
+     "for `pipedream`: groups of devices, the innermost first, with the bandwidth between the groups of the level "
+     "below; `cluster.devices` then plays no part"},
+};
 
 }  // namespace
 
-bool wants_all_schedules(const SearchConfig& search) {
-    return search.schedules.size() == 1 && search.schedules.front() == kAllSchedules;
-}
-
-SearchConfig read_search(const Yaml& at) {
-    at.allow({"objective", "schedules", "micro_batch_sizes", "mini_batch", "stages", "replicas", "recompute", "p2p",
-              "straight", "memory_limit", "levels", "tensor_parallel", "profile_batch"});
-    SearchConfig search;
-    search.objective = at["objective"].choice(search.objective);
-    search.schedules = read_schedules(at["schedules"]);
-    search.micro_batch_sizes = read_counts(at["micro_batch_sizes"], kMostBatches);
-    search.mini_batch = at["mini_batch"].integer(1, 1, kMostSamples);
-    search.stages = read_counts(at["stages"], kMostStages);
-    search.replicas = read_replicas(at["replicas"]);
-    search.recompute = at["recompute"].choice(search.recompute);
-    search.tensor_parallel = at["tensor_parallel"].boolean(search.tensor_parallel);
-    search.profile_batch = at["profile_batch"].present() ? at["profile_batch"].integer(1, 1, kMostSamples) : 0;
-    search.p2p = at["p2p"].choice(search.p2p);
-    search.straight = at["straight"].boolean(search.straight);
-    search.memory_limit = at["memory_limit"].boolean(search.memory_limit);
-    search.levels = read_levels(at["levels"]);
-    return search;
-}
-
-std::string print_search(const SearchConfig& search) {
-    std::vector<std::string> schedules, levels;
-    for (const std::string& schedule : search.schedules)
-        schedules.push_back(quoted(schedule));
-    for (const SearchConfig::Level& level : search.levels)
-        levels.push_back(
-            fmt::format("{{devices: {}, bandwidth: {}}}", level.devices, exact_bandwidth(level.bandwidth)));
-    const bool equal = search.replicas == SearchConfig::Replicas::Equal;
-    const std::string replicas = equal ? std::string(name_of(search.replicas))
-                                       : fmt::format("{}", search.replicas == SearchConfig::Replicas::Yes);
-    std::string out = fmt::format("search:\n  objective: {}\n", name_of(search.objective));
-    if (wants_all_schedules(search))
-        out += fmt::format("  schedules: {}\n", kAllSchedules);
-    else if (!schedules.empty())
-        out += fmt::format("  schedules: [{}]\n", fmt::join(schedules, ", "));
-    if (!search.micro_batch_sizes.empty())
-        out += fmt::format("  micro_batch_sizes: [{}]\n", fmt::join(search.micro_batch_sizes, ", "));
-    out += fmt::format("  mini_batch: {}\n", search.mini_batch);
-    if (!search.stages.empty())
-        out += fmt::format("  stages: [{}]\n", fmt::join(search.stages, ", "));
-    out += fmt::format("  replicas: {}\n  recompute: {}\n  tensor_parallel: {}\n", replicas, name_of(search.recompute),
-                       search.tensor_parallel);
-    if (search.profile_batch > 0)
-        out += fmt::format("  profile_batch: {}\n", search.profile_batch);
-    out += fmt::format("  p2p: {}\n  straight: {}\n  memory_limit: {}\n", name_of(search.p2p), search.straight,
-                       search.memory_limit);
-    if (!levels.empty())
-        out += fmt::format("  levels: [{}]\n", fmt::join(levels, ", "));
-    return out;
-}
+ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, true}; }
 
 }  // namespace pw

@@ -1,12 +1,10 @@
+// The block `workload`.
 #include "job/config/blocks.h"
-#include "job/config/other_names.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/data/data_sources.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
-#include <variant>
+#include <limits>
 
 namespace pw {
 namespace {
@@ -20,7 +18,7 @@ std::vector<std::string_view> model_names() {
 
 // Reads the model's name, which is empty where it is missing or unknown: which other keys are right, only a known model
 // tells.
-std::string read_model(const Yaml& at, const std::string& folder) {
+std::string model_in(const Yaml& at, const std::string& folder) {
     const std::vector<std::string_view> models = model_names();
     const std::string known =
         fmt::format("models: {}, or a file with the times of layers: *.yaml, *.json, *.csv or *.graph.txt",
@@ -42,20 +40,87 @@ std::string read_model(const Yaml& at, const std::string& folder) {
     return model;
 }
 
-// Reads one value, or one per stage.
-template <class T, class Read>
-std::vector<T> read_values(const Yaml& at, T fallback, std::vector<StageClaim>& claims, Read read) {
-    if (!at.is_list())
-        return {read(at, fallback)};
-    std::vector<T> values;
-    for (const Yaml& item : at.items())
-        values.push_back(read(item, fallback));
-    if (values.empty())
-        at.complain(fmt::format("'{}' is empty", at.path()), "write one value, or a list with one value per stage");
-    else
-        claims.push_back(
-            {at, static_cast<int>(values.size()), fmt::format("'{}' has {} values", at.path(), values.size())});
-    return values;
+void read_model(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    config.workload.model = model_in(at, reading.folder);
+}
+
+std::vector<std::string_view> dataset_names() {
+    std::vector<std::string_view> names;
+    for (const DataSource& source : data_sources())
+        names.push_back(source.name);
+    return names;
+}
+
+void read_dataset(const Domain&, const Yaml& at, Config& config, Reading&) {
+    config.workload.dataset = at.choice(config.workload.dataset, dataset_names());
+}
+
+const BuiltInModel* model_of(const Config& config) { return find_model(config.workload.model); }
+
+std::string print_dataset(const Config& config) {
+    const std::string& dataset = config.workload.dataset;
+    const BuiltInModel* model = model_of(config);
+    const bool is_read = model != nullptr && model->build != nullptr;
+    return is_read || dataset != WorkloadConfig{}.dataset ? dataset : "";
+}
+
+std::string print_if_images(const Config& config, int value) {
+    const BuiltInModel* model = model_of(config);
+    return model != nullptr && reads_images(*model) ? print_plain(value) : "";
+}
+
+// Keys that only some built-in models take.
+using Takes = bool (*)(const BuiltInModel& model, std::string_view key);
+
+template <Takes takes_it>
+std::string takers(std::string_view key) {
+    std::vector<std::string_view> names;
+    for (const BuiltInModel* model : built_in_models())
+        if (takes_it(*model, key))
+            names.push_back(model->name);
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Where the model is missing or unknown all keys are read for their mistakes.
+template <Takes takes_it>
+bool is_for_model(const Config& config, std::string_view key) {
+    const BuiltInModel* model = model_of(config);
+    return config.workload.model.empty() || (model != nullptr && takes_it(*model, key));
+}
+
+bool takes_images(const BuiltInModel& model, std::string_view) { return reads_images(model); }
+bool has_own_times(const BuiltInModel& model, std::string_view) { return model.build == nullptr; }
+bool is_for_uniform(const Config& config, std::string_view) { return is_uniform(config); }
+
+constexpr KeyOf<ImageChanges> kAugmentKeys[] = {
+    {"crop_padding", integer_key<&ImageChanges::crop_padding>(0, 4096)},
+    {"flip", flag_key<&ImageChanges::flip>()},
+};
+constexpr KeyOf<ImageChanges> kNormaliseKeys[] = {
+    {"mean", numbers_key<&ImageChanges::mean>(0, 1)},
+    {"std", numbers_key<&ImageChanges::deviation>(1e-6, 1)},
+};
+
+void read_augment(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    read_keys<ImageChanges>(kAugmentKeys, at, config.workload.changes, reading);
+}
+
+std::string print_augment(const Config& config) {
+    const ImageChanges& changes = config.workload.changes;
+    return changes.crop_padding > 0 || changes.flip ? print_map<ImageChanges>(kAugmentKeys, changes, {}) : "";
+}
+
+void read_normalise(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+    ImageChanges& changes = config.workload.changes;
+    read_keys<ImageChanges>(kNormaliseKeys, at, changes, reading);
+    if (at.present() && (changes.mean.empty() || changes.mean.size() != changes.deviation.size()))
+        at.complain("'workload.normalise' needs as many values of mean as of std",
+                    "write one of each per channel, or remove the key");
+}
+
+std::string print_normalise(const Config& config) {
+    const ImageChanges& changes = config.workload.changes;
+    return changes.mean.empty() ? "" : print_map<ImageChanges>(kNormaliseKeys, changes, {});
 }
 
 Bytes read_size(const Yaml& at, Bytes fallback) {
@@ -67,113 +132,182 @@ Bytes read_size(const Yaml& at, Bytes fallback) {
     return fallback;
 }
 
-double read_imbalance(const Yaml& workload, const UniformWorkload& uniform) {
-    const Yaml at = workload["imbalance"];
-    const double imbalance = at.number(0, 0, 1);
-    for (const std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
-        if (imbalance > 0 && times->size() > 1) {
-            at.complain("'workload.imbalance' is for times that are means over the stages, here is a time for each",
-                        "write one number for each of forward, backward_input and backward_weight, or remove the key");
-            break;
-        }
-    return imbalance;
+Ns read_stage_time(const Yaml& at, Ns fallback) { return read_time(at, fallback); }
+
+// A value for all stages, or a list with one for each.
+template <auto read_one, auto print_one, auto member>
+constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_view schema) {
+    return {special(takes, schema),
+            [](const Domain&, const Yaml& at, Config& config, Reading& reading) {
+                auto& values = config.workload.uniform.*member;
+                const auto fallback = values.front();
+                values.clear();
+                if (!at.is_list()) {
+                    values.push_back(read_one(at, fallback));
+                    return;
+                }
+                for (const Yaml& item : at.items())
+                    values.push_back(read_one(item, fallback));
+                if (values.empty())
+                    at.complain(fmt::format("'{}' is empty", at.path()),
+                                "write one value, or a list with one value per stage");
+                else
+                    reading.claims.push_back({at, static_cast<int>(values.size()),
+                                              fmt::format("'{}' has {} values", at.path(), values.size())});
+            },
+            [](const Config& config) { return print_list(config.workload.uniform.*member, print_one); }};
 }
 
-UniformWorkload read_uniform(const Yaml& workload, std::vector<StageClaim>& claims) {
-    if (workload["stages"].present()) {
-        const int stages = static_cast<int>(workload["stages"].integer(0, 1, kMostStages));
-        claims.push_back({workload["stages"], stages, fmt::format("'workload.stages' is {}", stages)});
+template <auto member>
+constexpr KeyValue<Config> times_key() {
+    return stage_values_key<read_stage_time, exact_time, member>("time, or a list",
+                                                                 R"({"anyOf": [{"$ref": "#/$defs/time"},
+          {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/time"}}]})");
+}
+template <auto member>
+constexpr KeyValue<Config> sizes_key() {
+    return stage_values_key<read_size, exact_bytes, member>("size, or a list", R"({"anyOf": [{"$ref": "#/$defs/size"},
+          {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/size"}}]})");
+}
+
+void read_stages_of_workload(const Domain& domain, const Yaml& at, Config&, Reading& reading) {
+    const auto stages = static_cast<int>(at.integer(0, domain.least, domain.most));
+    reading.claims.push_back({at, stages, fmt::format("'workload.stages' is {}", stages)});
+}
+
+void read_overlapped(const Domain&, const Yaml& at, Config&, Reading&) {
+    if (at.is_list())
+        for (const Yaml& item : at.items())
+            read_time(item, 0);
+    else
+        read_time(at, 0);
+    not_in_this_version(at, "'workload.overlapped_forward_backward'", "remove the key: a pair takes F + B");
+}
+
+using Workload = WorkloadConfig;
+using Options = ModelOptions;
+using Uniform = UniformWorkload;
+constexpr auto kWorkload = &Config::workload;
+constexpr auto kOptions = &Workload::options;
+constexpr auto kUniform = &Workload::uniform;
+
+// Limits of a row: for which models its key is.
+constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
+constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
+constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>};
+
+constexpr ConfigKey kWorkloadKeys[] = {
+    {"model",
+     {special("a model, or a [file](#models-from-files)", R"({"type": "string", "minLength": 1})"), read_model,
+      [](const Config& config) { return quoted(config.workload.model); },
+      [](Config& config) { return &config.workload.model; }},
+     Shown::Always,
+     "required",
+     "`pipewright list models` names them; files are `*.yaml`, `*.json`, `*.csv`, `*.graph.txt`"},
+    {"image_size",
+     printed_as(
+         integer_key<kWorkload, kOptions, &Options::image_size>(1, 4096),
+         +[](const Config& config) { return print_if_images(config, config.workload.options.image_size); }),
+     Shown::Always, "224; mlp: 28, with cifar10 32; unet: 64",
+     "height and width in pixels; resnet50 at least 32; unet a multiple of 2^levels"},
+    {"classes",
+     printed_as(
+         integer_key<kWorkload, kOptions, &Options::classes>(1, 65'535),
+         +[](const Config& config) { return print_if_images(config, config.workload.options.classes); }),
+     Shown::Always, "10", "with cifar10 and mnist at least 10"},
+    {"dataset",
+     {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
+     Shown::Always,
+     "`synthetic`",
+     "gpt takes `synthetic` and `text`, other models all but `text`; see [data.md](data.md)"},
+    {"path", path_key<kWorkload, &Workload::path>(), Shown::IfSet, "none", "folder of cifar10 or mnist, file of text"},
+    {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), Shown::Always, "",
+     "widths of the layers before the last; `[]`: there are none", kOfSome},
+    {"base_channels", integer_key<kWorkload, kOptions, &Options::base_channels>(1, 4096), Shown::Always, "",
+     "channels of the first level; every further level has twice as many; below 8 the `cpu` backend has no fast "
+     "kernels",
+     kOfSome},
+    {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), Shown::Always, "",
+     "how often the image is halved", kOfSome},
+    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 65'536), Shown::Always, "",
+     "tokens of a sample", kOfSome},
+    {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), Shown::Always, "",
+     "different tokens; with text at least 256", kOfSome},
+    {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), Shown::Always, "",
+     "width of a token's vector", kOfSome},
+    {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), Shown::Always, "", "number of blocks",
+     kOfSome},
+    {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), Shown::Always, "",
+     "of attention; they divide `embedding`", kOfSome},
+    {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), Shown::IfSet, "",
+     "share of the values that are dropped: after every hidden layer of mlp, and in gpt after the embedding and before "
+     "every residual sum; 0: no such layers",
+     kOfSome},
+    {"augment",
+     {special("`{crop_padding, flip}`", "%", object_schema<ImageChanges, kAugmentKeys>), read_augment, print_augment},
+     Shown::Always,
+     "none",
+     "as in `{crop_padding: 4, flip: true}`: random crops of images with a border of this many black pixels, 0 to "
+     "4096, "
+     "and random flips, see [data.md](data.md#what-the-model-reads)",
+     kOfImages},
+    {"normalise",
+     {special("`{mean, std}`", "%", object_schema<ImageChanges, kNormaliseKeys>), read_normalise, print_normalise},
+     Shown::Always,
+     "the data set's",
+     "one value of each per channel, of pixels in [0, 1]",
+     kOfImages},
+    {"stages",
+     {{.kind = KeyKind::Integer, .least = 1, .most = kMostStages, .may_be_empty = true},
+      read_stages_of_workload,
+      [](const Config& config) { return print_plain(config.workload.uniform.forward.size()); }},
+     Shown::Always,
+     "see [pipeline](#pipeline)",
+     "number of stages",
+     kOfUniform},
+    {"forward", times_key<&Uniform::forward>(), Shown::Always, "1 us", "time of `F`", kOfUniform},
+    {"backward_input", times_key<&Uniform::backward_input>(), Shown::Always, "1 us", "time of `I`", kOfUniform},
+    {"backward_weight", times_key<&Uniform::backward_weight>(), Shown::Always, "1 us",
+     "time of `W`; `B` takes `I` + `W`", kOfUniform},
+    {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), Shown::IfSet, "",
+     "where times are means over the stages, as profilers print them: the last stage, which has the loss, takes longer "
+     "by this share of what a device does for one micro-batch (0.07: 7 %), and all others less, so that the mean "
+     "stays; "
+     "what would leave others less than nothing is an error",
+     kOfUniform},
+    {"activation", sizes_key<&Uniform::activation>(), Shown::Always, "1 MB", "taken at `F`", kOfUniform},
+    {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), Shown::Always, "0 B",
+     "what of it stays until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` takes the "
+     "difference, for gradients of outputs that `W` reads, and a full backward (`B`) needs none of it",
+     kOfUniform},
+    {"output", sizes_key<&Uniform::output>(), Shown::Always, "0 B",
+     "tensor sent to the next stage; its gradient is as large", kOfUniform},
+    {"weights", sizes_key<&Uniform::weights>(), Shown::Always, "0 B",
+     "counted once more for gradients and once for momentum", kOfUniform},
+    {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), Shown::Always, "", "", kOfUniform},
+};
+
+void refuse_keys_of_others(const Yaml& at, const Config& config) {
+    const std::string& model = config.workload.model;
+    for (const ConfigKey& key : kWorkloadKeys) {
+        if (key.is_for(config) || !at[key.name].present())
+            continue;
+        const std::string owners = key.limit.words(key.name);
+        if (key.limit.is_for == is_for_uniform)
+            at[key.name].complain(fmt::format("'workload.{}' belongs to model: {}, not to {}", key.name, owners, model),
+                                  "remove the key; stages of a real model are set with pipeline.stages");
+        else
+            at[key.name].complain(fmt::format("'workload.{}' is not for model: {}", key.name, model),
+                                  fmt::format("remove the key; it belongs to {}", owners));
     }
-    const auto times = [&](std::string_view key) {
-        return read_values<Ns>(workload[key], 1000, claims,
-                               [](const Yaml& at, Ns fallback) { return read_time(at, fallback); });
-    };
-    const auto sizes = [&](std::string_view key, Bytes fallback) {
-        return read_values<Bytes>(workload[key], fallback, claims, read_size);
-    };
-    UniformWorkload uniform;
-    uniform.forward = times("forward");
-    uniform.backward_input = times("backward_input");
-    uniform.backward_weight = times("backward_weight");
-    uniform.imbalance = read_imbalance(workload, uniform);
-    uniform.activation = sizes("activation", 1'000'000);
-    uniform.activation_until_weight = sizes("activation_until_weight", 0);
-    uniform.output = sizes("output", 0);
-    uniform.weights = sizes("weights", 0);
-    const Yaml overlapped = workload["overlapped_forward_backward"];
-    if (overlapped.present()) {
-        std::vector<StageClaim> ignored;
-        read_values<Ns>(overlapped, 0, ignored, [](const Yaml& at, Ns fallback) { return read_time(at, fallback); });
-        not_in_this_version(overlapped, "'workload.overlapped_forward_backward'", "remove the key: a pair takes F + B");
-    }
-    return uniform;
 }
 
-constexpr std::string_view kUniformKeys[]{
-    "stages",    "forward", "activation", "backward_input",          "backward_weight",
-    "imbalance", "output",  "weights",    "activation_until_weight", "overlapped_forward_backward"};
-
-// Returns the name of the model without layers.
-std::string_view uniform_model() {
-    return (*std::ranges::find_if(built_in_models(), [](const BuiltInModel* row) { return row->build == nullptr; }))
-        ->name;
-}
-
-void reject_uniform_keys(const Yaml& workload, const std::string& model) {
-    for (const std::string_view key : kUniformKeys)
-        if (workload[key].present())
-            workload[key].complain(
-                fmt::format("'workload.{}' belongs to model: {}, not to {}", key, uniform_model(), model),
-                "remove the key; stages of a real model are set with pipeline.stages");
-}
-
-// Notes a mistake where the file has a key that belongs to other models. `model` is a name or a path.
-void reject_key_of_others(const Yaml& at, std::string_view key, const std::string& model,
-                          const std::function<bool(const BuiltInModel&)>& takes) {
-    const BuiltInModel* own = find_model(model);
-    if (!at[key].present() || (own != nullptr && takes(*own)))
-        return;
-    std::vector<std::string_view> owners;
-    for (const BuiltInModel* other : built_in_models())
-        if (takes(*other))
-            owners.push_back(other->name);
-    at[key].complain(fmt::format("'workload.{}' is not for model: {}", key, model),
-                     fmt::format("remove the key; it belongs to {}", fmt::join(owners, " ")));
-}
-
-void reject_keys_of_others(const Yaml& at, const std::string& model) {
-    for (const ModelKey& key : model_keys())
-        reject_key_of_others(at, key.name, model,
-                             [&](const BuiltInModel& other) { return takes_key(other, key.name); });
-    for (const std::string_view key : {"augment", "normalise"})
-        reject_key_of_others(at, key, model, reads_images);
-}
-
-void read_option(const Yaml& at, const ModelKey& key, int& value) {
-    value =
-        static_cast<int>(at.integer(value, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)));
-}
-
-void read_option(const Yaml& at, const ModelKey& key, double& value) { value = at.number(value, key.least, key.most); }
-
-void read_option(const Yaml& at, const ModelKey& key, std::vector<int>& values) {
-    if (!at.present())
-        return;
-    values.clear();
-    for (const Yaml& item : at.items())
-        read_option(item, key, values.emplace_back(static_cast<int>(key.least)));
-}
-
-void read_options(const Yaml& at, const std::string& model, ModelOptions& options) {
-    for (const ModelKey& key : model_keys())
-        std::visit([&](auto option) { read_option(at[key.name], key, options.*option); }, key.value);
-    const BuiltInModel* own = find_model(model);
-    if (own != nullptr && takes_key(*own, "heads") && options.embedding % options.heads != 0)
-        at[at["heads"].present() ? "heads" : "embedding"].complain(
-            fmt::format("an embedding of {} has no {} heads of equal width", options.embedding, options.heads),
-            "choose heads that divide the embedding");
-    if (!model.empty())
-        reject_keys_of_others(at, model);
+void check_imbalance(const Yaml& at, const UniformWorkload& uniform) {
+    const auto differ = [](const std::vector<Ns>& times) { return times.size() > 1; };
+    if (uniform.imbalance > 0 &&
+        (differ(uniform.forward) || differ(uniform.backward_input) || differ(uniform.backward_weight)))
+        at.complain("'workload.imbalance' is for times that are means over the stages, here is a time for each",
+                    "write one number for each of forward, backward_input and backward_weight, or remove the key");
 }
 
 // These return the first row with tokens, of the models and of the data sets.
@@ -203,39 +337,26 @@ void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSour
                                   fmt::format("write vocabulary: {} or more", source.classes));
 }
 
-void read_changes(const Yaml& augment, const Yaml& normalise, ImageChanges& changes) {
-    augment.allow({"crop_padding", "flip"});
-    changes.crop_padding = static_cast<int>(augment["crop_padding"].integer(0, 0, 4096));
-    changes.flip = augment["flip"].boolean(false);
-    normalise.allow({"mean", "std"});
-    const auto values = [&](std::string_view key, double least) {
-        std::vector<double> found;
-        for (const Yaml& item : normalise[key].items())
-            found.push_back(item.number(0, least, 1));
-        return found;
-    };
-    if (!normalise.present())
+void finish_workload(const Yaml& at, Config& config, Reading&) {
+    const WorkloadConfig& workload = config.workload;
+    ModelOptions& options = config.workload.options;
+    const DataSource& source = data_source(workload.dataset);
+    const BuiltInModel* model = model_of(config);
+    if (model != nullptr && !at["image_size"].present())
+        options.image_size = default_image_size(*model, source);
+    if (source.labels == Labels::PerImage && options.classes < source.classes)
+        at["classes"].complain(
+            fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes, options.classes),
+            fmt::format("write classes: {}", source.classes));
+    if (model != nullptr && takes_key(*model, "heads") && options.embedding % options.heads != 0)
+        at[at["heads"].present() ? "heads" : "embedding"].complain(
+            fmt::format("an embedding of {} has no {} heads of equal width", options.embedding, options.heads),
+            "choose heads that divide the embedding");
+    if (workload.model.empty())
         return;
-    changes.mean = values("mean", 0);
-    changes.deviation = values("std", 1e-6);
-    if (changes.mean.empty() || changes.mean.size() != changes.deviation.size())
-        normalise.complain("'workload.normalise' needs as many values of mean as of std",
-                           "write one of each per channel, or remove the key");
-}
-
-std::vector<std::string_view> known_keys() {
-    std::vector<std::string_view> keys{"model", "image_size", "classes", "dataset", "path", "augment", "normalise"};
-    for (const ModelKey& key : model_keys())
-        keys.push_back(key.name);
-    keys.insert(keys.end(), std::begin(kUniformKeys), std::end(kUniformKeys));
-    return keys;
-}
-
-std::vector<std::string_view> dataset_names() {
-    std::vector<std::string_view> names;
-    for (const DataSource& source : data_sources())
-        names.push_back(source.name);
-    return names;
+    check_tokens(at, workload, source);
+    check_imbalance(at["imbalance"], workload.uniform);
+    refuse_keys_of_others(at, config);
 }
 
 template <class T>
@@ -246,32 +367,7 @@ void spread(std::vector<T>& values, int stages) {
 
 }  // namespace
 
-WorkloadConfig read_workload(const Yaml& at, const std::string& folder, std::vector<StageClaim>& claims) {
-    at.allow(known_keys(), kOtherNames);
-    WorkloadConfig workload;
-    ModelOptions& options = workload.options;
-    workload.model = read_model(at["model"], folder);
-    const DataSource& source = data_source(at["dataset"].choice(data_sources().front().name, dataset_names()));
-    workload.dataset = source.name;
-    workload.path = absolute_path(folder, at["path"].text());
-    const BuiltInModel* model = find_model(workload.model);
-    const int image_size = model == nullptr ? kUsualImageSize : default_image_size(*model, source);
-    options.image_size = static_cast<int>(at["image_size"].integer(image_size, 1, 4096));
-    options.classes = static_cast<int>(at["classes"].integer(options.classes, 1, 65'535));
-    if (source.labels == Labels::PerImage && options.classes < source.classes)
-        at["classes"].complain(
-            fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes, options.classes),
-            fmt::format("write classes: {}", source.classes));
-    read_options(at, workload.model, options);
-    if (!workload.model.empty())
-        check_tokens(at, workload, source);
-    read_changes(at["augment"], at["normalise"], workload.changes);
-    if (model != nullptr && model->build == nullptr)
-        workload.uniform = read_uniform(at, claims);
-    else if (!workload.model.empty())
-        reject_uniform_keys(at, workload.model);
-    return workload;
-}
+ConfigBlock workload_block() { return {"workload", kWorkloadKeys, finish_workload}; }
 
 void spread_uniform(UniformWorkload& uniform, int stages) {
     for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})

@@ -27,7 +27,7 @@ std::string message_of(const std::vector<std::string>& set) {
 
 TEST(OtherNames, AreThoseOfKeysThatThereAre) {
     std::set<std::string_view> names;
-    for (const auto& [name, key] : kOtherNames) {
+    for (const auto& [name, key] : other_names()) {
         EXPECT_TRUE(names.insert(name).second) << name;
         EXPECT_FALSE(contains(message_of({fmt::format("{}=1", key)}), "unknown key")) << key;
         expect_says(message_of({fmt::format("{}=1", name)}),

@@ -1,0 +1,107 @@
+#include "job/config/other_names.h"
+
+#include "job/config/blocks.h"
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+constexpr OtherName kOtherNames[] = {
+    // of models, by Hugging Face and Megatron
+    {"hidden_size", "workload.embedding"},
+    {"n_embd", "workload.embedding"},
+    {"d_model", "workload.embedding"},
+    {"embedding_dim", "workload.embedding"},
+    {"num_layers", "workload.blocks"},
+    {"num_hidden_layers", "workload.blocks"},
+    {"n_layer", "workload.blocks"},
+    {"n_layers", "workload.blocks"},
+    {"num_attention_heads", "workload.heads"},
+    {"num_heads", "workload.heads"},
+    {"n_head", "workload.heads"},
+    {"n_heads", "workload.heads"},
+    {"seq_length", "workload.sequence_length"},
+    {"seq_len", "workload.sequence_length"},
+    {"max_position_embeddings", "workload.sequence_length"},
+    {"vocab_size", "workload.vocabulary"},
+    {"num_classes", "workload.classes"},
+    {"model_name", "workload.model"},
+    // of devices
+    {"gpus", "cluster.devices"},
+    {"num_gpus", "cluster.devices"},
+    {"world_size", "cluster.devices"},
+    {"num_devices", "cluster.devices"},
+    {"gpus_per_node", "cluster.devices_per_host"},
+    {"nproc_per_node", "cluster.devices_per_host"},
+    {"nnodes", "cluster.hosts"},
+    {"nodes", "cluster.hosts"},
+    {"num_nodes", "cluster.hosts"},
+    {"flops", "cluster.compute"},
+    {"device_memory", "cluster.memory"},
+    // of pipelines, by Megatron, DeepSpeed, PyTorch, GPipe
+    {"num_microbatches", "pipeline.micro_batches"},
+    {"num_micro_batches", "pipeline.micro_batches"},
+    {"n_microbatches", "pipeline.micro_batches"},
+    {"microbatches", "pipeline.micro_batches"},
+    {"gradient_accumulation_steps", "pipeline.micro_batches"},
+    {"chunks", "pipeline.micro_batches"},
+    {"microbatch_size", "pipeline.micro_batch_size"},
+    {"mbs", "pipeline.micro_batch_size"},
+    {"train_micro_batch_size_per_gpu", "pipeline.micro_batch_size"},
+    {"global_batch_size", "pipeline.mini_batch"},
+    {"train_batch_size", "pipeline.mini_batch"},
+    {"batch_size", "pipeline.mini_batch"},
+    {"gbs", "pipeline.mini_batch"},
+    {"pipeline_model_parallel_size", "pipeline.stages"},
+    {"pipeline_parallel_size", "pipeline.stages"},
+    {"pipeline_parallel_degree", "pipeline.stages"},
+    {"num_stages", "pipeline.stages"},
+    {"pp", "pipeline.stages"},
+    {"pp_size", "pipeline.stages"},
+    {"pp_schedule", "pipeline.schedule"},
+    {"pipeline_parallel_schedule", "pipeline.schedule"},
+    {"data_parallel_size", "pipeline.replicas"},
+    {"data_parallel_replicate_degree", "pipeline.replicas"},
+    {"dp", "pipeline.replicas"},
+    {"dp_size", "pipeline.replicas"},
+    {"microbatch_group_size_per_vp_stage", "pipeline.group"},
+    {"recompute_granularity", "pipeline.recompute"},
+    {"activation_checkpointing", "pipeline.recompute"},
+    // of trainings
+    {"lr", "training.learning_rate"},
+    {"train_iters", "training.steps"},
+    {"max_steps", "training.steps"},
+    {"num_steps", "training.steps"},
+    {"clip_grad", "training.clip_norm"},
+    {"gradient_clipping", "training.clip_norm"},
+    {"max_grad_norm", "training.clip_norm"},
+    {"use_distributed_optimizer", "training.shard_optimizer"},
+    {"zero_stage", "training.shard_optimizer"},
+    {"bucket_cap_mb", "transfer.sum_bucket"},
+    {"dtype", "run.precision"},
+    {"distributed_backend", "run.transport"},
+    // one of several
+    {"stages", "pipeline.stages"},
+};
+
+}  // namespace
+
+std::span<const OtherName> other_names() {
+    struct Table {
+        std::deque<std::string> paths;
+        std::vector<OtherName> names{std::begin(kOtherNames), std::end(kOtherNames)};
+    };
+    static const Table table = [] {
+        Table made;
+        for (const ConfigBlock& block : config_blocks())
+            for (const ConfigKey& key : block.keys)
+                if (!key.help.empty() && std::ranges::count(made.names, key.name, &OtherName::name) == 0)
+                    made.names.push_back(
+                        {key.name, made.paths.emplace_back(fmt::format("{}.{}", block.name, key.name))});
+        return made;
+    }();
+    return table.names;
+}
+
+}  // namespace pw
