@@ -298,6 +298,8 @@ TEST_F(Cli, ListsNameWhatThereIs) {
     EXPECT_TRUE(contains(run_well("list schedules").out, "1f1b"));
     EXPECT_TRUE(contains(run_well("list backends").out, "reference"));
     EXPECT_TRUE(contains(run_well("list transports").out, "threads"));
+    EXPECT_TRUE(contains(run_well("list keys").out, "training.momentum"));
+    EXPECT_TRUE(contains(run_well("list schema").out, "json-schema.org"));
 }
 
 TEST_F(Cli, ModelsFromFilesArePredictedAndEmulated) {
