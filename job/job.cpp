@@ -187,7 +187,7 @@ ToldRules told_rules(const Trace& trace) {
     const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
     Config config;
     std::vector<StageClaim> claims;
-    Reading reading{"", claims};
+    KeyReading reading{"", claims};
     read_block(transfer_block(), root["transfer"], config, reading);
     config.workload.model = root["workload"]["model"].text();
     config.run.backend = root["run"]["backend"].choice(config.run.backend);

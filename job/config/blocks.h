@@ -20,7 +20,7 @@ struct ConfigBlock {
     std::string_view name;
     std::span<const ConfigKey> keys;
     // Reads what depends on several keys, and checks them against each other. It may be null.
-    void (*finish)(const Yaml& at, Config& config, Reading& reading);
+    void (*finish)(const Yaml& at, Config& config, KeyReading& reading);
     bool only_if_given = false;  // printed only where the file has it
 };
 ConfigBlock workload_block();
@@ -33,7 +33,7 @@ ConfigBlock search_block();
 // Returns the blocks in the order of a printed config. `sweep`, which has no keys of its own, is none.
 std::span<const ConfigBlock> config_blocks();
 
-void read_block(const ConfigBlock& block, const Yaml& at, Config& config, Reading& reading);
+void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading);
 
 // Complains that "X is not in this version".
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
@@ -42,7 +42,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 void spread_uniform(UniformWorkload& uniform, int stages);
 
 // Reads which devices there are, on which hosts.
-void read_devices(const Yaml& at, ClusterConfig& cluster, Reading& reading);
+void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading);
 struct PrintedDevices {  // by key; a key that is not printed is empty
     std::string devices, hosts, devices_per_host, memory;
 };

@@ -95,7 +95,7 @@ std::string print_of_cluster(const Config& config) {
 
 constexpr std::string_view kLinkText = "`{bandwidth, latency}`, a name";
 constexpr std::string_view kListSchema = R"({"type": "array", "items": %})";
-constexpr Domain kCount{.kind = KeyKind::Integer, .least = 1, .most = kMostDevices};
+constexpr KeyDomain kCount{.kind = KeyKind::Integer, .least = 1, .most = kMostDevices};
 
 // Keys about devices and links are read together, by finish_cluster.
 constexpr ConfigKey kClusterKeys[] = {
@@ -105,70 +105,71 @@ constexpr ConfigKey kClusterKeys[] = {
                 {"type": "array", "minItems": 1, "items": %}]})",
               device_schema),
       nullptr, print_some<&PrintedDevices::devices>},
-     Shown::Always,
+     KeyShown::Always,
      "as many as stages, or as their replicas",
      "their number, or an entry for each"},
     {"hosts",
      {kCount, nullptr, print_some<&PrintedDevices::hosts>},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "the number of hosts, with `devices_per_host` devices each, in order"},
     {"devices_per_host",
      {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "with `devices` in place of `hosts`: as many hosts as they fill"},
-    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>), Shown::Always,
-     "`inf`", "memory of every device that does not say"},
+    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
+     KeyShown::Always, "`inf`", "memory of every device that does not say"},
     {"link",
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
-     Shown::Always,
+     KeyShown::Always,
      "none: no cost",
-     "the link between any two devices, see [hosts](#hosts) and [bandwidths by size](#bandwidth-by-size)"},
+     "the link between any two devices; `inf` and 0 ns where it leaves one out; see [hosts](#hosts) and [bandwidths by "
+     "size](#bandwidth-by-size)"},
     {"inside",
      {special(kLinkText, "%", link_schema), nullptr, print_inside},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "the link inside a host, see [hosts](#hosts); with several hosts `inside` needs `between`, unless `links` has "
      "every pair of devices on two hosts"},
     {"between",
      {special(kLinkText, "%", link_schema), nullptr, print_between},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "the link between hosts, see [hosts](#hosts)"},
     {"links",
      {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
       print_of_cluster<print_pairs>},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "pairs of devices with a link of their own, see [the network](#the-network)"},
     {"shared",
      {special("`[{devices, bandwidth}, …]`", kListSchema, shared_schema), nullptr, print_of_cluster<print_shared>},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "what the messages of some devices share, see [the network](#the-network)"},
     {"switches",
      {special("`[{hosts, bandwidth}, …]`", kListSchema, switch_schema), nullptr, print_of_cluster<print_switches>},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "what the messages of some hosts share, see [the network](#the-network)"},
-    {"dispatch", time_key<kCluster, &Cluster::dispatch>(), Shown::Always, "the profile's, else 0 ns",
+    {"dispatch", time_key<kCluster, &Cluster::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
      "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
-    {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), Shown::IfSet, "",
+    {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), KeyShown::IfSet, "",
      "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
      "dispatcher](#a-shared-dispatcher)"},
-    {"rank_table", path_key<kCluster, &Cluster::rank_table>(), Shown::IfSet, "none",
+    {"rank_table", path_key<kCluster, &Cluster::rank_table>(), KeyShown::IfSet, "none",
      "file with the devices of an Ascend cluster, see below"},
-    {"profile", path_key<kCluster, &Cluster::profile>(), Shown::IfSet, "none",
+    {"profile", path_key<kCluster, &Cluster::profile>(), KeyShown::IfSet, "none",
      "measured costs, see [profile.md](profile.md)"},
-    {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), Shown::Always,
+    {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), KeyShown::Always,
      "", "for analytic costs"},
     {"memory_bandwidth",
      printed_as(bandwidth_key<kCluster, &Cluster::rates, &DeviceRates::memory_bandwidth>(), print_memory_bandwidth),
-     Shown::Always, "", "for analytic costs"},
+     KeyShown::Always, "", "for analytic costs"},
 };
 
-void finish_cluster(const Yaml& at, Config& config, Reading& reading) {
+void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     ClusterConfig& cluster = config.cluster;
     read_devices(at, cluster, reading);
     read_links(at, cluster);

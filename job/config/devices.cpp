@@ -13,14 +13,14 @@ namespace pw {
 namespace {
 
 constexpr KeyOf<DeviceConfig> kDeviceKeys[] = {
-    {"name", text_key<&DeviceConfig::name>(), Shown::IfSet},
-    {"speed", number_key<&DeviceConfig::speed>(1e-6, 1e6), Shown::IfSet},
-    {"memory", size_key<&DeviceConfig::memory>(), Shown::IfSet},
-    {"host", text_key<&DeviceConfig::host>(), Shown::IfSet},
+    {"name", text_key<&DeviceConfig::name>(), KeyShown::IfSet},
+    {"speed", number_key<&DeviceConfig::speed>(1e-6, 1e6), KeyShown::IfSet},
+    {"memory", size_key<&DeviceConfig::memory>(), KeyShown::IfSet},
+    {"host", text_key<&DeviceConfig::host>(), KeyShown::IfSet},
 };
 
 // Reads the devices; there are none when the file does not say how many.
-std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, Reading& reading) {
+std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReading& reading) {
     std::vector<DeviceConfig> result;
     if (!devices.is_list()) {
         const std::int64_t count = devices.integer(devices.present() ? 1 : 0, 1, kMostDevices);
@@ -122,7 +122,7 @@ std::size_t devices_per_host(const std::vector<DeviceConfig>& devices) {
 
 }  // namespace
 
-void read_devices(const Yaml& at, ClusterConfig& cluster, Reading& reading) {
+void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading) {
     cluster.devices = read_list(at["devices"], cluster.memory, reading);
     read_ranks(at, cluster);
     read_hosts(at, cluster);

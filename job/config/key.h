@@ -38,7 +38,7 @@ enum class KeyKind {
 };
 
 // What a key takes. Bounds are included.
-struct Domain {
+struct KeyDomain {
     KeyKind kind = KeyKind::Special;
     std::int64_t least = 0, most = 0;                    // of Integer, of each of Integers, and of Time in ns
     double lowest = 0, highest = 0;                      // of Number, and of each of Numbers
@@ -49,36 +49,37 @@ struct Domain {
 };
 
 // What the readers of keys share.
-struct Reading {
+struct KeyReading {
     std::string folder;  // paths start there
     std::vector<StageClaim>& claims;
 };
 
 template <class Owner>
 struct KeyValue {
-    Domain domain;
+    KeyDomain domain;
     // Null where the block reads the key together with others.
-    void (*read)(const Domain& domain, const Yaml& at, Owner& owner, Reading& reading) = nullptr;
+    void (*read)(const KeyDomain& domain, const Yaml& at, Owner& owner, KeyReading& reading) = nullptr;
     // Returns the value as YAML, on one line or as lines of their own below the key. It is empty where there is nothing
     // to print.
     std::string (*print)(const Owner& owner) = nullptr;
     std::string* (*path)(Owner& owner) = nullptr;  // the member of a value that may be a path
 };
 
-enum class Shown { Always, IfSet };  // IfSet: where it is not what it is by default
+enum class KeyShown { Always, IfSet };  // IfSet: where it is not what it is by default
 
 // The configs that a key is for. All null: it is for all.
 template <class Owner>
 struct KeyLimit {
     bool (*is_for)(const Owner& owner, std::string_view key) = nullptr;
     std::string (*words)(std::string_view key) = nullptr;  // "cuda"
+    bool unread = false;                                   // in other configs the value is not looked at
 };
 
 template <class Owner>
 struct KeyOf {
     std::string_view name;
     KeyValue<Owner> value;
-    Shown shown = Shown::Always;
+    KeyShown shown = KeyShown::Always;
     std::string_view fallback = {};  // the default in words; empty: it is that of the member
     std::string_view help = {};      // Markdown, with links from docs/; empty: the key is not in this version
     KeyLimit<Owner> limit = {};
@@ -87,7 +88,7 @@ struct KeyOf {
 };
 using ConfigKey = KeyOf<Config>;
 
-std::string schema_of(const Domain& domain);
+std::string schema_of(const KeyDomain& domain);
 
 // The properties of a schema: "name": {...}, "speed": {...}. Keys of later versions are none.
 template <class Owner>
@@ -124,13 +125,14 @@ std::vector<std::string_view> names_of_keys(std::span<const KeyOf<Owner>> keys) 
 
 // Reads the keys of a map, and notes a mistake for every other key in it.
 template <class Owner>
-void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner, Reading& reading,
+void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner, KeyReading& reading,
                std::span<const OtherName> others = {}) {
     at.allow(names_of_keys(keys), others);
     for (const KeyOf<Owner>& key : keys) {
         const Yaml own = at[key.name];
-        const Domain& domain = key.value.domain;
-        if (key.value.read != nullptr && key.is_for(owner) && (own.present() || !domain.may_be_empty))
+        const KeyDomain& domain = key.value.domain;
+        if (key.value.read != nullptr && (!key.limit.unread || key.is_for(owner)) &&
+            (own.present() || !domain.may_be_empty))
             key.value.read(domain, own, owner, reading);
     }
 }
@@ -142,7 +144,7 @@ void print_keys(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Ow
         if (key.value.print == nullptr || !key.is_for(owner))
             continue;
         const std::string text = key.value.print(owner);
-        if (!text.empty() && (key.shown == Shown::Always || text != key.value.print(usual)))
+        if (!text.empty() && (key.shown == KeyShown::Always || text != key.value.print(usual)))
             visit(key.name, text);
     }
 }
@@ -180,30 +182,30 @@ Owner owner_of(Member Owner::*);
 
 // The types of the struct in which a chain of pointers to members begins, and of the member at its end.
 template <auto first, auto... rest>
-struct Chain {
+struct MemberChain {
     using Owner = decltype(owner_of(first));
     using Member = std::remove_reference_t<decltype(member_of<first, rest...>(std::declval<Owner&>()))>;
 };
 
 template <class T>
-struct Plain {
+struct WithoutOptional {
     using Type = T;
 };
 template <class T>
-struct Plain<std::optional<T>> {
+struct WithoutOptional<std::optional<T>> {
     using Type = T;
 };
 
 // Makes the value of a key from how one value is read and printed. The member may be optional.
 template <auto read_one, auto print_one, auto... members>
-constexpr KeyValue<typename Chain<members...>::Owner> key_value(Domain domain) {
-    using Owner = typename Chain<members...>::Owner;
-    using Member = typename Chain<members...>::Member;
-    using Value = typename Plain<Member>::Type;
+constexpr KeyValue<typename MemberChain<members...>::Owner> key_value(KeyDomain domain) {
+    using Owner = typename MemberChain<members...>::Owner;
+    using Member = typename MemberChain<members...>::Member;
+    using Value = typename WithoutOptional<Member>::Type;
     constexpr bool is_optional = !std::is_same_v<Member, Value>;
     domain.may_be_empty = is_optional;
     return {domain,
-            [](const Domain& own, const Yaml& at, Owner& owner, Reading&) {
+            [](const KeyDomain& own, const Yaml& at, Owner& owner, KeyReading&) {
                 Member& member = member_of<members...>(owner);
                 if constexpr (is_optional)
                     member = static_cast<Value>(read_one(own, at, Value{}));
@@ -219,22 +221,24 @@ constexpr KeyValue<typename Chain<members...>::Owner> key_value(Domain domain) {
             }};
 }
 
-inline std::int64_t read_integer(const Domain& domain, const Yaml& at, std::int64_t fallback) {
+inline std::int64_t read_integer(const KeyDomain& domain, const Yaml& at, std::int64_t fallback) {
     return at.integer(fallback, domain.least, domain.most);
 }
-inline double read_number(const Domain& domain, const Yaml& at, double fallback) {
+inline double read_number(const KeyDomain& domain, const Yaml& at, double fallback) {
     return at.number(fallback, domain.lowest, domain.highest);
 }
-inline Ns read_duration(const Domain& domain, const Yaml& at, Ns fallback) {
+inline Ns read_duration(const KeyDomain& domain, const Yaml& at, Ns fallback) {
     return read_time(at, fallback, domain.least);
 }
-inline Bytes read_bytes(const Domain&, const Yaml& at, Bytes fallback) { return at.bytes(fallback); }
-inline double read_bandwidth(const Domain&, const Yaml& at, double fallback) { return at.bandwidth(fallback); }
-inline double read_flops(const Domain&, const Yaml& at, double fallback) { return at.flops(fallback); }
-inline bool read_flag(const Domain&, const Yaml& at, bool fallback) { return at.boolean(fallback); }
-inline std::string read_string(const Domain&, const Yaml& at, const std::string& fallback) { return at.text(fallback); }
+inline Bytes read_bytes(const KeyDomain&, const Yaml& at, Bytes fallback) { return at.bytes(fallback); }
+inline double read_bandwidth(const KeyDomain&, const Yaml& at, double fallback) { return at.bandwidth(fallback); }
+inline double read_flops(const KeyDomain&, const Yaml& at, double fallback) { return at.flops(fallback); }
+inline bool read_flag(const KeyDomain&, const Yaml& at, bool fallback) { return at.boolean(fallback); }
+inline std::string read_string(const KeyDomain&, const Yaml& at, const std::string& fallback) {
+    return at.text(fallback);
+}
 template <auto read_one, class T>
-std::vector<T> read_items(const Domain& domain, const Yaml& at, const std::vector<T>& fallback) {
+std::vector<T> read_items(const KeyDomain& domain, const Yaml& at, const std::vector<T>& fallback) {
     if (!at.present())
         return fallback;
     std::vector<T> values;
@@ -254,7 +258,7 @@ std::string print_items(const std::vector<T>& values) {
 
 template <auto... members>
 constexpr auto integer_key(std::int64_t least, std::int64_t most) {
-    using Integer = typename Plain<typename Chain<members...>::Member>::Type;
+    using Integer = typename WithoutOptional<typename MemberChain<members...>::Member>::Type;
     return key_value<read_integer, print_plain<Integer>, members...>(
         {.kind = KeyKind::Integer, .least = least, .most = most});
 }
@@ -302,10 +306,10 @@ constexpr auto text_key() {
 // The path of a file or a folder.
 template <auto... members>
 constexpr auto path_key() {
-    using Owner = typename Chain<members...>::Owner;
+    using Owner = typename MemberChain<members...>::Owner;
     auto value = text_key<members...>();
     value.domain.kind = KeyKind::Path;
-    value.read = [](const Domain&, const Yaml& at, Owner& owner, Reading& reading) {
+    value.read = [](const KeyDomain&, const Yaml& at, Owner& owner, KeyReading& reading) {
         member_of<members...>(owner) = absolute_path(reading.folder, at.text());
     };
     value.path = [](Owner& owner) { return &member_of<members...>(owner); };
@@ -315,11 +319,11 @@ constexpr auto path_key() {
 // A closed choice (workloads/text/choice.h).
 template <auto... members>
 constexpr auto choice_key() {
-    using Owner = typename Chain<members...>::Owner;
-    using Enum = typename Plain<typename Chain<members...>::Member>::Type;
-    constexpr bool is_optional = !std::is_same_v<Enum, typename Chain<members...>::Member>;
+    using Owner = typename MemberChain<members...>::Owner;
+    using Enum = typename WithoutOptional<typename MemberChain<members...>::Member>::Type;
+    constexpr bool is_optional = !std::is_same_v<Enum, typename MemberChain<members...>::Member>;
     return KeyValue<Owner>{{.kind = KeyKind::Choice, .names = names_of<Enum>},
-                           [](const Domain&, const Yaml& at, Owner& owner, Reading&) {
+                           [](const KeyDomain&, const Yaml& at, Owner& owner, KeyReading&) {
                                auto& member = member_of<members...>(owner);
                                if constexpr (is_optional)
                                    member = at.choice<Enum>();
@@ -335,7 +339,7 @@ constexpr auto choice_key() {
                            }};
 }
 
-constexpr Domain special(std::string_view takes, std::string_view schema, std::string (*part)() = nullptr) {
+constexpr KeyDomain special(std::string_view takes, std::string_view schema, std::string (*part)() = nullptr) {
     return {.takes = takes, .schema = schema, .part = part};
 }
 

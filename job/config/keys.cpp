@@ -13,7 +13,7 @@ std::string range_of(std::int64_t least, std::int64_t most) {
                                                             : fmt::format("{} to {}", least, most);
 }
 
-std::string taken_by(const Domain& domain) {
+std::string taken_by(const KeyDomain& domain) {
     switch (domain.kind) {
         case KeyKind::Integer:
             return range_of(domain.least, domain.most);
@@ -76,7 +76,7 @@ std::vector<KeyFacts> config_keys() {
     return all;
 }
 
-std::string schema_of(const Domain& domain) {
+std::string schema_of(const KeyDomain& domain) {
     switch (domain.kind) {
         case KeyKind::Integer:
             return fmt::format(R"({{"type": "integer", "minimum": {}, "maximum": {}}})", domain.least, domain.most);

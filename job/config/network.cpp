@@ -67,7 +67,7 @@ constexpr KeyOf<Link> kLinkKeys[] = {
         "properties": {"bytes": {"$ref": "#/$defs/size"}, "bandwidth": {"$ref": "#/$defs/bandwidth"}},
         "required": ["bytes", "bandwidth"], "additionalProperties": false}})")}},
 };
-constexpr Domain kOneDevice = special("", R"({"$ref": "#/$defs/name"})");
+constexpr KeyDomain kOneDevice = special("", R"({"$ref": "#/$defs/name"})");
 constexpr KeyOf<ClusterConfig::PairLink> kPairKeys[] = {{"from", {kOneDevice}}, {"to", {kOneDevice}}};
 constexpr KeyOf<ClusterConfig::Shared> kSharedKeys[] = {
     {"devices", {special("", kNamesSchema)}},

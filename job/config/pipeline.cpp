@@ -43,7 +43,7 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
                       fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
 }
 
-void read_split(const Domain&, const Yaml& split, Config& config, Reading& reading) {
+void read_split(const KeyDomain&, const Yaml& split, Config& config, KeyReading& reading) {
     PipelineConfig& pipeline = config.pipeline;
     if (split.is_map()) {
         read_lists(split, pipeline, reading.claims);
@@ -78,7 +78,7 @@ std::string print_split(const Config& config) {
     return std::string(name_of(pipeline.split));
 }
 
-void read_schedule(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_schedule(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     std::string& schedule = config.pipeline.schedule;
     schedule = at.text(schedule);
     if (schedule.empty())
@@ -88,12 +88,12 @@ void read_schedule(const Domain&, const Yaml& at, Config& config, Reading& readi
 }
 
 // What the user says goes before what follows from other keys.
-void read_stages(const Domain& domain, const Yaml& at, Config&, Reading& reading) {
+void read_stages(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
     const auto count = static_cast<int>(at.integer(0, domain.least, domain.most));
     reading.claims.insert(reading.claims.begin(), {at, count, fmt::format("'pipeline.stages' is {}", count)});
 }
 
-void read_replicas(const Domain& domain, const Yaml& at, Config& config, Reading& reading) {
+void read_replicas(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading) {
     if (at.is_text())
         return at.complain(fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", at.text()),
                            "write the devices of every stage, such as [2, 2] for two stages of two devices each");
@@ -105,7 +105,7 @@ void read_replicas(const Domain& domain, const Yaml& at, Config& config, Reading
                                   fmt::format("'pipeline.replicas' has {} entries", replicas.size())});
 }
 
-void read_mini_batch(const Domain& domain, const Yaml& at, Config& config, Reading&) {
+void read_mini_batch(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
     PipelineConfig& pipeline = config.pipeline;
     const std::int64_t full = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
     pipeline.mini_batch = at.integer(full, domain.least, domain.most);
@@ -117,7 +117,7 @@ std::string print_mini_batch(const Config& config) {
     return full ? "" : print_plain(pipeline.mini_batch);
 }
 
-void read_unequal(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_unequal(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     config.pipeline.micro_batch_lengths = read_lengths(at, reading.folder);
 }
 
@@ -129,7 +129,7 @@ std::string print_recompute(const Config& config) {
     return std::string(name_of(stages.empty() ? Recompute::None : Recompute::All));
 }
 
-void refuse_later_key(const Domain&, const Yaml& at, Config&, Reading&) {
+void refuse_later_key(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
     at.integer(1, 1, kMostBatches);
     not_in_this_version(at, fmt::format("'{}'", at.path()), "remove the key");
 }
@@ -149,29 +149,29 @@ constexpr ConfigKey kPipelineKeys[] = {
      {special("a name, or a plan `*.csv`", R"({"type": "string"})"), read_schedule,
       [](const Config& config) { return quoted(config.pipeline.schedule); },
       [](Config& config) { return &config.pipeline.schedule; }},
-     Shown::Always,
+     KeyShown::Always,
      "",
      "a name of `pipewright list schedules`, or a plan, see [schedules.md](schedules.md)"},
-    {"stages", if_given(read_by(integer_key<kPipeline, &Pipeline::stages>(1, kMostStages), read_stages)), Shown::Always,
-     "see below", "number of stages"},
+    {"stages", if_given(read_by(integer_key<kPipeline, &Pipeline::stages>(1, kMostStages), read_stages)),
+     KeyShown::Always, "see below", "number of stages"},
     {"split",
      {special("`auto`, `even`, `[layer, …]`, `{stages: [[layer, …], …]}`",
               R"({"anyOf": [{"enum": ["auto", "even"]}, {"$ref": "#/$defs/names"}, {"type": "object",
                 "properties": {"stages": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/names"}}},
                 "required": ["stages"], "additionalProperties": false}]})"),
       read_split, print_split},
-     Shown::Always,
+     KeyShown::Always,
      "",
      "which layers make each stage, see below"},
-    {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), Shown::Always, "",
+    {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), KeyShown::Always, "",
      "per mini-batch; asynchronous: per step"},
-    {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), Shown::Always, "",
+    {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), KeyShown::Always, "",
      "samples"},
     {"mini_batch",
      {{.kind = KeyKind::Integer, .least = 1, .most = kMostBatches * kMostBatches, .may_be_empty = true},
       read_mini_batch,
       print_mini_batch},
-     Shown::Always,
+     KeyShown::Always,
      "`micro_batches` × `micro_batch_size`",
      "samples per update. Where `micro_batch_size` does not divide it, the last micro-batch is "
      "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it gives their number"},
@@ -179,27 +179,28 @@ constexpr ConfigKey kPipelineKeys[] = {
      if_given(KeyValue<Config>{
          special("`[number, …]`, `[{F, B, I, W, bytes}, …]`, a CSV", "%", lengths_schema), read_unequal,
          [](const Config& config) { return print_lengths(config.pipeline.micro_batch_lengths); }}),
-     Shown::IfSet, "all equal",
+     KeyShown::IfSet, "all equal",
      "a list with an entry per micro-batch, or the path of a CSV: how many times as long each is, see [micro-batches "
      "of unequal length](#micro-batches-of-unequal-length)"},
-    {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas), Shown::IfSet,
-     "1 each", "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
-    {"weights", choice_key<kPipeline, &Pipeline::weights>(), Shown::IfSet, "the schedule's",
+    {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas),
+     KeyShown::IfSet, "1 each",
+     "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+    {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
      "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule its own only"},
-    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), Shown::IfSet, "",
+    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",
      "with `weights: latest`: read weights predicted from the momentum; see "
      "[schedules.md](schedules.md#predicted-weights)"},
-    {"rules", choice_key<kPipeline, &Pipeline::rules>(), Shown::IfSet, "", "`mindspore`: stricter rules, see below"},
-    {"drain", choice_key<kPipeline, &Pipeline::drain>(), Shown::IfSet, "the schedule's",
+    {"rules", choice_key<kPipeline, &Pipeline::rules>(), KeyShown::IfSet, "", "`mindspore`: stricter rules, see below"},
+    {"drain", choice_key<kPipeline, &Pipeline::drain>(), KeyShown::IfSet, "the schedule's",
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
-    {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), Shown::IfSet, "PyTorch's rule",
+    {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",
           R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
       nullptr, print_recompute},
-     Shown::Always,
+     KeyShown::Always,
      "`none`",
      "stages that save nothing in `F` and recompute it before the backward pass; see "
      "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
@@ -208,7 +209,7 @@ constexpr ConfigKey kPipelineKeys[] = {
 };
 
 // Samples of a mini-batch: all micro-batches are full, or the last one is smaller.
-void finish_pipeline(const Yaml& at, Config& config, Reading&) {
+void finish_pipeline(const Yaml& at, Config& config, KeyReading&) {
     PipelineConfig& pipeline = config.pipeline;
     const std::int64_t size = pipeline.micro_batch_size;
     const std::int64_t asked = pipeline.mini_batch;

@@ -47,7 +47,7 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
     at.complain(fmt::format("{} is not in this version", what), help);
 }
 
-void read_block(const ConfigBlock& block, const Yaml& at, Config& config, Reading& reading) {
+void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading) {
     read_keys(block.keys, at, config, reading, other_names());
     if (block.finish != nullptr)
         block.finish(at, config, reading);
@@ -59,7 +59,7 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     const Yaml& root = written.root;
     Config& config = written.config;
     root.allow(names_of_blocks(), other_names());
-    Reading reading{folder, written.claims};
+    KeyReading reading{folder, written.claims};
     for (const ConfigBlock& block : config_blocks())
         read_block(block, root[block.name], config, reading);
     config.sweep = read_sweep(root[kSweep]);

@@ -1,5 +1,5 @@
-// From the text of a config to a Config, in two steps. Reading takes nothing but the text and the files that are part
-// of it, a rank table and a CSV of lengths. Completing adds what only others know: the schedule and the launcher.
+// From the text of a config to a Config, in two steps. Reading takes nothing but the text and the files that are
+// part of it, a rank table and a CSV of lengths. Completing adds what only others know: the schedule and the launcher.
 #pragma once
 
 #include "job/config/config.h"

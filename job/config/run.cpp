@@ -11,7 +11,7 @@ constexpr auto kCuda = RunConfig::Backend::Cuda;
 constexpr KeyLimit<Config> kOnGpus{[](const Config& config, std::string_view) { return config.run.backend == kCuda; },
                                    [](std::string_view) { return std::string(name_of(kCuda)); }};
 
-void read_transport(const Domain&, const Yaml& at, Config& config, Reading&) {
+void read_transport(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     config.run.transport = at.choice(RunConfig::Transport::Auto);
 }
 
@@ -21,39 +21,39 @@ constexpr KeyValue<Config> with_auto(KeyValue<Config> transport) {
 }
 
 constexpr ConfigKey kRunKeys[] = {
-    {"backend", choice_key<kRun, &Run::backend>(), Shown::Always, "", "`pipewright list backends` describes them"},
-    {"transport", with_auto(choice_key<kRun, &Run::transport>()), Shown::Always, "`auto`",
+    {"backend", choice_key<kRun, &Run::backend>(), KeyShown::Always, "", "`pipewright list backends` describes them"},
+    {"transport", with_auto(choice_key<kRun, &Run::transport>()), KeyShown::Always, "`auto`",
      "`threads`: tensors are handed over by pointer; `mpi`: devices of several processes ([ranks.md](ranks.md)); "
      "`link`: as `threads`, in the time of `cluster.link`; `nccl`: between GPUs, in one process and between several; "
      "`auto`: where a launcher has started several processes `mpi`, with cuda `nccl`, else `threads`. `mpi` and `link` "
      "are for cpu and reference, `nccl` is for cuda"},
-    {"threads_per_device", integer_key<kRun, &Run::threads_per_device>(1, 4096), Shown::Always, "",
+    {"threads_per_device", integer_key<kRun, &Run::threads_per_device>(1, 4096), KeyShown::Always, "",
      "pinned cores of each device"},
-    {"timeout", time_key<kRun, &Run::timeout>(1'000'000), Shown::Always, "",
+    {"timeout", time_key<kRun, &Run::timeout>(1'000'000), KeyShown::Always, "",
      "when a device that does not come back counts as silent; then exit code 5. See below"},
-    {"gradient_order", choice_key<kRun, &Run::gradient_order>(), Shown::Always, "", "only `plan` in this version"},
-    {"fan_out_gradients", choice_key<kRun, &Run::fan_out_gradients>(), Shown::IfSet, "",
+    {"gradient_order", choice_key<kRun, &Run::gradient_order>(), KeyShown::Always, "", "only `plan` in this version"},
+    {"fan_out_gradients", choice_key<kRun, &Run::fan_out_gradients>(), KeyShown::IfSet, "",
      "how the gradients of a tensor are summed that several layers read: `stage`: each stage sums those of its own "
      "layers and sends one gradient back; `layer`: in reverse layer order over all stages, so that every split gives "
      "the same bits, at the price of more transfers "
      "([schedules.md](schedules.md#tensors-with-several-readers)). Predictions, runs and `search` follow it"},
-    {"allow_nan", flag_key<kRun, &Run::allow_nan>(), Shown::IfSet, "",
+    {"allow_nan", flag_key<kRun, &Run::allow_nan>(), KeyShown::IfSet, "",
      "go on when a loss or a gradient norm is not finite; else the run ends with exit code 1"},
-    {"precision", choice_key<kRun, &Run::precision>(), Shown::Always, "",
+    {"precision", choice_key<kRun, &Run::precision>(), KeyShown::Always, "",
      "analytic costs are those of fp32: others are predicted from a profile measured in them, or refused", kOnGpus},
-    {"deterministic", flag_key<kRun, &Run::deterministic>(), Shown::Always, "",
+    {"deterministic", flag_key<kRun, &Run::deterministic>(), KeyShown::Always, "",
      "algorithms by shape, so that bits repeat; `false`: the fastest by timing or as `cluster.profile` says, and sums "
      "between GPUs in [an order of NCCL's](gpu.md#sums)",
      kOnGpus},
-    {"gpus", integers_key<kRun, &Run::gpus>(0, 1023), Shown::Always, "spread over all",
+    {"gpus", integers_key<kRun, &Run::gpus>(0, 1023), KeyShown::Always, "spread over all",
      "the GPU of each device, as in `[0, 0, 1, 1]`", kOnGpus},
-    {"sms", integers_key<kRun, &Run::sms>(8, 65'536), Shown::Always, "equal shares",
+    {"sms", integers_key<kRun, &Run::sms>(8, 65'536), KeyShown::Always, "equal shares",
      "multiprocessors of each device on its GPU, multiples of 8", kOnGpus},
-    {"graph", flag_key<kRun, &Run::graph>(), Shown::IfSet, "where it can be",
+    {"graph", flag_key<kRun, &Run::graph>(), KeyShown::IfSet, "where it can be",
      "launch a step as one CUDA graph (`true`), or task by task (`false`)", kOnGpus},
 };
 
-void finish_run(const Yaml& at, Config& config, Reading&) {
+void finish_run(const Yaml& at, Config& config, KeyReading&) {
     if (config.run.gradient_order != RunConfig::GradientOrder::Plan)
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
     for (const ConfigKey& key : kRunKeys)

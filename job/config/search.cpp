@@ -28,14 +28,14 @@ std::vector<T> read_different(const Yaml& at, Read read) {
 template <auto... members>
 constexpr KeyValue<Config> counts_key(std::int64_t most) {
     KeyValue<Config> value = integers_key<members...>(1, most);
-    value.read = [](const Domain& domain, const Yaml& at, Config& config, Reading&) {
+    value.read = [](const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
         member_of<members...>(config) = read_different<int>(
             at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, domain.least, domain.most)); });
     };
     return value;
 }
 
-void read_schedules(const Domain&, const Yaml& at, Config& config, Reading&) {
+void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     std::vector<std::string>& schedules = config.search.schedules;
     if (!at.is_text()) {
         schedules = read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
@@ -52,7 +52,7 @@ std::string print_schedules(const Config& config) {
                                               : print_list(config.search.schedules, quoted);
 }
 
-void read_replicas_of_search(const Domain&, const Yaml& at, Config& config, Reading&) {
+void read_replicas_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     using Replicas = SearchConfig::Replicas;
     if (at.is_text() && parse_choice<Replicas>(at.text()))
         config.search.replicas = Replicas::Equal;
@@ -72,7 +72,7 @@ constexpr KeyOf<Level> kLevelKeys[] = {
     {"bandwidth", bandwidth_key<&Level::bandwidth>()},
 };
 
-void read_levels(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_levels(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     std::vector<Level>& levels = config.search.levels;
     for (const Yaml& item : at.items()) {
         read_keys<Level>(kLevelKeys, item, levels.emplace_back(), reading);
@@ -100,50 +100,50 @@ using Search = SearchConfig;
 constexpr auto kSearch = &Config::search;
 
 constexpr ConfigKey kSearchKeys[] = {
-    {"objective", choice_key<kSearch, &Search::objective>(), Shown::Always, "",
+    {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
      "`makespan`: of the schedule, simulated; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
      "that planner"},
     {"schedules",
      {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
       read_schedules, print_schedules},
-     Shown::IfSet,
+     KeyShown::IfSet,
      "the pipeline's",
      "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named"},
-    {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), Shown::IfSet, "the pipeline's",
-     "sizes that do not divide `mini_batch` are left out"},
-    {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), Shown::Always, "the pipeline's",
+    {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), KeyShown::IfSet,
+     "the pipeline's", "sizes that do not divide `mini_batch` are left out"},
+    {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), KeyShown::Always, "the pipeline's",
      "samples per update, the same for every candidate"},
-    {"stages", counts_key<kSearch, &Search::stages>(kMostStages), Shown::IfSet,
+    {"stages", counts_key<kSearch, &Search::stages>(kMostStages), KeyShown::IfSet,
      "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
      "numbers of stages to try"},
     {"replicas",
      {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
       print_replicas_of_search},
-     Shown::Always,
+     KeyShown::Always,
      "",
      "`true`: ways to share out up to all devices among the stages ([which](search.md#many-devices)); `equal`: only "
      "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)"},
-    {"recompute", choice_key<kSearch, &Search::recompute>(), Shown::Always, "`none`; for `piper` `auto`",
+    {"recompute", choice_key<kSearch, &Search::recompute>(), KeyShown::Always, "`none`; for `piper` `auto`",
      "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be unless "
      "`none` "
      "is written"},
-    {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), Shown::Always, "",
+    {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
      "for `piper`: `false`: no layer is shared by several devices"},
-    {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), Shown::IfSet,
+    {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,
      "none; for `pipedream` `mini_batch`",
      "samples that the times and sizes of a [model from a file](#models-from-files) are for, where it does not say it"},
-    {"p2p", choice_key<kSearch, &Search::p2p>(), Shown::Always, "",
+    {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "",
      "for `pipedream`: `free` ignores transfers between stages"},
-    {"straight", flag_key<kSearch, &Search::straight>(), Shown::Always, "",
+    {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "",
      "for `pipedream` and `piper`: `true`: no stage has replicas"},
-    {"memory_limit", flag_key<kSearch, &Search::memory_limit>(), Shown::Always, "",
+    {"memory_limit", flag_key<kSearch, &Search::memory_limit>(), KeyShown::Always, "",
      "for `pipedream`: `true` keeps stages within the memory of the first device, counted as in "
      "[pipedream.md](pipedream.md)"},
     {"levels",
      {special("`[{devices, bandwidth}, …]`", R"({"type": "array", "minItems": 1, "items": %})",
               object_schema<Level, kLevelKeys>),
       read_levels, print_levels},
-     Shown::IfSet,
+     KeyShown::IfSet,
      "one of all devices",
      "for `pipedream`: groups of devices, the innermost first, with the bandwidth between the groups of the level "
      "below; `cluster.devices` then plays no part"},

@@ -40,7 +40,7 @@ std::string model_in(const Yaml& at, const std::string& folder) {
     return model;
 }
 
-void read_model(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_model(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     config.workload.model = model_in(at, reading.folder);
 }
 
@@ -51,7 +51,7 @@ std::vector<std::string_view> dataset_names() {
     return names;
 }
 
-void read_dataset(const Domain&, const Yaml& at, Config& config, Reading&) {
+void read_dataset(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     config.workload.dataset = at.choice(config.workload.dataset, dataset_names());
 }
 
@@ -81,7 +81,7 @@ std::string takers(std::string_view key) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Where the model is missing or unknown all keys are read for their mistakes.
+// All are where the model is missing or unknown.
 template <Takes takes_it>
 bool is_for_model(const Config& config, std::string_view key) {
     const BuiltInModel* model = model_of(config);
@@ -101,7 +101,7 @@ constexpr KeyOf<ImageChanges> kNormaliseKeys[] = {
     {"std", numbers_key<&ImageChanges::deviation>(1e-6, 1)},
 };
 
-void read_augment(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_augment(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     read_keys<ImageChanges>(kAugmentKeys, at, config.workload.changes, reading);
 }
 
@@ -110,7 +110,7 @@ std::string print_augment(const Config& config) {
     return changes.crop_padding > 0 || changes.flip ? print_map<ImageChanges>(kAugmentKeys, changes, {}) : "";
 }
 
-void read_normalise(const Domain&, const Yaml& at, Config& config, Reading& reading) {
+void read_normalise(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     ImageChanges& changes = config.workload.changes;
     read_keys<ImageChanges>(kNormaliseKeys, at, changes, reading);
     if (at.present() && (changes.mean.empty() || changes.mean.size() != changes.deviation.size()))
@@ -138,7 +138,7 @@ Ns read_stage_time(const Yaml& at, Ns fallback) { return read_time(at, fallback)
 template <auto read_one, auto print_one, auto member>
 constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_view schema) {
     return {special(takes, schema),
-            [](const Domain&, const Yaml& at, Config& config, Reading& reading) {
+            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
                 auto& values = config.workload.uniform.*member;
                 const auto fallback = values.front();
                 values.clear();
@@ -170,12 +170,12 @@ constexpr KeyValue<Config> sizes_key() {
           {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/size"}}]})");
 }
 
-void read_stages_of_workload(const Domain& domain, const Yaml& at, Config&, Reading& reading) {
+void read_stages_of_workload(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
     const auto stages = static_cast<int>(at.integer(0, domain.least, domain.most));
     reading.claims.push_back({at, stages, fmt::format("'workload.stages' is {}", stages)});
 }
 
-void read_overlapped(const Domain&, const Yaml& at, Config&, Reading&) {
+void read_overlapped(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
     if (at.is_list())
         for (const Yaml& item : at.items())
             read_time(item, 0);
@@ -194,58 +194,59 @@ constexpr auto kUniform = &Workload::uniform;
 // Limits of a row: for which models its key is.
 constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
 constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
-constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>};
+constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, true};
 
 constexpr ConfigKey kWorkloadKeys[] = {
     {"model",
      {special("a model, or a [file](#models-from-files)", R"({"type": "string", "minLength": 1})"), read_model,
       [](const Config& config) { return quoted(config.workload.model); },
       [](Config& config) { return &config.workload.model; }},
-     Shown::Always,
+     KeyShown::Always,
      "required",
      "`pipewright list models` names them; files are `*.yaml`, `*.json`, `*.csv`, `*.graph.txt`"},
     {"image_size",
      printed_as(
          integer_key<kWorkload, kOptions, &Options::image_size>(1, 4096),
          +[](const Config& config) { return print_if_images(config, config.workload.options.image_size); }),
-     Shown::Always, "224; mlp: 28, with cifar10 32; unet: 64",
+     KeyShown::Always, "224; mlp: 28, with cifar10 32; unet: 64",
      "height and width in pixels; resnet50 at least 32; unet a multiple of 2^levels"},
     {"classes",
      printed_as(
          integer_key<kWorkload, kOptions, &Options::classes>(1, 65'535),
          +[](const Config& config) { return print_if_images(config, config.workload.options.classes); }),
-     Shown::Always, "10", "with cifar10 and mnist at least 10"},
+     KeyShown::Always, "10", "with cifar10 and mnist at least 10"},
     {"dataset",
      {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
-     Shown::Always,
+     KeyShown::Always,
      "`synthetic`",
      "gpt takes `synthetic` and `text`, other models all but `text`; see [data.md](data.md)"},
-    {"path", path_key<kWorkload, &Workload::path>(), Shown::IfSet, "none", "folder of cifar10 or mnist, file of text"},
-    {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), Shown::Always, "",
+    {"path", path_key<kWorkload, &Workload::path>(), KeyShown::IfSet, "none",
+     "folder of cifar10 or mnist, file of text"},
+    {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), KeyShown::Always, "",
      "widths of the layers before the last; `[]`: there are none", kOfSome},
-    {"base_channels", integer_key<kWorkload, kOptions, &Options::base_channels>(1, 4096), Shown::Always, "",
+    {"base_channels", integer_key<kWorkload, kOptions, &Options::base_channels>(1, 4096), KeyShown::Always, "",
      "channels of the first level; every further level has twice as many; below 8 the `cpu` backend has no fast "
      "kernels",
      kOfSome},
-    {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), Shown::Always, "",
+    {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), KeyShown::Always, "",
      "how often the image is halved", kOfSome},
-    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 65'536), Shown::Always, "",
+    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 65'536), KeyShown::Always, "",
      "tokens of a sample", kOfSome},
-    {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), Shown::Always, "",
+    {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), KeyShown::Always, "",
      "different tokens; with text at least 256", kOfSome},
-    {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), Shown::Always, "",
+    {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), KeyShown::Always, "",
      "width of a token's vector", kOfSome},
-    {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), Shown::Always, "", "number of blocks",
+    {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), KeyShown::Always, "", "number of blocks",
      kOfSome},
-    {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), Shown::Always, "",
+    {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), KeyShown::Always, "",
      "of attention; they divide `embedding`", kOfSome},
-    {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), Shown::IfSet, "",
+    {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), KeyShown::IfSet, "",
      "share of the values that are dropped: after every hidden layer of mlp, and in gpt after the embedding and before "
      "every residual sum; 0: no such layers",
      kOfSome},
     {"augment",
      {special("`{crop_padding, flip}`", "%", object_schema<ImageChanges, kAugmentKeys>), read_augment, print_augment},
-     Shown::Always,
+     KeyShown::Always,
      "none",
      "as in `{crop_padding: 4, flip: true}`: random crops of images with a border of this many black pixels, 0 to "
      "4096, "
@@ -253,7 +254,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
      kOfImages},
     {"normalise",
      {special("`{mean, std}`", "%", object_schema<ImageChanges, kNormaliseKeys>), read_normalise, print_normalise},
-     Shown::Always,
+     KeyShown::Always,
      "the data set's",
      "one value of each per channel, of pixels in [0, 1]",
      kOfImages},
@@ -261,30 +262,31 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {{.kind = KeyKind::Integer, .least = 1, .most = kMostStages, .may_be_empty = true},
       read_stages_of_workload,
       [](const Config& config) { return print_plain(config.workload.uniform.forward.size()); }},
-     Shown::Always,
+     KeyShown::Always,
      "see [pipeline](#pipeline)",
      "number of stages",
      kOfUniform},
-    {"forward", times_key<&Uniform::forward>(), Shown::Always, "1 us", "time of `F`", kOfUniform},
-    {"backward_input", times_key<&Uniform::backward_input>(), Shown::Always, "1 us", "time of `I`", kOfUniform},
-    {"backward_weight", times_key<&Uniform::backward_weight>(), Shown::Always, "1 us",
+    {"forward", times_key<&Uniform::forward>(), KeyShown::Always, "1 us", "time of `F`", kOfUniform},
+    {"backward_input", times_key<&Uniform::backward_input>(), KeyShown::Always, "1 us", "time of `I`", kOfUniform},
+    {"backward_weight", times_key<&Uniform::backward_weight>(), KeyShown::Always, "1 us",
      "time of `W`; `B` takes `I` + `W`", kOfUniform},
-    {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), Shown::IfSet, "",
+    {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), KeyShown::IfSet, "",
      "where times are means over the stages, as profilers print them: the last stage, which has the loss, takes longer "
      "by this share of what a device does for one micro-batch (0.07: 7 %), and all others less, so that the mean "
      "stays; "
      "what would leave others less than nothing is an error",
      kOfUniform},
-    {"activation", sizes_key<&Uniform::activation>(), Shown::Always, "1 MB", "taken at `F`", kOfUniform},
-    {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), Shown::Always, "0 B",
+    {"activation", sizes_key<&Uniform::activation>(), KeyShown::Always, "1 MB", "taken at `F`", kOfUniform},
+    {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), KeyShown::Always, "0 B",
      "what of it stays until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` takes the "
      "difference, for gradients of outputs that `W` reads, and a full backward (`B`) needs none of it",
      kOfUniform},
-    {"output", sizes_key<&Uniform::output>(), Shown::Always, "0 B",
+    {"output", sizes_key<&Uniform::output>(), KeyShown::Always, "0 B",
      "tensor sent to the next stage; its gradient is as large", kOfUniform},
-    {"weights", sizes_key<&Uniform::weights>(), Shown::Always, "0 B",
+    {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
      "counted once more for gradients and once for momentum", kOfUniform},
-    {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), Shown::Always, "", "", kOfUniform},
+    {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), KeyShown::Always, "", "",
+     kOfUniform},
 };
 
 void refuse_keys_of_others(const Yaml& at, const Config& config) {
@@ -337,7 +339,7 @@ void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSour
                                   fmt::format("write vocabulary: {} or more", source.classes));
 }
 
-void finish_workload(const Yaml& at, Config& config, Reading&) {
+void finish_workload(const Yaml& at, Config& config, KeyReading&) {
     const WorkloadConfig& workload = config.workload;
     ModelOptions& options = config.workload.options;
     const DataSource& source = data_source(workload.dataset);
