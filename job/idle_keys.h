@@ -6,13 +6,12 @@
 #include "schedules/plan/plan.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace pw {
 
 struct IdleKey {
-    std::string_view key;
+    std::string key;
     std::string why;
 };
 

@@ -67,12 +67,16 @@ struct KeyValue {
 
 enum class KeyShown { Always, IfSet };  // IfSet: where it is not what it is by default
 
+// What becomes of a key in a config that it is not for: it is a mistake, whose value is read too or is not looked at,
+// or it has no effect (job/idle_keys.h).
+enum class Elsewhere { Refused, RefusedUnread, Idle };
+
 // The configs that a key is for. All null: it is for all.
 template <class Owner>
 struct KeyLimit {
     bool (*is_for)(const Owner& owner, std::string_view key) = nullptr;
     std::string (*words)(std::string_view key) = nullptr;  // "cuda"
-    bool unread = false;                                   // in other configs the value is not looked at
+    Elsewhere elsewhere = Elsewhere::Refused;
 };
 
 template <class Owner>
@@ -131,7 +135,7 @@ void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner,
     for (const KeyOf<Owner>& key : keys) {
         const Yaml own = at[key.name];
         const KeyDomain& domain = key.value.domain;
-        if (key.value.read != nullptr && (!key.limit.unread || key.is_for(owner)) &&
+        if (key.value.read != nullptr && (key.limit.elsewhere != Elsewhere::RefusedUnread || key.is_for(owner)) &&
             (own.present() || !domain.may_be_empty))
             key.value.read(domain, own, owner, reading);
     }
@@ -141,7 +145,7 @@ void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner,
 template <class Owner, class Visit>
 void print_keys(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Owner& usual, Visit visit) {
     for (const KeyOf<Owner>& key : keys) {
-        if (key.value.print == nullptr || !key.is_for(owner))
+        if (key.value.print == nullptr || (key.limit.elsewhere != Elsewhere::Idle && !key.is_for(owner)))
             continue;
         const std::string text = key.value.print(owner);
         if (!text.empty() && (key.shown == KeyShown::Always || text != key.value.print(usual)))

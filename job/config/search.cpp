@@ -96,6 +96,14 @@ std::string print_levels(const Config& config) {
     return print_list(config.search.levels, [](const Level& level) { return print_map<Level>(kLevelKeys, level, {}); });
 }
 
+using Objective = SearchConfig::Objective;
+
+// The objectives that read a key.
+template <Objective... readers>
+constexpr KeyLimit<Config> kReadBy{
+    [](const Config& config, std::string_view) { return ((config.search.objective == readers) || ...); },
+    [](std::string_view) { return fmt::format("{}", fmt::join({name_of(readers)...}, ", ")); }, Elsewhere::Idle};
+
 using Search = SearchConfig;
 constexpr auto kSearch = &Config::search;
 
@@ -108,45 +116,49 @@ constexpr ConfigKey kSearchKeys[] = {
       read_schedules, print_schedules},
      KeyShown::IfSet,
      "the pipeline's",
-     "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named"},
+     "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named",
+     kReadBy<Objective::Makespan>},
     {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), KeyShown::IfSet,
-     "the pipeline's", "sizes that do not divide `mini_batch` are left out"},
+     "the pipeline's", "sizes that do not divide `mini_batch` are left out", kReadBy<Objective::Makespan>},
     {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), KeyShown::Always, "the pipeline's",
-     "samples per update, the same for every candidate"},
+     "samples per update, the same for every candidate", kReadBy<Objective::Makespan, Objective::PipeDream>},
     {"stages", counts_key<kSearch, &Search::stages>(kMostStages), KeyShown::IfSet,
      "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
-     "numbers of stages to try"},
+     "numbers of stages to try", kReadBy<Objective::Makespan>},
     {"replicas",
      {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
       print_replicas_of_search},
      KeyShown::Always,
      "",
      "`true`: ways to share out up to all devices among the stages ([which](search.md#many-devices)); `equal`: only "
-     "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)"},
+     "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)",
+     kReadBy<Objective::Makespan>},
     {"recompute", choice_key<kSearch, &Search::recompute>(), KeyShown::Always, "`none`; for `piper` `auto`",
      "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be unless "
-     "`none` "
-     "is written"},
+     "`none` is written",
+     kReadBy<Objective::Makespan, Objective::Piper>},
     {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
-     "for `piper`: `false`: no layer is shared by several devices"},
+     "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
     {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,
      "none; for `pipedream` `mini_batch`",
      "samples that the times and sizes of a [model from a file](#models-from-files) are for, where it does not say it"},
-    {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "",
-     "for `pipedream`: `free` ignores transfers between stages"},
-    {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "",
-     "for `pipedream` and `piper`: `true`: no stage has replicas"},
+    {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "", "`free` ignores transfers between stages",
+     kReadBy<Objective::PipeDream>},
+    {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "", "`true`: no stage has replicas",
+     kReadBy<Objective::PipeDream, Objective::Piper>},
     {"memory_limit", flag_key<kSearch, &Search::memory_limit>(), KeyShown::Always, "",
-     "for `pipedream`: `true` keeps stages within the memory of the first device, counted as in "
-     "[pipedream.md](pipedream.md)"},
+     "`true` keeps stages within the memory of the first device, counted as in "
+     "[pipedream.md](pipedream.md)",
+     kReadBy<Objective::PipeDream>},
     {"levels",
      {special("`[{devices, bandwidth}, …]`", R"({"type": "array", "minItems": 1, "items": %})",
               object_schema<Level, kLevelKeys>),
       read_levels, print_levels},
      KeyShown::IfSet,
      "one of all devices",
-     "for `pipedream`: groups of devices, the innermost first, with the bandwidth between the groups of the level "
-     "below; `cluster.devices` then plays no part"},
+     "groups of devices, the innermost first, with the bandwidth between the groups of the level "
+     "below; `cluster.devices` then plays no part",
+     kReadBy<Objective::PipeDream>},
 };
 
 }  // namespace

@@ -194,7 +194,7 @@ constexpr auto kUniform = &Workload::uniform;
 // Limits of a row: for which models its key is.
 constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
 constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
-constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, true};
+constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, Elsewhere::RefusedUnread};
 
 constexpr ConfigKey kWorkloadKeys[] = {
     {"model",
